@@ -39,16 +39,11 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 
 // update brings the step up to date with what is known now.
 func (a *acquire) update() {
-	m := a.c.m
 	if a.Queues {
-		a.Ticket = m.lines.ticket(a.w)
+		a.Ticket = a.c.m.lines.ticket(a.w)
 	}
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	a.Count = a.h.count
-	if n := a.ID.Kind.Spec(); n.RW {
-		a.Beside = m.holds.byID[a.ID.As(n.Other)].live()
-	}
+	s := a.c.m.holds.snapshot(a.h)
+	a.Count, a.Beside = s.count, s.beside
 }
 
 // ask sends the request.
@@ -67,17 +62,14 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 // has gone since, Redis sets the mark only if that hold has gone meanwhile and this LOCK makes a new one. So findOutcome can tell the new hold
 // by its mark, unless something else may have set that before.
 func (a *acquire) enrol() {
-	a.c.m.holds.mu.Lock()
-	known, watched, maybeUnrenewed := a.h.registration, a.h.watched, a.h.maybeUnrenewed
-	a.c.m.holds.mu.Unlock()
-	switch {
-	case a.Count > 0 && known != "":
-		a.unrenewed = !watched
-		switch a.Registration = known; {
+	switch s := a.c.m.holds.snapshot(a.h); {
+	case a.Count > 0 && s.registration != "":
+		a.unrenewed = !s.watched
+		switch a.Registration = s.registration; {
 		case a.Watched:
-			a.Registration = known.WithRenewals(true)
+			a.Registration = s.registration.WithRenewals(true)
 		case !a.c.m.store.Rules().Votes: // on a quorum a hold that nobody renews gets no registration, as below
-			a.Registration, a.fresh = known.WithRenewals(false), watched && !maybeUnrenewed
+			a.Registration, a.fresh = s.registration.WithRenewals(false), s.watched && !s.maybeUnrenewed
 		}
 	case !a.Watched && a.c.m.store.Rules().Votes:
 		// On a quorum the attempt says whose hold it is. A node that had lost the hold would get this registration while the others have
@@ -107,9 +99,7 @@ func (a *acquire) unanswered(notAfter int64) {
 
 // sitOut waits until a renewal whose reply was lost can no longer lengthen a lease that is asked for now; false: ctx ended first.
 func (m *Manager) sitOut(ctx context.Context, h *hold) bool {
-	m.holds.mu.Lock()
-	late := time.Until(h.late)
-	m.holds.mu.Unlock()
+	late := time.Until(m.holds.snapshot(h).late)
 	return late <= 0 || m.sleep(ctx, late)
 }
 
@@ -178,7 +168,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		}
 		return Grant{}, ErrNotAcquired
 	}
-	g, lost, yes := a.register(ans)
+	g, lost, yes := m.holds.grant(a, ans)
 	if yes {
 		m.giveBacks.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
@@ -200,24 +190,24 @@ func (hs *holds) recheckNow(h *hold) {
 	}
 }
 
-// register notes a grant. A hold that was to be entered again, and was reported lost while the request was under way, stays lost.
-func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, yes bool) {
-	m, h := a.c.m, a.h
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+// grant notes a grant. A hold that was to be entered again, and was reported lost while the request was under way, stays lost.
+func (hs *holds) grant(a *acquire, ans lockstore.Acquired) (g Grant, lost lossRecord, yes bool) {
+	h := a.h
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if lost, yes = a.c.lossOf(h.id); yes && a.Count > 0 && !h.named {
 		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // Redis may have it for so long now
 		return Grant{}, lost, true
 	}
 	switch again := ans.Raised && h.count > 0; { // if the hold that was to be entered again had gone this is a first one
 	case again && h.named:
-		m.holds.end(h) // it may have been given back through another proxy
+		hs.end(h) // it may have been given back through another proxy
 	case again && ans.Count <= h.count:
-		m.holds.lose(h, h.whyGone())
+		hs.lose(h, h.whyGone())
 	}
-	a.suspectOtherKind()
+	hs.suspectOtherKind(a)
 	if h.count == 0 {
-		h.streak, h.registration = m.holds.streakOf(a), ""
+		h.streak, h.registration = hs.streakOf(a), ""
 	}
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = ans.Attempt
@@ -230,13 +220,13 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 		a.r.lent.comeUpon(h, ans)
 	}
 	h.passTo(a.r.lent)
-	m.holds.begin(h, a.c, ans.Count)
+	hs.begin(h, a.c, ans.Count)
 	g.nth = h.nth
 	h.deadline = lockstore.Later(h.deadline, until(ans))
 	h.replicas = max(h.replicas, a.r.Replicas)
 	if a.r.Lease == 0 {
 		h.lend(a.r.lent)
-		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.Registration
+		h.watched, h.lease, h.registration = true, hs.opts.Watchdog, a.Registration
 	} else if !h.watched {
 		h.lease = lockstore.Milliseconds(a.r.Lease)
 		h.ownEnd = lockstore.Later(h.ownEnd, ans.Sent.Add(h.lease))
@@ -244,9 +234,9 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 			h.registration = a.Registration
 		}
 	}
-	m.holds.planNext(h, ans.Sent)
+	hs.planNext(h, ans.Sent)
 	a.c.forgetLoss(h.id)
-	m.done.remove(h.id)
+	hs.done.remove(h.id)
 	return g, lost, false
 }
 
@@ -254,13 +244,13 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 // registration now, so the proxy that renewed the hold stops doing so, if there is one: this proxy renews the hold from then on, and the
 // owner is not told of that. If nobody renewed the hold, the registration is made to say so again, and the hold ends with its lease.
 func (a *acquire) uphold(ans lockstore.Acquired) {
-	switch {
-	case !a.Named || !a.Watched || a.c.m.holds.renewedHere(a.ID):
+	switch here := a.c.m.holds.find(a.ID); {
+	case !a.Named || !a.Watched || here.live && here.watched:
 	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.unrenewed && a.alone():
 		a.c.m.giveBacks.unwatch(a.ID, a.Registration)
 	default:
 		a.r.Replicas, a.r.lent = 0, nil // the replicas may not be there, and the MULTILOCK has failed
-		a.register(ans)
+		a.c.m.holds.grant(a, ans)
 		a.c.m.holds.recheckNow(a.h) // little may be left of its lease
 	}
 }
@@ -279,14 +269,6 @@ func (hs *holds) takenOver(h *hold) {
 	if h.watched && !h.maybeUnrenewed {
 		hs.end(h)
 	}
-}
-
-// renewedHere says whether an owner's hold is live, and renewed by this proxy.
-func (hs *holds) renewedHere(id lockstore.ID) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	h := hs.byID[id]
-	return h.live() && h.watched
 }
 
 // until is when a grant ends that nobody renews.

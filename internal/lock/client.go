@@ -74,9 +74,11 @@ func (c *Client) Owner() string { return c.owner }
 func (c *Client) SetLibrary(named bool) { c.library.Store(named) }
 
 // SetUser counts the client's locks for that user. It is called like a verb.
-func (c *Client) SetUser(u *share.User) {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
+func (c *Client) SetUser(u *share.User) { c.m.holds.countFor(c, u) }
+
+func (hs *holds) countFor(c *Client, u *share.User) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	c.share.Move(u, c.holds.Len())
 }
 
@@ -89,9 +91,11 @@ func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {
 func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pattern) }
 
 // Held is the number of holds that this connection keeps.
-func (c *Client) Held() int {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
+func (c *Client) Held() int { return c.m.holds.keptBy(c) }
+
+func (hs *holds) keptBy(c *Client) int {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	return c.holds.Len()
 }
 
@@ -107,9 +111,11 @@ func (c *Client) Waits() (key string, waited time.Duration) {
 
 // Doubt says that an earlier command of this client may still take effect. So what the client holds now is never
 // released before its lease is over.
-func (c *Client) Doubt() {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
+func (c *Client) Doubt() { c.m.holds.doubt(c) }
+
+func (hs *holds) doubt(c *Client) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	for h := range c.holds.All() {
 		h.doubt = true
 	}
@@ -126,17 +132,12 @@ func (c *Client) Reset() {
 	for _, was := range c.take(false) {
 		h, err := m.holds.enter(limited, was.id, false)
 		if err != nil {
-			m.holds.mu.Lock()
-			if !was.doubt {
+			if doubt := m.holds.leaveToExpire(was); !doubt {
 				later = append(later, was)
 			}
-			m.holds.endUnreleased(was)
-			m.holds.mu.Unlock()
 			continue
 		}
-		m.holds.mu.Lock()
-		h.leaving = true
-		m.holds.mu.Unlock()
+		m.holds.noteReset(h)
 		busy = append(busy, h)
 	}
 	m.giveBacks.releaseLater(busy, 0, m.giveBacks.giveBack)
@@ -151,11 +152,27 @@ func (c *Client) Close(how CloseHow) {
 		c.m.giveBacks.releaseLater(own, c.m.opts.Grace, c.m.giveBacks.enterAndGiveBack)
 		return
 	}
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
 	for _, h := range own {
-		c.m.holds.endUnreleased(h)
+		c.m.holds.leaveToExpire(h)
 	}
+}
+
+// noteReset notes that RESET gives a hold back.
+func (hs *holds) noteReset(h *hold) {
+	hs.mu.Lock()
+	h.leaving = true
+	hs.mu.Unlock()
+}
+
+// leaveToExpire ends a hold here, and lets it run out in Redis. doubt is the hold's.
+func (hs *holds) leaveToExpire(h *hold) (doubt bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h.count > 0 {
+		hs.vacate(h, h.deadline)
+		hs.end(h)
+	}
+	return h.doubt
 }
 
 // bequeath has what is remembered of the client in named owners' names count for its user.

@@ -92,11 +92,11 @@ func (hs *holds) tellIfOver(h *hold, now time.Time) {
 	}
 }
 
-// expect makes watchDeadlines look at a hold when its time is over. Nothing needs to be done when the time is put off. holds.mu
+// noteDeadline makes watchDeadlines look at a hold when its time is over. Nothing needs to be done when the time is put off. holds.mu
 // is held.
-func (t *timetable) expect(h *hold) {
+func (t *timetable) noteDeadline(h *hold) {
 	at, ok := h.lossAt()
-	if ok && (h.endsPlace == 0 || at.Before(h.ends)) {
+	if ok && (h.inDeadlines == 0 || at.Before(h.ends)) {
 		h.ends = at
 		t.deadlines.Put(h)
 	}

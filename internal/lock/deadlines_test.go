@@ -104,7 +104,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 	})
 	m := engine(t, s.URL(), Options{Watchdog: lease})
 	c, lost := client(m)
-	for db := range 16 { // a batch each, and as many as there are places
+	for db := range 16 { // a chunk each, and as many as there are places
 		for _, kind := range lockstore.Kinds {
 			lockCopied(t, c, Request{DB: db, Key: fmt.Sprint("copied-", uint8(kind), "-", db), Kind: kind, Replicas: 1})
 		}
@@ -121,8 +121,8 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 	}
 }
 
-// TestBatchesByDeadline: a batch takes 500 holds of one kind, and the earliest deadline goes first.
-func TestBatchesByDeadline(t *testing.T) {
+// TestChunksByDeadline: a chunk takes 500 holds of one kind, and the earliest deadline goes first.
+func TestChunksByDeadline(t *testing.T) {
 	m := New(sharded.Single(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{})), Options{})
 	now := time.Now()
 	c := &Client{m: m, owner: "o"}
@@ -143,14 +143,14 @@ func TestBatchesByDeadline(t *testing.T) {
 		b := ln.queue.First()
 		ln.queue.Drop(b)
 		if b.deadline.Before(last) {
-			t.Errorf("a batch for %v comes after one for %v", b.deadline.Sub(now), last.Sub(now))
+			t.Errorf("a chunk for %v comes after one for %v", b.deadline.Sub(now), last.Sub(now))
 		}
 		last = b.deadline
-		m.watchdog.take(b)
+		m.holds.take(b)
 		sizes = append(sizes, len(b.holds))
 	}
 	if fmt.Sprint(sizes) != "[100 100 500 500]" {
-		t.Errorf("batches of %v", sizes)
+		t.Errorf("chunks of %v", sizes)
 	}
 }
 
@@ -170,12 +170,12 @@ func TestRenewalAfterTheLossIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.holds.mu.Lock()
-			b := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{h.registration}}
+			b := &chunk{chunkKey: m.holds.chunkOf(h), holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{h.registration}}
 			h.deadline = time.Now().Add(500 * time.Millisecond)
-			m.holds.expect(h)
+			m.holds.noteDeadline(h)
 			m.holds.mu.Unlock()
 			eventually(t, 15*time.Second, "told while it is renewed", func() bool { return strings.Contains(lost.reasons(), id.Key+":unrenewed ") })
-			m.watchdog.renewBatch(b)
+			m.watchdog.renewChunk(b)
 			if pttl(t, s, id.Key) < 10000 {
 				t.Fatalf("%s was not renewed", id.Key)
 			}
@@ -220,12 +220,12 @@ func lockedAfterALoss(t *testing.T, m, n *Manager, lease int64, there func() boo
 		t.Fatal(err)
 	}
 	m.holds.mu.Lock()
-	late := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{h.registration}}
+	late := &chunk{chunkKey: m.holds.chunkOf(h), holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{h.registration}}
 	h.deadline = time.Now().Add(500 * time.Millisecond)
-	m.holds.expect(h)
+	m.holds.noteDeadline(h)
 	m.holds.mu.Unlock()
 	eventually(t, 15*time.Second, "told while it is renewed", func() bool { return lost.reasons() == "k:unrenewed " })
-	m.watchdog.renewBatch(late)
+	m.watchdog.renewChunk(late)
 	mustLock(t, b, Request{Key: "k", Owner: "me", Lease: lease})
 	time.Sleep(20 * time.Second)
 	if !there() {

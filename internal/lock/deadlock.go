@@ -28,7 +28,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	m.lines.mu.Lock()
-	circle := m.lines.circle(w)
+	circle := m.holds.circle(w)
 	m.lines.mu.Unlock()
 	if circle == nil {
 		return nil
@@ -40,7 +40,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	}
 	m.lines.mu.Lock()
 	defer m.lines.mu.Unlock()
-	if circle = m.lines.circle(w); circle == nil || w.claimed { // the offer is to be taken first
+	if circle = m.holds.circle(w); circle == nil || w.claimed { // the offer is to be taken first
 		return nil
 	}
 	w.parked = false
@@ -53,13 +53,13 @@ func (w *waiter) endless() bool { return w.id.Owner == w.c.owner && w.r.Blocks &
 
 // circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own. nil: there
 // is no circle. lines.mu is held.
-func (ls *lines) circle(w *waiter) []lockstore.ID {
-	ls.holds.mu.Lock()
-	defer ls.holds.mu.Unlock()
+func (hs *holds) circle(w *waiter) []lockstore.ID {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	seen := map[*Client]bool{}
 	var follow func(at *waiter) []lockstore.ID
 	follow = func(at *waiter) []lockstore.ID {
-		for h := range ls.holds.byKey[at.id.Line()].All() {
+		for h := range hs.byKey[at.id.Line()].All() {
 			if h.client == at.c || !h.lasts() || at.id.Kind.Spec().Shared && h.id.Kind == at.id.Kind {
 				continue
 			}

@@ -62,7 +62,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) i
 	e := c.newExtension(h, r)
 	e.leaves = choose != nil
 	done, err := m.store.Extend(ctx, e.Extension)
-	ends := e.note(done, err)
+	ends := m.holds.noteExtension(e, done, err)
 	switch {
 	case err != nil:
 		return 0, e.failed(err, ends)
@@ -87,17 +87,16 @@ type extension struct {
 }
 
 func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
+	s := c.m.holds.snapshot(h)
 	e := &extension{c: c, h: h, Extension: lockstore.Extension{
 		ID: h.id, Named: h.named, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
-		Known: h.registration, Attempt: h.attempt, Count: h.count,
+		Known: s.registration, Attempt: s.attempt, Count: s.count,
 	}}
-	e.MayEnd = e.mayEnd
+	e.MayEnd = func(at time.Time) { c.m.holds.mayEnd(e, at) }
 	if !h.named {
 		return e
 	}
-	if h.count > 0 { // see enrol
+	if s.count > 0 { // see enrol
 		e.Registration = e.Known
 	}
 	if e.Registration == "" {
@@ -109,21 +108,20 @@ func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
 
 // mayEnd makes sure that the hold is reported lost by at, when it ends if the request under way is done: before anybody else can have
 // it, even if no answer comes.
-func (e *extension) mayEnd(at time.Time) {
+func (hs *holds) mayEnd(e *extension, at time.Time) {
 	if e.Watched {
 		return // Redis keeps the longer lease
 	}
-	hs := e.c.m.holds
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	e.h.mayEnd = at
-	hs.expect(e.h)
+	hs.noteDeadline(e.h)
 }
 
-// note notes what has changed even if the RENEW failed. A hold that may have been shortened counts no longer than that:
+// noteExtension notes what has changed even if the RENEW failed. A hold that may have been shortened counts no longer than that:
 // ends is when it is reported lost, if no renewal comes before.
-func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
-	hs, h := e.c.m.holds, e.h
+func (hs *holds) noteExtension(e *extension, done lockstore.Extended, err error) (ends time.Time) {
+	h := e.h
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if done.Attempt != "" {
@@ -177,12 +175,12 @@ func (e *extension) uphold() {
 		return
 	}
 	defer hs.leave(h)
-	if hs.renewedHere(h.id) {
+	if here := hs.snapshot(h); here.live && here.watched {
 		return
 	}
 	s, err := e.c.m.store.Look(e.ID, true, 0, time.Now().Add(lockstore.Milliseconds(e.Lease)))
 	if e.h = h; err == nil && s.Count > 0 && s.Registration.Names(e.Registration) {
-		e.register(lockstore.Extended{Count: s.Count, TTL: s.TTL, Sent: s.At})
+		hs.extended(e, lockstore.Extended{Count: s.Count, TTL: s.TTL, Sent: s.At})
 		hs.recheckNow(h)
 	}
 }
@@ -190,7 +188,7 @@ func (e *extension) uphold() {
 // conclude notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was over
 // before the answer came is none.
 func (e *extension) conclude(done lockstore.Extended) error {
-	lost, told := e.register(done)
+	lost, told := e.c.m.holds.extended(e, done)
 	if told {
 		e.c.m.giveBacks.surrenderLater(e.h)
 	}
@@ -200,11 +198,11 @@ func (e *extension) conclude(done lockstore.Extended) error {
 	return nil
 }
 
-// register is the part of conclude that takes holds.mu. told says that Redis has a lock that was reported lost.
-func (e *extension) register(done lockstore.Extended) (lost lossRecord, told bool) {
-	m, c, h := e.c.m, e.c, e.h
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+// extended is the part of conclude under mu. told says that Redis has a lock that was reported lost.
+func (hs *holds) extended(e *extension, done lockstore.Extended) (lost lossRecord, told bool) {
+	c, h := e.c, e.h
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if lost, told = c.lossOf(h.id); told && !h.named {
 		return lost, true
 	}
@@ -214,15 +212,15 @@ func (e *extension) register(done lockstore.Extended) (lost lossRecord, told boo
 	case h.client != nil:
 		c = h.client
 	}
-	m.holds.begin(h, c, done.Count)
+	hs.begin(h, c, done.Count)
 	e.nth, h.lent = h.nth, nil
 	h.watched, h.deadline, h.registration = e.Watched, done.Sent.Add(lockstore.Milliseconds(done.TTL)), e.Registration
 	h.lease = lockstore.Milliseconds(e.Lease)
 	h.ownEnd = done.Sent.Add(h.lease)
-	m.holds.planNext(h, done.Sent)
-	m.done.remove(h.id)
+	hs.planNext(h, done.Sent)
+	hs.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {
-		m.holds.lose(h, reasonExpired)
+		hs.lose(h, reasonExpired)
 		lost, _ = c.lossOf(h.id)
 		return lost, false
 	}

@@ -78,13 +78,10 @@ func readHolds(id lockstore.ID, count int64) (keys []string) {
 // ReadHoldsHere is ReadHolds by what this proxy knows of the owner's holds.
 func (c *Client) ReadHoldsHere(r HoldRequest) []string {
 	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
-	h, writes := c.m.holds.byID[id], c.m.holds.byID[id.As(Write)]
-	if h == nil || h.count == 0 || r.Side != Read && writes != nil && writes.count > 0 {
+	if r.Side != Read && c.m.holds.find(id.As(Write)).count > 0 {
 		return nil
 	}
-	return readHolds(id, h.count)
+	return readHolds(id, c.m.holds.find(id).count)
 }
 
 // Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost

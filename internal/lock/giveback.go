@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,8 +21,7 @@ type giveBacks struct {
 	store lockstore.Store
 	holds *holds
 	done  *finishedUnlocks
-	lines *lines       // those that may be handed the lock
-	given atomic.Int64 // counts them
+	lines *lines // those that may be handed the lock
 }
 
 func newGiveBacks(l *life, o Options, hs *holds, ls *lines) *giveBacks {
@@ -58,7 +56,7 @@ func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired
 func (r *release) undo() error {
 	code, left, err := r.complete()
 	if err == nil {
-		r.g.released(r.h, r.by, code, left)
+		r.g.holds.released(r.h, r.by, code, left)
 		r.g.done.remove(r.h.id)
 	}
 	return err
@@ -124,14 +122,8 @@ func (g *giveBacks) enterAndGiveBack(was *hold) {
 func (g *giveBacks) giveBack(h *hold) {
 	defer g.holds.leave(h)
 	rel := g.newRelease(h, nil, true)
-	g.holds.mu.Lock()
-	h.watched = false
-	doubt := h.doubt
-	if doubt {
-		g.holds.endUnreleased(h)
-	}
-	g.holds.mu.Unlock()
-	if rel.Count == 0 || doubt {
+	if doubt := g.holds.noteClientGone(h); doubt || rel.Count == 0 {
+		g.holds.leaveToExpire(h)
 		return
 	}
 	code, left, err := rel.complete()
@@ -139,11 +131,17 @@ func (g *giveBacks) giveBack(h *hold) {
 		g.log.Warn("cannot release a lock whose client has gone: it stays locked until its lease is over",
 			"key", h.id.Key, "owner", h.id.Owner, "error", err)
 	} else {
-		g.released(h, nil, code, left)
+		g.holds.released(h, nil, code, left)
 	}
-	g.holds.mu.Lock()
-	g.holds.endUnreleased(h)
-	g.holds.mu.Unlock()
+	g.holds.leaveToExpire(h)
+}
+
+// noteClientGone notes that nobody wants a hold renewed any more. doubt is the hold's.
+func (hs *holds) noteClientGone(h *hold) (doubt bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h.watched = false
+	return h.doubt
 }
 
 // A lock that was reported lost stays lost, even if an answer that came too late shows that Redis has it for longer: it is
@@ -152,11 +150,9 @@ func (g *giveBacks) giveBack(h *hold) {
 // surrenderLater gives back holds that were reported lost, but not before the ends that their holders know of.
 func (g *giveBacks) surrenderLater(holds ...*hold) {
 	var end time.Duration
-	g.holds.mu.Lock()
 	for _, h := range holds {
-		end = max(end, time.Until(h.deadline))
+		end = max(end, time.Until(g.holds.snapshot(h).deadline))
 	}
-	g.holds.mu.Unlock()
 	g.releaseLater(holds, end, g.enterAndSurrender)
 }
 
@@ -167,16 +163,13 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 		return
 	}
 	defer g.holds.leave(h)
-	g.holds.mu.Lock()
-	again := h.count > 0
-	// A named owner may be back through another proxy: only what this one renewed is given back, and only if no other LOCK counts on it.
-	registration, until := was.registration, time.Now().Add(was.lease)
-	g.holds.mu.Unlock()
-	if again {
+	rel := g.newRelease(h, nil, true)
+	if rel.Count > 0 {
 		return
 	}
-	rel := g.newRelease(h, nil, true)
-	rel.Count, rel.Alone, rel.Registration, rel.until = 0, h.named, registration, until
+	// A named owner may be back through another proxy: only what this one renewed is given back, and only if no other LOCK counts on it.
+	s := g.holds.snapshot(was)
+	rel.Alone, rel.Registration, rel.until = h.named, s.registration, time.Now().Add(s.lease)
 	if _, _, err := rel.complete(); err != nil {
 		g.log.Warn("cannot release a lock that was reported lost: it stays locked until its lease is over",
 			"key", h.id.Key, "owner", h.id.Owner, "error", err)
@@ -193,7 +186,7 @@ func (b *multiLock) giveBack() {
 
 // retractAll takes back everything, at different nodes side by side.
 func (b *multiLock) retractAll() struct{} {
-	defer b.endLending(false)
+	defer b.c.m.holds.endLending(b, false)
 	atEachNode(b.c.m.store, b.taken, func(t *taking) string { return t.id.Key }, b.retractThere)
 	return struct{}{}
 }
@@ -202,7 +195,7 @@ func (b *multiLock) retractAll() struct{} {
 func (b *multiLock) retractThere(there []*taking) {
 	for _, t := range slices.Backward(there) {
 		b.retract(t)
-		b.handBack(t)
+		b.c.m.holds.handBack(t)
 	}
 }
 
@@ -217,11 +210,10 @@ func (b *multiLock) retract(t *taking) {
 	if err != nil {
 		return
 	}
-	m.holds.mu.Lock()
-	ours := h.count > 0 && (!h.named || h.nth == t.grant.nth || m.store.Rules().Votes) // on a quorum it is taken back by its attempt
+	s := m.holds.snapshot(h)
+	ours := s.count > 0 && (!h.named || s.nth == t.grant.nth || m.store.Rules().Votes) // on a quorum it is taken back by its attempt
 	// The owner was given it by another LOCK, too, before or since, or has renewed it: that one's hold stays, whatever the nodes say of this one.
-	keeps := t.grant.attempt != "" && (!t.grant.first || h.nth != t.grant.nth)
-	m.holds.mu.Unlock()
+	keeps := t.grant.attempt != "" && (!t.grant.first || s.nth != t.grant.nth)
 	if !ours {
 		m.holds.leave(h)
 		b.restore(t)
@@ -245,9 +237,7 @@ func (b *multiLock) retract(t *taking) {
 	case !keeps || !t.until.IsZero():
 		m.log.Warn("a MULTILOCK failed, and one of its locks cannot be released: it stays locked until its lease is over",
 			"key", t.id.Key, "owner", t.id.Owner, "error", err)
-		m.holds.mu.Lock()
-		m.holds.runOut(h)
-		m.holds.mu.Unlock()
+		m.holds.stopRenewing(h)
 	}
 	m.holds.leave(h)
 	if left > 0 {
@@ -271,7 +261,11 @@ func (b *multiLock) restore(t *taking) {
 	}
 	b.c.m.log.Warn("a MULTILOCK failed, and a lock cannot get back the lease that it had before: it stays locked until its present lease is over",
 		"key", t.id.Key, "owner", t.id.Owner, "error", err)
-	hs := b.c.m.holds
+	b.c.m.holds.stopLent(t)
+}
+
+// stopLent ends the renewals of a hold that is renewed for this taking alone.
+func (hs *holds) stopLent(t *taking) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if h := hs.byID[t.id]; h != nil && len(h.lent) == 1 {
@@ -284,8 +278,7 @@ func (b *multiLock) restore(t *taking) {
 // handBack gives a hold back to the connection that kept it before this MULTILOCK, if that connection is still open. If the MULTILOCK's own
 // connection has closed meanwhile, that has ended the renewals, and they begin again. If another MULTILOCK has got the hold since, nothing
 // is done now: should that one fail, too, its handBack gives the hold to the connection that kept it before both.
-func (b *multiLock) handBack(t *taking) {
-	hs := b.c.m.holds
+func (hs *holds) handBack(t *taking) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	t.failed = true
@@ -358,8 +351,7 @@ func (h *hold) endsAt() (end time.Time) {
 
 // endLending notes that the MULTILOCK is over, so that no hold is renewed for it any more. If it has got its locks, and they have no lease,
 // they are renewed for good.
-func (b *multiLock) endLending(got bool) {
-	hs := b.c.m.holds
+func (hs *holds) endLending(b *multiLock, got bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for _, t := range b.taken {
@@ -381,9 +373,9 @@ func (b *multiLock) endLending(got bool) {
 
 // leaveToOthers leaves a hold to other MULTILOCKs for which it is renewed, too, if there are any. It tells them that the hold is to last for
 // so many ms more even if they fail.
-func (b *multiLock) leaveToOthers(t *taking, h *hold, lease int64) bool {
-	b.c.m.holds.mu.Lock()
-	defer b.c.m.holds.mu.Unlock()
+func (hs *holds) leaveToOthers(t *taking, h *hold, lease int64) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if len(h.lent) == 1 {
 		return false
 	}

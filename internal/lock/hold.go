@@ -37,22 +37,22 @@ type hold struct {
 
 // holder is whose hold it is.
 type holder struct {
-	client     *Client           // the connection that last named this owner for this key; nil when it has gone
-	ofClient   chain.Link[*hold] // in its holds
-	by         *taking           // of the MULTILOCK by which that connection got it; nil: by a verb of its own
-	own        *account          // its namedLosses, also when it has gone
-	nth        int64             // the number of the LOCK or RENEW that named this owner last, which no other has
-	renewUntil time.Time         // client has gone: no renewals from then on
-	doubt      bool              // never release: an earlier effect of the holder may still happen
+	client     *Client              // the connection that last named this owner for this key; nil when it has gone
+	ofClient   chain.Link[*hold]    // in its holds
+	by         *taking              // of the MULTILOCK by which that connection got it; nil: by a verb of its own
+	lent       map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that
+	own        *account             // its namedLosses, also when it has gone
+	nth        int64                // the number of the LOCK or RENEW that named this owner last, which no other has
+	renewUntil time.Time            // client has gone: no renewals from then on
+	doubt      bool                 // never release: an earlier effect of the holder may still happen
 }
 
 // leased is how long a hold lasts, and has lasted.
 type leased struct {
 	registration   lockstore.Registration // of a named owner's hold, as far as it is known here
 	watched        bool
-	maybeUnrenewed bool                 // a RENEW with a lease, whose reply was lost, may have set the mark of a hold that nobody renews
-	lent           map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that
-	lease          time.Duration        // of the renewals when watched, else as taken
+	maybeUnrenewed bool          // a RENEW with a lease, whose reply was lost, may have set the mark of a hold that nobody renews
+	lease          time.Duration // of the renewals when watched, else as taken
 	replicas       int64
 	grantedAt      time.Time
 	renewedAt      time.Time
@@ -79,22 +79,23 @@ type suspicion struct {
 
 // planned is what the watchdog, and watchDeadlines, are to do about a hold.
 type planned struct {
-	next      time.Time // when the watchdog looks at it
-	waits     *batch    // of renewals that has not been sent yet; nil: none
-	passed    bool      // a renewal passed it by because a verb was at work on it
-	place     int       // in the schedule
-	ends      time.Time // when watchDeadlines looks at it
-	endsPlace int       // in its list
+	next        time.Time // when the watchdog looks at it
+	inChunk     *chunk    // of renewals that has not been sent yet; nil: none
+	passed      bool      // a renewal passed it by because a verb was at work on it
+	inSchedule  int       // its index in holds.schedule
+	ends        time.Time // when watchDeadlines looks at it
+	inDeadlines int       // its index in holds.deadlines
 }
 
 // holds is what the clients of this proxy hold, until when they can be sure of it, and when something is to be done about it.
 type holds struct {
 	opts        Options
-	store       lockstore.Waits // is told of holds that end by themselves
+	store       lockstore.Store // knows the rules and where renewals go, and is told of holds that end by themselves
 	namedLosses *namedLosses
 	done        *finishedUnlocks
 	lossLog     *lossLog
-	lost        atomic.Int64 // counts losses
+
+	lost, given, renewals atomic.Int64 // count losses, holds that were given back, and renewals
 
 	mu     sync.Mutex // guards all below, and what the holds and clients say it does
 	byID   map[lockstore.ID]*hold
@@ -119,8 +120,8 @@ type timetable struct {
 
 func newTimetable() timetable {
 	return timetable{
-		schedule:  agenda.New(func(h *hold) time.Time { return h.next }, func(h *hold) *int { return &h.place }),
-		deadlines: agenda.New(func(h *hold) time.Time { return h.ends }, func(h *hold) *int { return &h.endsPlace }),
+		schedule:  agenda.New(func(h *hold) time.Time { return h.next }, func(h *hold) *int { return &h.inSchedule }),
+		deadlines: agenda.New(func(h *hold) time.Time { return h.ends }, func(h *hold) *int { return &h.inDeadlines }),
 	}
 }
 
@@ -178,11 +179,10 @@ func (hs *holds) leave(h *hold) {
 
 // free is leave for one who has mu. A renewal that passed the hold by meanwhile comes back to it.
 func (hs *holds) free(h *hold) {
-	if passed := h.passed; passed {
-		if h.passed = false; h.count > 0 {
-			hs.plan(h, time.Now())
-		}
+	if h.passed && h.count > 0 {
+		hs.plan(h, time.Now())
 	}
+	h.passed = false
 	<-h.busy
 	hs.unuse(h)
 }
@@ -206,18 +206,39 @@ func (hs *holds) forget(h *hold) {
 }
 
 // held says whether the hold of id is live.
-func (hs *holds) held(id lockstore.ID) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return hs.byID[id].live()
+func (hs *holds) held(id lockstore.ID) bool { return hs.find(id).live }
+
+// snapshot is what was known of a hold at one moment.
+type snapshot struct {
+	live, doubt bool
+	beside      bool // its owner held the other side of a read/write lock, too
+	count, nth  int64
+	late        time.Time
+	leased
+	voted
 }
 
-// beingTaken says whether a live hold seems to have been taken over by another connection, which is not certain yet.
-func (hs *holds) beingTaken(id lockstore.ID) bool {
+// snapshot is what is known of a hold now.
+func (hs *holds) snapshot(h *hold) snapshot {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	h := hs.byID[id]
-	return h.live() && !h.taken.IsZero()
+	return hs.copy(h)
+}
+
+// find is the snapshot of an owner's hold; zero: there is none.
+func (hs *holds) find(id lockstore.ID) (s snapshot) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h := hs.byID[id]; h != nil {
+		s = hs.copy(h)
+	}
+	return s
+}
+
+// copy is snapshot for one who has mu.
+func (hs *holds) copy(h *hold) snapshot {
+	n := h.id.Kind.Spec()
+	return snapshot{live: h.live(), doubt: h.doubt, beside: n.RW && hs.byID[h.id.As(n.Other)].live(), count: h.count, nth: h.nth, late: h.late, leased: h.leased, voted: h.voted}
 }
 
 // certainUntil is until when we are sure of a hold. holds.mu is held.
@@ -276,7 +297,7 @@ func (hs *holds) end(h *hold) {
 	if h.count == 0 {
 		return
 	}
-	h.count, h.waits, h.by = 0, nil, nil
+	h.count, h.inChunk, h.by = 0, nil, nil
 	hs.adopt(h, nil)
 	hs.schedule.Drop(h)
 	hs.deadlines.Drop(h)
@@ -320,7 +341,14 @@ func (hs *holds) any(key lockstore.LineKey) bool {
 	return hs.byKey[key].Len() > 0
 }
 
-// runOut ends the renewals of a live hold: it expires with its lease. mu is held.
+// stopRenewing ends the renewals of a live hold: it expires with its lease.
+func (hs *holds) stopRenewing(h *hold) {
+	hs.mu.Lock()
+	hs.runOut(h)
+	hs.mu.Unlock()
+}
+
+// runOut is stopRenewing for one who has mu.
 func (hs *holds) runOut(h *hold) {
 	if h.count != 0 {
 		if h.watched {
@@ -334,5 +362,5 @@ func (hs *holds) runOut(h *hold) {
 func (t *timetable) plan(h *hold, next time.Time) {
 	h.next = next
 	t.schedule.Put(h)
-	t.expect(h)
+	t.noteDeadline(h)
 }

@@ -651,7 +651,7 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 		m.holds.mu.Lock()
 		h := m.holds.byID[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.late = time.Now().Add(lockstore.Allowed)
-		m.watchdog.renewalFailed(h)
+		m.holds.renewalFailed(h)
 		m.holds.mu.Unlock()
 		began := time.Now()
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
@@ -843,7 +843,7 @@ func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 		m.holds.mu.Lock()
 		h := m.holds.byID[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.deadline = time.Now()
-		m.watchdog.renewalFailed(h)
+		m.holds.renewalFailed(h)
 		m.holds.mu.Unlock()
 		eventually(t, 15*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
 	})

@@ -62,26 +62,25 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 		in.Holders = append(in.Holders, Holder{Owned: o})
 	}
 	if err == nil {
-		m.addLocal(&in, db, key)
+		in.Here = m.lines.waitingAt(db, key)
+		m.holds.describe(in.Holders, db, key)
+		for i := range in.Holders {
+			in.Holders[i].introduce()
+		}
 	}
 	return in, err
 }
 
-func (m *Manager) addLocal(in *Info, db int, key string) {
-	defer func() {
-		for i := range in.Holders {
-			in.Holders[i].introduce()
-		}
-	}()
-	in.Here = m.lines.waitingAt(db, key)
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+// describe adds what this proxy knows of the holders of one lock.
+func (hs *holds) describe(all []Holder, db int, key string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	now := time.Now()
-	for i := range in.Holders {
-		if h := m.holds.byID[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
-			h.describe(&in.Holders[i], now)
-			if m.store.Rules().Votes {
-				in.Holders[i].Holds = h.count // each node counts one
+	for i := range all {
+		if h := hs.byID[lockstore.ID{DB: db, Key: key, Owner: all[i].Owner, Kind: all[i].Kind}]; h != nil && h.count > 0 {
+			h.describe(&all[i], now)
+			if hs.store.Rules().Votes {
+				all[i].Holds = h.count // each node counts one
 			}
 		}
 	}

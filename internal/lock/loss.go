@@ -64,10 +64,7 @@ func (l lossRecord) error(key string) error {
 
 // orLost is the error for a connection whose UNLOCK or RENEW failed with err: LOCKLOST if a loss is known, else err.
 func (c *Client) orLost(h *hold, err error) error {
-	c.m.holds.mu.Lock()
-	live := h.count > 0
-	c.m.holds.mu.Unlock()
-	if lost, ok := c.lossOf(h.id); ok && !live && !h.named {
+	if lost, ok := c.lossOf(h.id); ok && !h.named && c.m.holds.snapshot(h).count == 0 {
 		return lost.error(h.id.Key)
 	}
 	return err
@@ -161,7 +158,7 @@ func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
 		}
 		for h := range live.All() {
 			h.deadline = h.deadline.Add(-by)
-			if hs.expect(h); h.deadline.Before(h.next) {
+			if hs.noteDeadline(h); h.deadline.Before(h.next) {
 				hs.plan(h, h.deadline)
 			}
 		}

@@ -121,8 +121,8 @@ var errDraining = &Error{Code: "DRAINING", Text: "this proxy is shutting down an
 func (m *Manager) Stats() Stats {
 	return Stats{
 		Held: m.holds.count(), Waiting: m.lines.count(),
-		Granted: m.grants.Load(), Released: m.giveBacks.given.Load(), Lost: m.holds.lost.Load(),
-		Renewed: m.watchdog.renewals.Load(), RenewalsFailed: m.watchdog.failures.Load(),
+		Granted: m.grants.Load(), Released: m.holds.given.Load(), Lost: m.holds.lost.Load(),
+		Renewed: m.holds.renewals.Load(), RenewalsFailed: m.watchdog.failures.Load(),
 		Refused: m.refusals.Load(),
 	}
 }

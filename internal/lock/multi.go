@@ -81,7 +81,7 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 		b.giveBack()
 		return nil, err
 	}
-	b.endLending(true)
+	c.m.holds.endLending(b, true)
 	tokens := make(map[string]Grant, len(b.taken))
 	for _, t := range b.taken {
 		tokens[t.id.Key] = t.grant
@@ -156,35 +156,24 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 // new one. On a quorum the attempt tells, but not whether the owner has a lock that some of the nodes have.
 func (b *multiLock) look(ctx context.Context, t *taking) error {
 	m := b.c.m
-	if b.r.Owner != "" && (b.r.Lease > 0 || !m.store.Rules().Votes) && m.holds.held(t.id) {
-		renewed := m.holds.renewedHere(t.id)
+	if here := m.holds.find(t.id); b.r.Owner != "" && (b.r.Lease > 0 || !m.store.Rules().Votes) && here.live {
 		s, err := m.store.Look(t.id, true, 0, time.Now().Add(time.Second)) // a connection may be lost meanwhile
 		if s.Unsure {
 			err = mayBeHeld(t.id)
-		} else if err == nil && (s.Count == 0 || renewed && !s.Watched) {
+		} else if err == nil && (s.Count == 0 || here.watched && !s.Watched) {
 			err = m.watchdog.lookAgain(ctx, t.id, true, patience)
 		}
-		if err != nil && renewed {
+		if err != nil && here.watched {
 			return err
 		}
 	}
-	m.holds.mu.Lock()
-	h := m.holds.byID[t.id]
-	known, ours := h != nil && h.count > 0, lockstore.Registration("")
-	if t.had = known; known {
-		t.until, ours = h.endsAt(), h.registration
-		if !h.watched {
-			t.saw = h.nth
-		}
-	}
-	done := known && h.watched || b.r.Owner == ""
-	m.holds.mu.Unlock()
-	if done {
+	ours, watched := m.holds.noteBefore(t)
+	if watched || b.r.Owner == "" {
 		return nil
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
 	t.had = err != nil || s.Count > 0 || s.Unsure
-	watched := s.Watched && !s.Registration.Names(ours) // its renewals have ended here
+	watched = s.Watched && !s.Registration.Names(ours) // its renewals have ended here
 	if err == nil && s.Unsure && watched && b.r.Lease > 0 {
 		return mayBeHeld(t.id)
 	}
@@ -194,10 +183,18 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 	return nil
 }
 
-// mayBeHeld is the error of a MULTILOCK with a lease if the nodes do not tell whether its owner has given back a lock that is renewed: the lock
-// must neither end while the owner counts on it, nor be renewed for ever.
-func mayBeHeld(id lockstore.ID) error {
-	return &Error{Code: "NOQUORUM", Text: "too few nodes tell whether this owner has '" + lockstore.Printable(id.Key) + "' already: the locks were not taken"}
+// noteBefore notes what the owner has here before the lock is asked for. known is the hold's registration, if this proxy has one.
+func (hs *holds) noteBefore(t *taking) (known lockstore.Registration, watched bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.byID[t.id]
+	if t.had = h != nil && h.count > 0; !t.had {
+		return "", false
+	}
+	if t.until = h.endsAt(); !h.watched {
+		t.saw = h.nth
+	}
+	return h.registration, h.watched
 }
 
 // finishTaken gives a taken lock the lease asked for, and asks Redis whether it is still there.
@@ -223,14 +220,20 @@ func (b *multiLock) lockOnceMore(ctx context.Context, t *taking) error {
 	g, _, err := b.c.try(ctx, one, nil)
 	if err == nil {
 		g.Token = t.grant.Token
-		b.c.m.holds.mu.Lock() // others read until
-		t.grant, t.until = g, time.Time{}
-		b.c.m.holds.mu.Unlock()
+		t.grant = g
+		b.c.m.holds.forgetEnd(t)
 	}
 	if err == nil && !g.again || errors.Is(err, ErrNotAcquired) {
 		return b.missing(t) // it was free meanwhile
 	}
 	return err
+}
+
+// forgetEnd notes that no earlier hold is to be restored with its end.
+func (hs *holds) forgetEnd(t *taking) {
+	hs.mu.Lock()
+	t.until = time.Time{}
+	hs.mu.Unlock()
 }
 
 // watchedBefore says whether the owner had the hold before, and it was renewed, here or elsewhere.
@@ -252,7 +255,7 @@ func (b *multiLock) restoreLease(ctx context.Context, t *taking, atLeast int64) 
 			return 0
 		}
 		lease := max(time.Until(end).Milliseconds(), atLeast, 1)
-		if b.leaveToOthers(t, h, lease) {
+		if b.c.m.holds.leaveToOthers(t, h, lease) {
 			return 0
 		}
 		return lease
@@ -266,26 +269,30 @@ func (b *multiLock) restoreLease(ctx context.Context, t *taking, atLeast int64) 
 // end is when the hold of a taken lock is to end if nobody renews it any more; zero: no end was granted to anybody. ours is false when
 // somebody else has decided about its end. The hold is busy.
 func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours bool) {
-	m.holds.mu.Lock()
-	named, deadline, mine, end := h.nth != t.grant.nth, h.deadline, h.registration, t.until
-	_, lent := h.lent[t]
-	ours = h.count > 0 && lent && (!named || h.watched)
-	end = lockstore.Later(end, t.promised)
-	m.holds.mu.Unlock()
-	if named {
-		end = lockstore.Later(end, deadline)
-	}
+	end, ours, here := m.holds.endHere(t, h)
 	if !ours || !elsewhere {
 		return end, ours
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
-	if err != nil || s.Count == 0 || s.Registration.NamesAlone(mine) { // with that name alone only this proxy's own renewals have lengthened it
+	if err != nil || s.Count == 0 || s.Registration.NamesAlone(here.registration) { // with that name alone only this proxy's own renewals have lengthened it
 		return end, true
 	}
-	if seen := s.MayEnd(); seen.After(deadline.Add(expirySlack)) {
+	if seen := s.MayEnd(); seen.After(here.deadline.Add(expirySlack)) {
 		end = lockstore.Later(end, seen) // a LOCK has lengthened it
 	}
 	return end, true
+}
+
+// endHere is taking.end by what this proxy knows of the hold, beside that.
+func (hs *holds) endHere(t *taking, h *hold) (end time.Time, ours bool, s snapshot) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	_, lent := h.lent[t]
+	named := h.nth != t.grant.nth
+	if end = lockstore.Later(t.until, t.promised); named {
+		end = lockstore.Later(end, h.deadline)
+	}
+	return end, h.count > 0 && lent && (!named || h.watched), hs.copy(h)
 }
 
 // confirm lengthens a taken lock to at least lease and looks whether it is still there. If Redis cannot be asked our own
@@ -295,13 +302,10 @@ func (b *multiLock) confirm(ctx context.Context, t *taking, lease time.Duration)
 	if err := m.watchdog.extendLease(ctx, t.id, b.r.Owner != "", patience, lease); err != nil {
 		return err
 	}
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	h := m.holds.byID[t.id]
-	switch {
-	case h == nil || h.count == 0:
+	switch s := m.holds.find(t.id); {
+	case s.count == 0:
 		return b.missing(t)
-	case b.r.Replicas > 0 && h.renewedAt.Before(asked):
+	case b.r.Replicas > 0 && s.renewedAt.Before(asked):
 		return &Error{Code: "NOREPLICAS", Text: "the lease of '" + lockstore.Printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
 	}
 	return nil
@@ -317,15 +321,11 @@ func (b *multiLock) missing(t *taking) error {
 
 // allHeld looks whether all of the locks are ours by what this proxy knows.
 func (b *multiLock) allHeld() error {
-	m := b.c.m
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
 	for _, t := range b.taken {
-		h := m.holds.byID[t.id]
-		if h == nil || h.count == 0 {
+		switch s := b.c.m.holds.find(t.id); {
+		case s.count == 0:
 			return b.missing(t)
-		}
-		if !time.Now().Before(h.deadline) {
+		case !time.Now().Before(s.deadline):
 			return ErrNotAcquired // the answers took longer than the lease
 		}
 	}

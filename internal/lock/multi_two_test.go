@@ -84,11 +84,11 @@ func TestMultiLockThatFailsBesideAnother(t *testing.T) {
 					switch how {
 					case "the first succeeds":
 						keeps = b[0].c
-						b[0].endLending(true)
+						m.holds.endLending(b[0], true)
 						b[1].giveBack()
 					case "the second succeeds":
 						keeps = b[1].c
-						b[1].endLending(true)
+						m.holds.endLending(b[1], true)
 						b[0].giveBack()
 					case "LOCK":
 						mustLock(t, keeps, Request{Key: "k", Owner: "o"})

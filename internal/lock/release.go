@@ -104,16 +104,7 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	case lockstore.OtherKind:
 		return false, otherKind(key)
 	case lockstore.NotHeld:
-		m.holds.mu.Lock()
-		switch {
-		case h.count == 0:
-		case left == lockstore.EndedElsewhere:
-			m.holds.end(h)
-			m.done.add(h.id, c, time.Now())
-		default:
-			m.holds.lose(h, h.whyGone())
-		}
-		m.holds.mu.Unlock()
+		m.holds.notThere(h, c, left)
 		if _, finished := m.done.get(h.id); finished {
 			return true, nil
 		}
@@ -122,7 +113,7 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		}
 		return false, notHeld(key, c.library.Load() && !h.named)
 	}
-	m.giveBacks.released(h, c, code, left)
+	m.holds.released(h, c, code, left)
 	if lost, ok := c.lossOf(h.id); ok && !h.named {
 		// Its lease was over by our clock and it was reported lost, Redis had it for a moment longer.
 		return false, lost.error(key)
@@ -144,21 +135,35 @@ func (hs *holds) doubted(h *hold) error {
 		strconv.FormatInt(max(left, 0), 10) + " ms"}
 }
 
+// notThere ends a hold that Redis does not have: it was given back elsewhere, or is lost.
+func (hs *holds) notThere(h *hold, by *Client, left int64) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	switch {
+	case h.count == 0:
+	case left == lockstore.EndedElsewhere:
+		hs.end(h)
+		hs.done.add(h.id, by, time.Now())
+	default:
+		hs.lose(h, h.whyGone())
+	}
+}
+
 // released notes what Redis said of a release that the connection by has asked for; nil: nobody has.
-func (g *giveBacks) released(h *hold, by *Client, code, left int64) {
-	g.holds.mu.Lock()
-	defer g.holds.mu.Unlock()
+func (hs *holds) released(h *hold, by *Client, code, left int64) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	switch {
 	case code == lockstore.StillHeld && h.count > 0:
 		h.count = max(left, 1)
 	case code == lockstore.Freed:
 		if h.count > 0 {
-			g.given.Add(1)
+			hs.given.Add(1)
 			telemetry.LockReleased(context.Background(), h.id.Kind.String(), time.Since(h.grantedAt))
-			g.holds.end(h)
+			hs.end(h)
 		}
 		if h.named {
-			g.done.add(h.id, by, time.Now())
+			hs.done.add(h.id, by, time.Now())
 		}
 	}
 }
@@ -178,48 +183,52 @@ type release struct {
 
 // newRelease gives back one hold, or all. by is nil when no connection has asked for it.
 func (g *giveBacks) newRelease(h *hold, by *Client, all bool) *release {
-	r := &release{g: g, h: h, by: by}
+	r, s := &release{g: g, h: h, by: by}, g.holds.snapshot(h)
 	r.Release = lockstore.Release{ID: h.id, Named: h.named, All: all || h.named, Waiters: r}
-	g.holds.mu.Lock()
-	r.Count, r.Registration = h.count, h.registration
-	g.holds.mu.Unlock()
+	r.Count, r.Registration = s.count, s.registration
 	return r
 }
 
 // ask sends the request, and notes what it says of the hold.
 func (r *release) ask(ctx context.Context) (code, left int64, err error) {
-	g, h := r.g, r.h
-	g.holds.mu.Lock()
-	r.GiveUp, r.Known = r.giveUp(time.Second), h.attempt
-	g.holds.mu.Unlock()
-	done, err := g.store.Release(ctx, &r.Release)
+	s := r.g.holds.snapshot(r.h)
+	r.GiveUp, r.Known = r.giveUp(s, time.Second), s.attempt
+	done, err := r.g.store.Release(ctx, &r.Release)
 	r.sent, r.notAfter = done.Sent, done.NotAfter
-	if code = done.Code; code == lockstore.Freed && r.Attempt == "" {
-		return code, done.Left, err
+	code, left = done.Code, done.Left
+	if code != lockstore.Freed || r.Attempt != "" {
+		code, left = r.g.holds.noteRelease(r, done, err)
 	}
-	g.holds.mu.Lock()
-	defer g.holds.mu.Unlock()
+	return code, left, err
+}
+
+// noteRelease notes what the answer to a request says of the hold, and returns what it comes to.
+func (hs *holds) noteRelease(r *release, done lockstore.Released, err error) (code, left int64) {
+	h := r.h
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if r.Attempt != "" && done.Left > 0 && h.attempt == r.Attempt {
 		h.attempt = "" // by which attempt others have it is not known here
 	}
+	code, left = done.Code, done.Left
 	switch {
 	case r.keeps && h.count > 0:
 		if err == nil && code != lockstore.StillHeld {
-			code, done.Left = lockstore.StillHeld, h.count
-			g.holds.plan(h, time.Now()) // the nodes no longer have it: the watchdog finds out how it ended
+			code, left = lockstore.StillHeld, h.count
+			hs.plan(h, time.Now()) // the nodes no longer have it: the watchdog finds out how it ended
 		}
 	case done.RunsOut:
-		g.holds.runOut(h) // its owner does not want it any more
+		hs.runOut(h) // its owner does not want it any more
 		h.unwanted = true
 	case r.Attempt != "" && code == lockstore.NotHeld:
 		code = lockstore.Freed // a former request has ended it, or somebody else has: nobody is to hear of that
-	case code == lockstore.NotHeld && done.Left != lockstore.EndedElsewhere && h.count > 0 && h.unwanted:
+	case code == lockstore.NotHeld && left != lockstore.EndedElsewhere && h.count > 0 && h.unwanted:
 		code = lockstore.Freed
 	}
 	if code != lockstore.Freed && !lockstore.Unknown(err) {
 		h.releasing = false // it was not given back, or was not the owner's last hold
 	}
-	return code, done.Left, err
+	return code, left
 }
 
 // compare holds what Redis said of a connection's UNLOCK against how often the connection is in the lock, as this proxy knows. Redis says
@@ -240,10 +249,7 @@ func (r *release) compare(code, left int64) (is, holds int64, again bool) {
 
 // findOutcome finds out how a release ended.
 func (r *release) findOutcome() settled {
-	r.g.holds.mu.Lock()
-	giveUp := r.giveUp(r.g.opts.Watchdog)
-	r.g.holds.mu.Unlock()
-	s, err := r.g.store.Look(r.ID, r.Named, r.notAfter, giveUp)
+	s, err := r.g.store.Look(r.ID, r.Named, r.notAfter, r.giveUp(r.g.holds.snapshot(r.h), r.g.opts.Watchdog))
 	if s.Count > 0 {
 		r.until = lockstore.Later(r.until, s.At.Add(lockstore.Milliseconds(s.TTL)))
 	}
@@ -263,9 +269,7 @@ func (r *release) findOutcome() settled {
 // findNamedOutcome is findOutcome for a named owner. What the owner has now is only given back if it is the hold of this release, and no
 // other LOCK counts on it: the owner may have taken the lock anew through another proxy, or have said LOCK there since.
 func (r *release) findNamedOutcome(s lockstore.Seen) settled {
-	r.g.holds.mu.Lock()
-	had := r.Count > 0 && r.h.deadline.After(r.sent)
-	r.g.holds.mu.Unlock()
+	had := r.Count > 0 && r.g.holds.snapshot(r.h).deadline.After(r.sent)
 	switch {
 	case s.Count > 0 && s.Registration.Names(r.Registration) && (r.Alone || s.Registration.NamesAlone(r.Registration)):
 		r.Alone = true
@@ -295,12 +299,10 @@ func (r *release) abandon(s settled) {
 	// The owner may have ended the hold through another proxy, or count on it there.
 	elsewhere := s.Code == lockstore.NotHeld && s.Count == lockstore.EndedElsewhere
 	if s.err != nil || elsewhere {
-		r.g.holds.mu.Lock()
-		r.g.holds.runOut(r.h) // its owner does not want it any more
-		r.g.holds.mu.Unlock()
+		r.g.holds.stopRenewing(r.h)
 		return
 	}
-	r.g.released(r.h, r.by, s.Code, s.Count)
+	r.g.holds.released(r.h, r.by, s.Code, s.Count)
 	told := false // the client has heard LOCKLOST: nothing is left that the next UNLOCK could free
 	if r.by != nil && !r.Named {
 		_, told = r.by.lossOf(r.h.id)
@@ -310,16 +312,14 @@ func (r *release) abandon(s settled) {
 	}
 }
 
-// giveUp is when there is nothing left to give back, but not before so long from now. holds.mu is held.
-func (r *release) giveUp(least time.Duration) time.Time {
-	return lockstore.Later(lockstore.Later(r.h.deadline, r.until), time.Now().Add(least))
+// giveUp is when there is nothing left to give back, but not before so long from now.
+func (r *release) giveUp(s snapshot, least time.Duration) time.Time {
+	return lockstore.Later(lockstore.Later(s.deadline, r.until), time.Now().Add(least))
 }
 
 // complete releases for sure: through lost replies and a Redis that is away, until the lease is over.
 func (r *release) complete() (code, left int64, err error) {
-	r.g.holds.mu.Lock()
-	giveUp := r.giveUp(time.Second)
-	r.g.holds.mu.Unlock()
+	giveUp := r.giveUp(r.g.holds.snapshot(r.h), time.Second)
 	unknown := false // of the request sent last
 	for failures := retry.Insist(); ; {
 		if !unknown {

@@ -57,9 +57,7 @@ func (a *acquire) findOutcome() settled {
 
 // lasts is until when the owner may have the lock: by this request, or since before it.
 func (a *acquire) lasts() time.Time {
-	a.c.m.holds.mu.Lock()
-	defer a.c.m.holds.mu.Unlock()
-	return lockstore.Later(a.h.deadline, time.Now().Add(lockstore.Milliseconds(a.Lease)))
+	return lockstore.Later(a.c.m.holds.snapshot(a.h).deadline, time.Now().Add(lockstore.Milliseconds(a.Lease)))
 }
 
 // abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. What a named owner had
@@ -76,7 +74,7 @@ func (a *acquire) abandon(s settled) {
 	rel := a.c.m.giveBacks.newRelease(a.h, nil, a.Count == 0)
 	rel.Count, rel.Alone, rel.Registration, rel.until = s.Count, a.Named, a.Registration, until(s.Acquired)
 	if code, left, err := rel.complete(); err == nil {
-		a.c.m.giveBacks.released(a.h, a.c, code, left)
+		a.c.m.holds.released(a.h, a.c, code, left)
 	}
 }
 

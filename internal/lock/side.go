@@ -81,16 +81,16 @@ func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 }
 
 // suspectOtherKind makes the watchdog check the holds that cannot exist beside the one just granted, unless they have taken the lock since: a plain
-// lock and a read/write lock are never at one key together. holds.mu is held.
-func (a *acquire) suspectOtherKind() {
-	m, id := a.c.m, a.h.id
+// lock and a read/write lock are never at one key together. mu is held.
+func (hs *holds) suspectOtherKind(a *acquire) {
+	id := a.h.id
 	l := id.Line()
 	l.RW = !l.RW
-	for h := range m.holds.byKey[l].All() {
+	for h := range hs.byKey[l].All() {
 		if h.client == a.c && !h.named && !h.releasing && !h.leaving {
-			m.holds.lose(h, h.whyGone()) // its connection has taken nothing since
+			hs.lose(h, h.whyGone()) // its connection has taken nothing since
 		} else {
-			m.holds.suspect(h, reasonGone)
+			hs.suspect(h, reasonGone)
 		}
 	}
 	for _, k := range lockstore.Kinds { // nor are losses of the other kind what the owner's next UNLOCK is about
@@ -122,12 +122,11 @@ func (c *Client) readGivenBack(ctx context.Context, id lockstore.ID) {
 		return
 	}
 	_, err := c.renew(ctx, RenewRequest{DB: id.DB, Key: id.Key, Side: Write}, func(h *hold) int64 {
-		c.m.holds.mu.Lock()
-		defer c.m.holds.mu.Unlock()
-		if h.count == 0 || h.watched || h.doubt || h.unwanted {
+		s := c.m.holds.snapshot(h)
+		if s.count == 0 || s.watched || s.doubt || s.unwanted {
 			return 0
 		}
-		return max(1, time.Until(h.ownEnd).Milliseconds())
+		return max(1, time.Until(s.ownEnd).Milliseconds())
 	})
 	if err != nil {
 		c.m.log.Debug("a write lock may last for as long as the read lock that its owner has given back", "key", id.Key, "error", err)

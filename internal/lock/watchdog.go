@@ -22,10 +22,9 @@ type watchdog struct {
 	store     lockstore.Store
 	holds     *holds
 	giveBacks *giveBacks // of what turns out to be held longer than anybody wants it
-	renewals  atomic.Int64
 	failures  atomic.Int64
 
-	mu    sync.Mutex // guards the lanes and batches; before holds.mu
+	mu    sync.Mutex // guards the lanes and chunks; before holds.mu
 	lanes map[laneKey]*lane
 }
 
@@ -34,7 +33,7 @@ func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
 }
 
 // watch renews the watched holds at a third of their lease, and checks those that are suspected, until ctx ends. It
-// never waits for Redis: batches that find no place in their lane start when one is free.
+// never waits for Redis: chunks that find no place in their lane start when one is free.
 func (wd *watchdog) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -54,103 +53,101 @@ func (wd *watchdog) watch(ctx context.Context) {
 func (wd *watchdog) startDue(now time.Time) (next time.Duration) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
-	wd.dispatchDue(now)
-	rest := wd.startAll()
-	wd.holds.mu.Lock()
-	defer wd.holds.mu.Unlock()
-	return min(rest, wd.holds.schedule.Sleep(min(round, wd.opts.Watchdog/50)))
+	wd.holds.dispatchDue(now, wd.enqueue)
+	return min(wd.startAll(), wd.holds.untilDue(min(round, wd.opts.Watchdog/50)))
 }
 
-// dispatchDue decides what happens to the holds whose time in the schedule has come. mu is held.
-func (wd *watchdog) dispatchDue(now time.Time) {
-	hs := wd.holds
+// untilDue is how long the watchdog may sleep, but not less than least.
+func (hs *holds) untilDue(least time.Duration) time.Duration {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.schedule.Sleep(least)
+}
+
+// dispatchDue decides what happens to the holds whose time in the schedule has come: enqueue gets, under mu, those of which Redis is asked.
+func (hs *holds) dispatchDue(now time.Time, enqueue func(*hold)) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for h, due := hs.schedule.Due(now); due; h, due = hs.schedule.Due(now) {
 		hs.schedule.Drop(h)
-		wd.dispatch(h, now)
+		switch {
+		case h.count == 0:
+			hs.forget(h) // it was only kept until a renewal without an answer could no longer be done
+		case h.watched && h.abandoned(now):
+			hs.runOut(h)
+		case h.watched && hs.opts.MaxHold > 0 && now.Sub(h.grantedAt) >= hs.opts.MaxHold:
+			hs.lose(h, reasonMaxHold)
+		case !h.watched && !h.named && !now.Before(h.deadline):
+			// Its end needs no look: watchDeadlines tells it.
+		default:
+			enqueue(h)
+		}
 	}
 }
 
-// dispatch is dispatchDue for one hold. mu and holds.mu are held.
-func (wd *watchdog) dispatch(h *hold, now time.Time) {
-	switch {
-	case h.count == 0:
-		wd.holds.forget(h) // it was only kept until a renewal without an answer could no longer be done
-	case h.watched && h.abandoned(now):
-		wd.holds.runOut(h)
-	case h.watched && wd.opts.MaxHold > 0 && now.Sub(h.grantedAt) >= wd.opts.MaxHold:
-		wd.holds.lose(h, reasonMaxHold)
-	case !h.watched && !h.named && !now.Before(h.deadline):
-		// Its end needs no look: watchDeadlines tells it.
-	default:
-		wd.enqueue(h)
-	}
-}
-
-// renewBatch extends the holds of a batch, or looks at them, and notes the result for each. The holds are busy until then.
-func (wd *watchdog) renewBatch(b *batch) outcomeOf {
-	if b.allow == 0 {
-		b.allow = lockstore.Allowed
+// renewChunk extends the holds of a chunk, or looks at them, and notes the result for each. The holds are busy until then.
+func (wd *watchdog) renewChunk(c *chunk) outcomeOf {
+	if c.allow == 0 {
+		c.allow = lockstore.Allowed
 	}
 	ctx, span := telemetry.Span(context.Background(), "renew")
 	defer span.End()
 	sent := time.Now()
-	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned)))
-	out, err := wd.store.Renew(ctx, wd.renewal(b))
+	telemetry.RenewalLate(ctx, max(0, sent.Sub(c.planned)))
+	out, err := wd.store.Renew(ctx, wd.holds.renewal(c))
 	took := time.Since(sent)
 	if err != nil {
-		wd.failures.Add(int64(len(b.holds)))
-		telemetry.Renewal(ctx, "error", len(b.holds))
+		wd.failures.Add(int64(len(c.holds)))
+		telemetry.Renewal(ctx, "error", len(c.holds))
 	} else {
-		telemetry.Renewal(ctx, "ok", len(b.holds))
+		telemetry.Renewal(ctx, "ok", len(c.holds))
 	}
-	wd.giveBacks.surrenderLater(wd.noteRenewals(b, out, err, sent)...)
+	wd.giveBacks.surrenderLater(wd.holds.noteRenewals(c, out, err, sent)...)
 	return outcomeOf{err, took}
 }
 
-// renewal makes the step for a batch.
-func (wd *watchdog) renewal(b *batch) lockstore.Renewal {
-	r := lockstore.Renewal{DB: b.db, Kind: b.kind, Lease: b.lease, Replicas: b.replicas, Allow: b.allow, Holds: make([]lockstore.Renewed, len(b.holds))}
-	wd.holds.mu.Lock()
-	defer wd.holds.mu.Unlock()
-	if h := b.restored; h != nil {
-		b.lease = max(0, time.Until(h.certainUntil()).Truncate(time.Millisecond))
-		r.Lease = b.lease
+// renewal makes the step for a chunk.
+func (hs *holds) renewal(c *chunk) lockstore.Renewal {
+	r := lockstore.Renewal{DB: c.db, Kind: c.kind, Lease: c.lease, Replicas: c.replicas, Allow: c.allow, Holds: make([]lockstore.Renewed, len(c.holds))}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h := c.restored; h != nil {
+		c.lease = max(0, time.Until(h.certainUntil()).Truncate(time.Millisecond))
+		r.Lease = c.lease
 	}
-	for i, h := range b.holds {
-		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.named, Registration: b.registrations[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
+	for i, h := range c.holds {
+		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.named, Registration: c.registrations[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
 	}
 	return r
 }
 
-// noteRenewals notes for each hold of a batch the result of its renewal, and frees the hold. back are those that were
+// noteRenewals notes for each hold of a chunk the result of its renewal, and frees the hold. back are those that were
 // reported lost before the answer came: Redis has them for another lease, which nobody wants.
-func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Time) (back []*hold) {
-	wd.holds.mu.Lock()
-	defer wd.holds.mu.Unlock()
-	for i, h := range b.holds {
+func (hs *holds) noteRenewals(c *chunk, out []int64, err error, sent time.Time) (back []*hold) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for i, h := range c.holds {
 		said := int64(lockstore.Undecided)
 		if i < len(out) {
 			said = out[i]
 		}
 		ended := said == lockstore.NotThere || said == lockstore.TakenOver
 		known := lockstore.Answered(said) && (err == nil || ended)                  // an error may be that too few replicas have the others
-		if b.lease > 0 && (lockstore.Unknown(err) || said == lockstore.ReplyLost) { // a look lengthens nothing
-			h.late = time.Now().Add(b.allow)
+		if c.lease > 0 && (lockstore.Unknown(err) || said == lockstore.ReplyLost) { // a look lengthens nothing
+			h.late = time.Now().Add(c.allow)
 		}
 		h.noteTaken(said)
 		switch {
 		case h.count == 0:
-			if known && said == lockstore.StillThere && b.lease > 0 && !h.doubt {
+			if known && said == lockstore.StillThere && c.lease > 0 && !h.doubt {
 				back = append(back, h)
 			}
 		case known:
-			wd.renewed(h, said, sent, b)
+			hs.renewed(h, said, sent, c)
 		default:
-			wd.renewalFailed(h)
+			hs.renewalFailed(h)
 		}
-		wd.holds.free(h)
+		hs.free(h)
 	}
 	return back
 }
@@ -162,18 +159,15 @@ func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*
 		return
 	}
 	defer wd.holds.leave(h)
-	wd.holds.mu.Lock()
-	still := h.live() && !h.unwanted && h.attempt == r.Attempt
-	if !h.watched {
-		lease = time.Until(h.deadline)
+	s := wd.holds.snapshot(h)
+	if !s.watched {
+		lease = time.Until(s.deadline)
 	}
-	a := &lockstore.Acquire{
-		ID: r.ID, Named: r.Named, Count: h.count, Beside: wd.holds.byID[r.ID.As(r.ID.Kind.Spec().Other)].live(),
-		Lease: lease.Milliseconds(), Watched: h.watched, Registration: h.registration,
-	}
-	wd.holds.mu.Unlock()
-	if still && a.Lease > 0 {
-		take(a)
+	if s.live && !s.unwanted && s.attempt == r.Attempt && lease >= time.Millisecond {
+		take(&lockstore.Acquire{
+			ID: r.ID, Named: r.Named, Count: s.count, Beside: s.beside,
+			Lease: lease.Milliseconds(), Watched: s.watched, Registration: s.registration,
+		})
 	}
 }
 
@@ -187,33 +181,33 @@ func (h *hold) noteTaken(said int64) {
 	}
 }
 
-// renewed notes one element of the renewal script's answer. holds.mu is held.
-func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, b *batch) {
+// renewed notes one element of the renewal script's answer. mu is held.
+func (hs *holds) renewed(h *hold, code int64, sent time.Time, c *chunk) {
 	switch code {
 	case lockstore.StillThere:
 		if h.suspected.Before(sent) {
 			h.suspect = ""
 		}
-		if b.lease > 0 {
-			h.deadline = lockstore.Later(h.deadline, sent.Add(b.lease-wd.store.Rules().Drift(b.lease))) // Redis keeps the longer one too
+		if c.lease > 0 {
+			h.deadline = lockstore.Later(h.deadline, sent.Add(c.lease-hs.store.Rules().Drift(c.lease))) // Redis keeps the longer one too
 		}
-		if b.lease > 0 && (h.watched || b.replicas > 0) { // not when a look has restored what it had
-			wd.renewals.Add(1)
+		if c.lease > 0 && (h.watched || c.replicas > 0) { // not when a look has restored what it had
+			hs.renewals.Add(1)
 			h.renewals++
 			h.renewedAt = sent
 		}
 		if h.suspect != "" {
-			wd.holds.plan(h, time.Now()) // suspected since this was sent
+			hs.plan(h, time.Now()) // suspected since this was sent
 		} else if h.watched {
-			wd.holds.planNext(h, sent)
+			hs.planNext(h, sent)
 		} else {
-			wd.stillThere(h)
+			hs.stillThere(h)
 		}
 	case lockstore.TakenOver: // it is watched, or ends, there
-		wd.holds.noteUnwanted(h)
-		wd.holds.end(h)
+		hs.noteUnwanted(h)
+		hs.end(h)
 	default:
-		wd.holds.lose(h, h.whyGone())
+		hs.lose(h, h.whyGone())
 	}
 }
 
@@ -232,44 +226,36 @@ func (h *hold) whyGone() string {
 // expirySlack is how much later than by our pessimistic deadline a lease may end in Redis.
 const expirySlack = time.Second
 
-// endUnreleased ends a live hold that is left to run out in Redis. holds.mu is held.
-func (hs *holds) endUnreleased(h *hold) {
-	if h.count > 0 {
-		hs.vacate(h, h.deadline)
-		hs.end(h)
-	}
-}
-
 // vacate makes the store wake those that wait for a lock whose hold ends by itself, from at on: see lockstore.Waits. holds.mu is held.
 func (hs *holds) vacate(h *hold, at time.Time) {
 	hs.store.Vacate(h.id, at, lockstore.Later(at, h.deadline).Add(expirySlack))
 }
 
 // stillThere goes on with an unwatched hold that Redis still has: until its deadline, and past it if another proxy
-// lengthens the lock of a named owner, which is then no longer ours to follow. holds.mu is held.
-func (wd *watchdog) stillThere(h *hold) {
+// lengthens the lock of a named owner, which is then no longer ours to follow. mu is held.
+func (hs *holds) stillThere(h *hold) {
 	now, last := time.Now(), h.deadline.Add(expirySlack)
 	switch {
 	case now.Before(h.deadline):
-		wd.holds.plan(h, wd.holds.nextLook(h, now))
+		hs.plan(h, hs.nextLook(h, now))
 	case now.Before(last):
-		wd.holds.vacate(h, now)
-		wd.holds.plan(h, last)
+		hs.vacate(h, now)
+		hs.plan(h, last)
 	default:
-		wd.holds.end(h)
+		hs.end(h)
 	}
 }
 
-// renewalFailed plans the next try sooner the nearer the deadline is. holds.mu is held.
-func (wd *watchdog) renewalFailed(h *hold) {
+// renewalFailed plans the next try sooner the nearer the deadline is. mu is held.
+func (hs *holds) renewalFailed(h *hold) {
 	now, pause := time.Now(), expirySlack
 	if at, ok := h.lossAt(); ok {
 		pause = max(min(h.lease/12, at.Sub(now)/4, time.Second), 10*time.Millisecond)
-		if !wd.restores(h) {
+		if !hs.restores(h) {
 			pause = max(pause, h.lease/100)
 		}
 	}
-	wd.holds.plan(h, now.Add(pause))
+	hs.plan(h, now.Add(pause))
 }
 
 // takenLook is how long lookAgain waits before it looks again.
@@ -279,8 +265,11 @@ const takenLook = 50 * time.Millisecond
 // On a quorum it goes on until it is known whether another connection has taken the hold over.
 func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, named bool, long time.Duration) error {
 	for {
-		if err := wd.extendLease(ctx, id, named, long, 0); err != nil || !wd.holds.beingTaken(id) {
+		if err := wd.extendLease(ctx, id, named, long, 0); err != nil {
 			return err
+		}
+		if s := wd.holds.find(id); !s.live || s.taken.IsZero() {
+			return nil
 		}
 		if !wd.sleep(ctx, takenLook) {
 			return ctx.Err()
@@ -294,23 +283,21 @@ func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, named bool
 	if err != nil {
 		return err
 	}
-	wd.holds.mu.Lock()
-	live := h.count > 0
-	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{""}}
-	if h.watched {
-		b.lease, b.replicas = h.lease, h.replicas
+	s := wd.holds.snapshot(h)
+	if s.count == 0 {
+		wd.holds.leave(h)
+		return nil
 	}
-	if h.watched || atLeast == 0 { // else the registration would end with this lease
-		b.registrations[0] = h.registration
+	c := &chunk{chunkKey: chunkKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{""}}
+	if s.watched {
+		c.lease, c.replicas = s.lease, s.replicas
+	}
+	if s.watched || atLeast == 0 { // else the registration would end with this lease
+		c.registrations[0] = s.registration
 	}
 	if atLeast > 0 {
-		b.lease, b.replicas = max(b.lease, atLeast), h.replicas
+		c.lease, c.replicas = max(c.lease, atLeast), s.replicas
 	}
-	wd.holds.mu.Unlock()
-	if live {
-		wd.renewBatch(b) // leaves it
-	} else {
-		wd.holds.leave(h)
-	}
+	wd.renewChunk(c) // leaves it
 	return nil
 }
