@@ -146,7 +146,7 @@ var settings = []setting{
 		number(func(c *Config) *int { return &c.Limits.MaxArgs })},
 	{"max-command", "1gb", false, "Longest whole command. Not below `max-bulk`.",
 		size(func(c *Config) *int { return &c.Limits.MaxCommand })},
-	{"max-query-memory", "1gb", false, "Most bytes of unfinished commands, of all clients together; clients below 64kb are not counted. Above it, the clients with the longest are closed. A buffer that grows takes up to three times its bytes for a while. Transactions queued before a cluster count, too. 0: no limit.",
+	{"max-query-memory", "1gb", false, "Most bytes of unfinished commands, of all clients together; clients below 64kb are not counted. Above it, the clients with the longest are closed. A buffer that grows takes up to three times its bytes for a while. Transactions queued before a cluster count, too, and what clients send that do not read their replies, which may be kept up to half of it. 0: no limit.",
 		size(func(c *Config) *int { return &c.Limits.MaxQueryMemory })},
 	{"max-reply-memory", "1gb", false, "Most bytes of replies that wait here to be written, of all clients together; clients below 64kb are not counted. What is kept for replies that are yet to come, as behind a command that waits, counts, too. Above it, the clients with the most are closed; from a quarter of it on, commands go to Redis one by one. 0: no limit.",
 		size(func(c *Config) *int { return &c.Limits.MaxReplyMemory })},

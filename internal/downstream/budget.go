@@ -44,17 +44,38 @@ type account struct {
 // set notes that the client of a holds n bytes now. Clients that are dropped for it, which may include this one, have been
 // dropped when it returns. It blocks on no client.
 func (b *budget) set(a *account, n int) {
-	if n <= freeBytes {
-		n = 0
-	}
-	n = (n + drawStep - 1) / drawStep * drawStep
-	if n == a.shown || b.limit == 0 {
+	if n = counted(n); n == a.shown || b.limit == 0 {
 		return
 	}
 	a.shown = n
 	for _, v := range b.draw(a, n) {
 		v.drop("over " + b.what)
 	}
+}
+
+// take is set for bytes that one need not hold. It says whether the client of a may hold n bytes now: if as many are left for all the
+// others then. It drops nobody.
+func (b *budget) take(a *account, n int) bool {
+	if b.limit == 0 {
+		return true
+	}
+	n = counted(n)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.gone || b.used-a.bytes+2*n > b.limit {
+		return false
+	}
+	a.shown = n
+	b.book(a, n)
+	return true
+}
+
+// counted is how many bytes are drawn for n.
+func counted(n int) int {
+	if n <= freeBytes {
+		return 0
+	}
+	return (n + drawStep - 1) / drawStep * drawStep
 }
 
 // draw counts n bytes for a, and returns the clients that must be dropped.

@@ -82,14 +82,14 @@ func (c *Conn) Over() bool { return c.ending.over.Load() }
 
 // SetLimits bounds the commands that come from now on. The goroutine that reads calls it.
 func (c *Conn) SetLimits(l resp.Limits) {
-	c.read.small = l == resp.UnauthenticatedLimits
+	c.read.small.Store(l == resp.UnauthenticatedLimits)
 	c.in.SetLimits(l)
 }
 
 // renewLimits puts the gate's limits of commands in force if they may have changed. Who reads calls it, before the Reader looks at what
 // it has read.
 func (c *Conn) renewLimits() {
-	if b := c.gate.bounds.Load(); b != c.read.judged && !c.read.small {
+	if b := c.gate.bounds.Load(); b != c.read.judged && !c.read.small.Load() {
 		c.read.judged = b
 		c.in.SetLimits(b.Commands)
 	}
@@ -104,6 +104,7 @@ const unreadWait = 10 * time.Millisecond
 // Finish ends the stream to the client, and reads what it has sent meanwhile: a socket that is closed with bytes unread is
 // reset, and the client may then lose replies it has not read yet. The goroutine that reads calls it, before Close.
 func (c *Conn) Finish() {
+	c.dropAhead()
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
@@ -114,8 +115,9 @@ func (c *Conn) Finish() {
 	}
 }
 
-// CloseAccounts gives back what a client that has gone had drawn from the budgets.
+// CloseAccounts gives back what a client that has gone had drawn from the budgets. The connection is closed.
 func (c *Conn) CloseAccounts() {
+	c.dropAhead()
 	c.gate.queries.set(&c.read.account, 0)
 	c.gate.replies.set(&c.write.account, 0)
 }

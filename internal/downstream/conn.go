@@ -44,10 +44,12 @@ type Conn struct {
 type writeSide struct {
 	mu sync.Mutex // one writer at a time, for whole frames: see frames.go
 
-	arm  sync.Mutex // guards all below but for account
-	held int        // bytes that the write in progress, and those behind it, have yet to write; 0: nobody writes
-	due  time.Time  // the write deadline the socket has now
-	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
+	arm   sync.Mutex // guards all below but for account
+	held  int        // bytes that the write in progress, and those behind it, have yet to write; 0: nobody writes
+	since time.Time  // when the piece that is being written was begun
+	ahead bool       // the client may be read ahead until the write is over
+	due   time.Time  // the write deadline the socket has now
+	soft  time.Time  // since when more is held than the soft limit allows; zero: it is not
 
 	account        account     // in Gate.replies; used by the client's goroutine or, while that waits for a pipe, by the pipe's reader
 	unacknowledged atomic.Bool // something was written since the last look at its acknowledgement
@@ -73,6 +75,7 @@ func newConn(e entrant, g *Gate) *Conn {
 	c.addr, c.laddr = ends(c.RemoteAddr(), c.LocalAddr())
 	c.read.account = account{drop: c.drop, addr: c.addr}
 	c.write.account = account{drop: c.drop, addr: c.addr}
+	c.read.ahead.account = account{drop: c.drop, addr: c.addr}
 	return c
 }
 
@@ -129,8 +132,9 @@ func (c *Conn) noteUnacknowledged() {
 func (c *Conn) armWrite(held int) error {
 	c.write.arm.Lock()
 	defer c.write.arm.Unlock()
-	c.write.held = held
-	due, err := c.writeDue(held, time.Now())
+	now := time.Now()
+	c.write.held, c.write.since = held, now
+	due, err := c.writeDue(held, now)
 	if errors.Is(err, errOutput) && c.write.dropped.CompareAndSwap(false, true) {
 		telemetry.OutputDropped.Add(1)
 		return err

@@ -64,6 +64,12 @@ func (c *Conn) writeOver(behind int) {
 	c.write.arm.Lock()
 	defer c.write.arm.Unlock()
 	c.write.held = 0
+	if c.write.ahead {
+		c.write.ahead = false
+		c.read.mu.Lock()
+		c.endAhead()
+		c.read.mu.Unlock()
+	}
 	if behind == 0 {
 		c.write.soft = time.Time{}
 	}

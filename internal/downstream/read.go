@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -34,12 +35,14 @@ type readSide struct {
 	window   time.Time  // the window's end; zero: no command is unfinished
 
 	// The reading goroutine's.
-	account account // in Gate.queries
-	judged  *Bounds // whose limits of commands hold; nil: the first ones
-	small   bool    // resp.UnauthenticatedLimits hold instead
+	account account     // in Gate.queries
+	judged  *Bounds     // whose limits of commands hold; nil: the first ones
+	small   atomic.Bool // resp.UnauthenticatedLimits hold instead; others may ask
+
+	ahead ahead
 }
 
-// source is the socket as resp.Reader sees it: each read with the deadline of the moment.
+// source is the socket as resp.Reader sees it, behind what was read ahead: each read with the deadline of the moment.
 type source struct{ c *Conn }
 
 func (s source) Read(p []byte) (int, error) {
@@ -48,7 +51,7 @@ func (s source) Read(p []byte) (int, error) {
 		if err := c.arm(); err != nil {
 			return 0, err
 		}
-		n, err := c.Conn.Read(p)
+		n, err := c.readNext(p)
 		if n > 0 {
 			c.read.grown += n
 			c.renewLimits()
@@ -67,10 +70,16 @@ func (c *Conn) arm() error {
 	c.gate.queries.set(&c.read.account, c.in.Unfinished())
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
-	for !c.read.watching && c.attend.Load() && c.attend.Swap(false) {
-		c.read.mu.Unlock()
-		c.client.Attend()
-		c.read.mu.Lock()
+	for {
+		if c.read.ahead.done != nil {
+			c.haltAhead()
+		} else if !c.read.watching && c.attend.Load() && c.attend.Swap(false) {
+			c.read.mu.Unlock()
+			c.client.Attend()
+			c.read.mu.Lock()
+		} else {
+			break
+		}
 	}
 	if c.ending.over.Load() { // under read.mu, so that drop's deadline is the last one
 		return errOver
@@ -79,7 +88,7 @@ func (c *Conn) arm() error {
 		if c.read.waking {
 			return wokenError{}
 		}
-		c.setReadDeadline(time.Time{})
+		c.beginRead(time.Time{})
 		return nil
 	}
 	if c.gate.draining.Load() && c.in.Unfinished() == 0 && c.client.MayLeave() {
@@ -87,7 +96,7 @@ func (c *Conn) arm() error {
 		return errOver
 	}
 	c.read.due = c.nextDue()
-	c.setReadDeadline(c.read.due)
+	c.beginRead(c.read.due)
 	return nil
 }
 

@@ -66,6 +66,19 @@ func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstre
 	return to
 }
 
+// aheadLoop reads ahead of clients that do not read their replies, until the server ends.
+func (s *Server) aheadLoop() { downstream.ReadAhead(s.ctx, s.guards) }
+
+// guards lists the connections of all clients.
+func (s *Server) guards(to []*downstream.Conn) []*downstream.Conn {
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
+	for _, c := range s.clients.sessions {
+		to = append(to, c.guard)
+	}
+	return to
+}
+
 // MayHold implements cluster.Holder: it says whether n more bytes of replies may be gathered here.
 func (s *Session) MayHold(n int) bool {
 	if b := s.batch; b != nil {

@@ -183,7 +183,7 @@ type clients struct {
 
 // loops are the server's own goroutines.
 type loops struct {
-	running sync.WaitGroup // learnLoop, lookLoop, deletedLoop, stuckLoop
+	running sync.WaitGroup // learnLoop, lookLoop, aheadLoop, deletedLoop, stuckLoop
 	cancel  context.CancelFunc
 }
 
@@ -240,6 +240,7 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 	s.facts.learning.Do(func() {
 		s.loops.running.Go(s.learnLoop)
 		s.loops.running.Go(s.lookLoop)
+		s.loops.running.Go(s.aheadLoop)
 		s.loops.running.Go(s.deletedLoop)
 		s.loops.running.Go(s.stuckLoop)
 	})

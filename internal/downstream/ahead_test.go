@@ -1,0 +1,345 @@
+package downstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+const patience = time.Minute
+
+// echoes is a server whose replies are the commands. It reads ahead of its clients.
+type echoes struct {
+	anybody
+	t     *testing.T
+	gate  *Gate
+	guard net.Listener
+	stop  context.CancelFunc
+	all   sync.WaitGroup
+	mu    sync.Mutex // guards conns
+	conns []*Conn
+}
+
+func startEchoes(t *testing.T, network string, e Entry, o Options) *echoes {
+	t.Helper()
+	s := &echoes{t: t}
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = filepath.Join(t.TempDir(), "s")
+	}
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	o.Admit, o.Logger = s.admit, slog.New(slog.DiscardHandler)
+	if o.Limits == nil {
+		o.Limits = func() resp.Limits { return resp.DefaultLimits }
+	}
+	s.gate = NewGate(ctx, o)
+	s.guard, _ = s.gate.Guard(ln, e)
+	s.all.Go(s.accept)
+	s.all.Go(func() { ReadAhead(ctx, s.clients) })
+	t.Cleanup(s.end)
+	return s
+}
+
+// end cuts off the clients, and checks that nothing is left of them.
+func (s *echoes) end() {
+	s.guard.Close()
+	for _, c := range s.clients(nil) {
+		c.Cut(Left, "the test is over")
+	}
+	s.stop()
+	s.all.Wait()
+	if n := s.gate.queries.drawn.Load(); n != 0 {
+		s.t.Errorf("%d bytes are left in the budget", n)
+	}
+	for _, c := range s.conns {
+		if c.read.ahead.done != nil || c.read.ahead.pieces != nil {
+			s.t.Error("something is left of a client that was read ahead")
+		}
+	}
+}
+
+func (s *echoes) admit(c *Conn) Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, c)
+	return s
+}
+
+func (s *echoes) clients(to []*Conn) []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(to, s.conns...)
+}
+
+// client is the server's side of the n-th client.
+func (s *echoes) client(n int) *Conn {
+	s.t.Helper()
+	eventually(s.t, "the client is there", func() bool { return len(s.clients(nil)) > n })
+	return s.clients(nil)[n]
+}
+
+func (s *echoes) accept() {
+	for {
+		conn, err := s.guard.Accept()
+		if err != nil {
+			return
+		}
+		s.all.Go(func() { s.serve(conn.(*Conn)) })
+	}
+}
+
+func (s *echoes) serve(c *Conn) {
+	p := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(p)
+		if err != nil {
+			c.Finish()
+			c.Close()
+			c.CloseAccounts()
+			c.LeavePlace()
+			return
+		}
+		c.CommandCame()
+		c.Write(p[:n])
+	}
+}
+
+func (s *echoes) dial(as *tls.Config) net.Conn {
+	s.t.Helper()
+	conn, err := net.Dial(s.guard.Addr().Network(), s.guard.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if as != nil {
+		conn = tls.Client(conn, as)
+	}
+	s.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// commands are n different ones of 1 KB.
+func commands(n int) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		b.Write(resp.AppendCommand(nil, "X", fmt.Sprintf("%01000d", i)))
+	}
+	return b.Bytes()
+}
+
+// writeAll writes without reading.
+func writeAll(t *testing.T, conn net.Conn, b []byte) {
+	t.Helper()
+	conn.SetWriteDeadline(time.Now().Add(patience))
+	if n, err := conn.Write(b); err != nil {
+		t.Errorf("%d bytes of %d were taken: %v", n, len(b), err)
+	}
+}
+
+func wantAll(t *testing.T, conn net.Conn, want []byte) {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(patience))
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%d bytes of %d came back, and not as they were: %v", n, len(want), err)
+	}
+}
+
+func (c *Conn) readsAhead() bool {
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	return c.read.ahead.done != nil
+}
+
+// A client may write many megabytes before it reads any reply, whatever is put around its socket.
+func TestClientIsReadAhead(t *testing.T) {
+	t.Parallel()
+	authority := testredis.NewAuthority(t)
+	pair, err := tls.LoadX509KeyPair(authority.Issue("localhost"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, client := &tls.Config{Certificates: []tls.Certificate{pair}}, authority.Client("client")
+	client.ServerName = "localhost"
+	for name, c := range map[string]struct {
+		network, header string
+		entry           Entry
+		as              *tls.Config
+	}{
+		"tcp": {network: "tcp"}, "unix": {network: "unix"},
+		"PROXY header": {network: "tcp", header: "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", entry: Entry{ProxyHeader: true}},
+		"TLS":          {network: "tcp", entry: Entry{TLS: server}, as: client},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startEchoes(t, c.network, c.entry, Options{MaxQueryMemory: 256 << 20})
+			conn := s.dial(c.as)
+			many := commands(32 << 10)
+			writeAll(t, conn, append([]byte(c.header), many...))
+			if s.gate.queries.drawn.Load() == 0 {
+				t.Error("what is read ahead does not count")
+			}
+			wantAll(t, conn, many)
+			eventually(t, "all is given back", func() bool { return s.gate.queries.drawn.Load() == 0 })
+			writeAll(t, conn, commands(1)) // read as ever
+			wantAll(t, conn, commands(1))
+		})
+	}
+}
+
+// A client that sends more than may be kept is not read further. It goes on once it reads, and others never notice.
+func TestReadingAheadIsBounded(t *testing.T) {
+	t.Parallel()
+	const bound = 8 << 20
+	s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: bound})
+	conn, other := s.dial(nil), s.dial(nil)
+	many := commands(64 << 10)
+	wrote := make(chan error)
+	go func() {
+		_, err := conn.Write(many)
+		wrote <- err
+	}()
+	used := func() int { return int(s.gate.queries.drawn.Load()) }
+	c := s.client(0)
+	eventually(t, "as much as may be is kept", func() bool { return used() > bound/2-2*pieceAhead && !c.readsAhead() })
+	if used() > bound/2 {
+		t.Errorf("%d bytes are kept", used())
+	}
+	begun := resp.AppendCommand(nil, "X", strings.Repeat("x", bound/4))
+	for range 3 {
+		writeAll(t, other, begun[:len(begun)-1])
+		eventually(t, "half a command of another client", func() bool { return used() > bound/2 })
+		writeAll(t, other, begun[len(begun)-1:])
+		wantAll(t, other, begun)
+	}
+	select {
+	case err := <-wrote:
+		t.Errorf("all of it was taken, %v", err)
+	default:
+	}
+	wantAll(t, conn, many)
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "all is given back", func() bool { return used() == 0 })
+}
+
+// A client that has yet to authenticate may not make this process keep much.
+func TestStrangersAreNotReadAhead(t *testing.T) {
+	t.Parallel()
+	s := startEchoes(t, "tcp", Entry{}, Options{Limits: func() resp.Limits { return resp.UnauthenticatedLimits }})
+	conn := s.dial(nil)
+	many := commands(32 << 10)
+	conn.SetWriteDeadline(time.Now().Add(20 * stalledAfter))
+	if n, err := conn.Write(many); err == nil || s.client(0).readsAhead() {
+		t.Errorf("%d bytes were taken", n)
+	}
+}
+
+// However a client ends that is read ahead, nothing is left of it.
+func TestEndOfClientsThatAreReadAhead(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(net.Conn, *Conn){
+		"the client closes": func(conn net.Conn, _ *Conn) { conn.Close() },
+		"it is reset":       func(conn net.Conn, _ *Conn) { conn.(*net.TCPConn).SetLinger(0); conn.Close() },
+		"it is cut":         func(_ net.Conn, c *Conn) { c.Cut(Left, "CLIENT KILL") },
+		"it is dropped":     func(_ net.Conn, c *Conn) { c.drop("output buffer limit") },
+		"it is idle": func(_ net.Conn, c *Conn) {
+			c.gate.SetBounds(Bounds{IdleTimeout: 5 * stalledAfter})
+			c.BoundsChanged()
+		},
+		"it holds too much": func(_ net.Conn, c *Conn) {
+			c.gate.SetBounds(Bounds{NormalOutput: OutputLimit{Hard: 1}})
+			c.BoundsChanged()
+		},
+		"its half": func(conn net.Conn, c *Conn) {
+			conn.(*net.TCPConn).CloseWrite()
+			eventually(t, "the end of stream is read", func() bool { return !c.readsAhead() })
+			io.Copy(io.Discard, conn)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: 256 << 20})
+			conn := s.dial(nil)
+			writeAll(t, conn, commands(32<<10))
+			c := s.client(0)
+			eventually(t, "it is read ahead", c.readsAhead)
+			end(conn, c)
+			eventually(t, "it has its end", c.Over)
+			eventually(t, "all is given back", func() bool { return s.gate.queries.drawn.Load() == 0 && s.gate.Places() == 0 })
+		})
+	}
+}
+
+// Whoever wants to read while a write of somebody else's waits gets what came so far, and then reads itself: it can be woken.
+func TestReaderTakesOver(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe()
+	defer there.Close()
+	c := newTestConn(t, here)
+	pushed := make(chan error)
+	go func() {
+		_, err := c.Write(make([]byte, 1000)) // which nobody reads
+		pushed <- err
+	}()
+	ahead := func() bool { c.startAhead(time.Now()); return c.readsAhead() }
+	eventually(t, "it is read ahead", ahead)
+	first, second := commands(100), commands(10)
+	writeAll(t, there, first)
+	c.Wake() // not the goroutine that reads ahead
+	writeAll(t, there, first[:5])
+	if !c.readsAhead() {
+		t.Error("a Wake ended it")
+	}
+	got := make([]byte, len(first)+len(second))
+	if _, err := io.ReadFull(c, got[:len(first)]); err != nil || !bytes.Equal(got[:len(first)], first) {
+		t.Fatalf("what was read ahead: %v", err)
+	}
+	go writeAll(t, there, append(first[5:len(second):len(second)], second...))
+	if _, err := io.ReadFull(c, got[:2*len(second)]); err != nil || !bytes.Equal(got[:2*len(second)], append(first[:len(second):len(second)], second...)) {
+		t.Fatalf("what came then: %v", err)
+	}
+	eventually(t, "it is read ahead again", ahead)
+	done := c.StartWatch()
+	eventually(t, "a watch takes over", func() bool { return !c.readsAhead() })
+	writeAll(t, there, second)
+	c.StopWatch(done)
+	if _, err := io.ReadFull(c, got[:len(second)]); err != nil || !bytes.Equal(got[:len(second)], second) {
+		t.Fatalf("what came during the watch: %v", err)
+	}
+	c.drop("the test is over")
+	if err := <-pushed; !errors.Is(err, errOver) && err == nil {
+		t.Error("the write succeeded")
+	}
+	if n, err := c.Read(got); n != 0 || err != io.EOF {
+		t.Error(n, err)
+	}
+	c.CloseAccounts()
+}
