@@ -220,7 +220,7 @@ func TestReadingAheadIsBounded(t *testing.T) {
 	s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: bound})
 	conn, other := s.dial(nil), s.dial(nil)
 	many := commands(64 << 10)
-	wrote := make(chan error)
+	wrote := make(chan error, 1)
 	go func() {
 		_, err := conn.Write(many)
 		wrote <- err
