@@ -79,7 +79,7 @@ func model(in string, l Limits) (cmds []string, text string) {
 			return fail(err)
 		}
 		in = rest[1:]
-		count, ok := parseInteger(line[1:])
+		count, ok := Integer(line[1:])
 		if !ok || count > 1<<31-1 {
 			return fail(errMultibulkLength)
 		}
@@ -100,7 +100,7 @@ func model(in string, l Limits) (cmds []string, text string) {
 			if line[0] != '$' {
 				return fail(expectedDollar(line[0]))
 			}
-			size, ok := parseInteger(line[1:])
+			size, ok := Integer(line[1:])
 			if !ok {
 				return fail(errBulkLength)
 			}

@@ -1,6 +1,9 @@
 package resp
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/hex"
+)
 
 // appendInline appends the multibulk form of an inline command to b. line ends
 // with its LF. A line without arguments appends nothing. The limits hold for
@@ -101,10 +104,9 @@ func unescape(s []byte) (c byte, n int) {
 	switch s[0] {
 	case 'x':
 		if len(s) > 2 {
-			high, ok1 := hexDigit(s[1])
-			low, ok2 := hexDigit(s[2])
-			if ok1 && ok2 {
-				return high<<4 | low, 3
+			var b [1]byte
+			if _, err := hex.Decode(b[:], s[1:3]); err == nil {
+				return b[0], 3
 			}
 		}
 		return 'x', 1
@@ -120,19 +122,6 @@ func unescape(s []byte) (c byte, n int) {
 		return '\a', 1
 	default:
 		return s[0], 1
-	}
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	default:
-		return 0, false
 	}
 }
 

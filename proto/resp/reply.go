@@ -86,9 +86,3 @@ func (r Reply) Int() int {
 	n, _ := strconv.Atoi(string(r.Text))
 	return n
 }
-
-// Integer is a word of a command as Redis takes it for an integer: in the one way of writing it.
-func Integer(word []byte) (int64, bool) {
-	n, err := strconv.ParseInt(string(word), 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == string(word)
-}

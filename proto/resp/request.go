@@ -212,7 +212,7 @@ func (q *request) number() (int64, bool) {
 	if end > len(q.text) {
 		return 0, false
 	}
-	return parseInteger(q.text[1:end])
+	return Integer(q.text[1:end])
 }
 
 // expectedDollar is Redis' error for an argument without its '$'. Redis turns
@@ -224,9 +224,9 @@ func expectedDollar(got byte) error {
 	return &ProtocolError{"expected '$', got '" + string([]byte{got}) + "'"}
 }
 
-// parseInteger is Redis' string2ll: one way to write each number, so no
+// Integer is a word as Redis takes it for an integer, with string2ll: there is one way to write each number, so no
 // leading zero, no plus, no "-0", and nothing beyond 64 bits.
-func parseInteger(s []byte) (int64, bool) {
+func Integer(s []byte) (int64, bool) {
 	if len(s) == 1 && s[0] == '0' {
 		return 0, true
 	}
