@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,39 +127,27 @@ func (n *Node) dedicateCounted(ctx context.Context, id Identity, to Receiver, co
 // clientID asks Redis for the connection's CLIENT ID. It is 0 when Redis does not tell it (see mayNotKnow); any
 // other error reply means that Redis refuses the connection. asked: Redis wants it to authenticate first.
 func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int64, asked bool, err error) {
-	conn.SetDeadline(time.Now().Add(timeout))
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	reply, err := AskOne(conn, resp.AppendCommand(nil, "CLIENT", "ID"))
+	reply, err := Ask(ctx, conn, time.Now().Add(timeout), "CLIENT", "ID")
 	if err != nil {
 		return 0, false, err
 	}
-	if !stop() {
-		return 0, false, ctx.Err()
+	if refusal := Refused(ErrorIn(reply)); refusal != nil {
+		if !mayNotKnow(refusal.Line) {
+			return 0, false, refusal
+		}
+		return 0, asksPassword(refusal), nil
 	}
-	conn.SetDeadline(time.Time{})
-	if line, bad := bytes.CutPrefix(reply, []byte("-")); bad && !mayNotKnow(line) {
-		return 0, false, &ReplyError{Line: string(bytes.TrimSpace(line))}
-	}
-	id, _ = strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimPrefix(reply, []byte(":")))), 10, 64)
-	return id, bytes.HasPrefix(reply, []byte("-NOAUTH")), nil
+	said, _ := resp.ParseReply(reply)
+	return int64(said.Int()), false, nil
 }
 
-func mayNotKnow(line []byte) bool {
+func mayNotKnow(line string) bool {
 	for _, harmless := range []string{"NOPERM", "NOAUTH", "ERR unknown", "BUSY "} {
-		if bytes.HasPrefix(line, []byte(harmless)) {
+		if strings.HasPrefix(line, harmless) {
 			return true
 		}
 	}
 	return false
-}
-
-// AskOne sends one command and returns its reply, on a connection that nobody else uses.
-func AskOne(conn net.Conn, cmd []byte) ([]byte, error) {
-	if _, err := conn.Write(cmd); err != nil {
-		return nil, err
-	}
-	return readFrame(conn)
 }
 
 // RedisID is the connection's CLIENT ID at Redis, or 0.

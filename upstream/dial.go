@@ -57,7 +57,7 @@ func Dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error
 		}
 	}
 	if t.Vetter != nil {
-		if refusal := t.Vetter.Vet(runID); err == nil && refusal != nil {
+		if refusal := t.Vetter(runID); err == nil && refusal != nil {
 			conn.Close()
 			err = refusal
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // ReplyError is an error Redis itself answered: to AUTH, or to the handshake of
@@ -69,9 +71,34 @@ func violation(format string, args ...any) error {
 
 // Refused returns err's *ReplyError, or nil when err is something else.
 func Refused(err error) *ReplyError {
-	var re *ReplyError
-	errors.As(err, &re)
+	re, _ := errors.AsType[*ReplyError](err)
 	return re
+}
+
+// ErrorIn returns a reply that is an error as a *ReplyError, else nil.
+func ErrorIn(reply []byte) error {
+	if line, bad := resp.ErrorLine(reply); bad {
+		return &ReplyError{Line: line}
+	}
+	return nil
+}
+
+// IsNotSent says that err is a *NotSentError.
+func IsNotSent(err error) bool {
+	_, is := errors.AsType[*NotSentError](err)
+	return is
+}
+
+// IsLost says that err is a *LostError.
+func IsLost(err error) bool {
+	_, is := errors.AsType[*LostError](err)
+	return is
+}
+
+// IsFull says that err is a *FullError.
+func IsFull(err error) bool {
+	_, is := errors.AsType[*FullError](err)
+	return is
 }
 
 // notSent wraps a failed connection attempt for the requests that waited for

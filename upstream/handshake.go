@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"strconv"
@@ -101,7 +100,7 @@ func Connect(ctx context.Context, t Target, id Identity, timeout time.Duration) 
 		conn.Close()
 		return nil, nil, err
 	}
-	if err := proveNode(ctx, conn, t, time.Until(deadline)); err != nil {
+	if err := proveNode(ctx, conn, t, deadline); err != nil {
 		conn.Close()
 		return nil, nil, err
 	}
@@ -124,59 +123,77 @@ func closeAfter(term context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(term, func() { conn.Close() })
 }
 
-// ask sends cmds, n commands, and reads their replies on a connection that
-// nobody else uses. The first error reply is returned as a *ReplyError; after
-// any other error, ctx's end included, the connection must be closed.
+// longestAnswer is how many bytes are read of the replies to one question, at most.
+const longestAnswer = 1 << 20
+
+// Ask sends one command, on a connection with nothing else under way, and returns its reply, which may be an error of Redis'. It waits until
+// deadline or ctx' end. After an error the connection must be closed; else it has no deadline.
+func Ask(ctx context.Context, conn net.Conn, deadline time.Time, words ...string) ([]byte, error) {
+	conn.SetDeadline(deadline)
+	defer conn.SetDeadline(time.Time{})
+	replies, err := exchange(ctx, conn, resp.AppendCommand(nil, words...), 1)
+	if err != nil {
+		return nil, err
+	}
+	return replies[0], nil
+}
+
+// ask sends cmds, n commands, on such a connection. The first error reply is returned as a *ReplyError; after any other error, ctx's end
+// included, the connection must be closed.
 func ask(ctx context.Context, conn net.Conn, cmds []byte, n int) error {
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	err := exchange(conn, cmds, n)
-	if !stop() && Refused(err) == nil {
-		return ctx.Err() // the deadline lies in the past now
+	replies, err := exchange(ctx, conn, cmds, n)
+	for _, reply := range replies {
+		if refusal := ErrorIn(reply); refusal != nil { // the connection may have been closed behind it: max number of clients
+			return refusal
+		}
 	}
 	return err
 }
 
-func exchange(conn net.Conn, cmds []byte, n int) error {
+// exchange returns the replies to cmds, n commands; with an error those that came before it.
+func exchange(ctx context.Context, conn net.Conn, cmds []byte, n int) ([][]byte, error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if _, err := conn.Write(cmds); err != nil {
-		return err
+		return nil, err
 	}
+	replies, err := readReplies(conn, n)
+	if !stop() {
+		err = ctx.Err() // the deadline lies in the past now
+	}
+	return replies, err
+}
+
+// readReplies reads n replies; with an error it returns those that came before it.
+func readReplies(conn net.Conn, n int) (replies [][]byte, err error) {
 	var (
 		scan       resp.Scanner
-		refusal    *ReplyError
 		buf        []byte
 		piece      [4 << 10]byte
 		frame, pos int
 	)
-	for n > 0 {
+	for {
 		got, err := conn.Read(piece[:])
 		buf = append(buf, piece[:got]...)
-		for pos < len(buf) && n > 0 {
+		for pos < len(buf) && len(replies) < n {
 			used, done, scanErr := scan.Scan(buf[pos:])
 			if scanErr != nil {
-				return violation("%w", scanErr)
+				return replies, violation("%w", scanErr)
 			}
-			if pos += used; !done {
-				break
+			if pos += used; done {
+				replies = append(replies, buf[frame:pos])
+				frame = pos
 			}
-			if buf[frame] == '-' && refusal == nil {
-				refusal = &ReplyError{Line: string(bytes.TrimRight(buf[frame+1:pos], "\r\n"))}
-			}
-			frame = pos
-			n--
 		}
-		if n > 0 && err != nil {
-			if refusal != nil { // refused, and closed at once: max number of clients
-				break
-			}
-			return err
+		switch {
+		case len(replies) == n && pos < len(buf):
+			return replies, violation("a reply that nobody asked for")
+		case len(replies) == n:
+			return replies, nil
+		case len(buf) > longestAnswer:
+			return replies, violation("a reply of more than %d bytes", longestAnswer)
+		case err != nil:
+			return replies, err
 		}
 	}
-	if refusal != nil {
-		return refusal
-	}
-	if pos < len(buf) {
-		return violation("a reply that nobody asked for")
-	}
-	return nil
 }

@@ -31,30 +31,18 @@ const nodeIDLength = 40
 // credentials. A server that does not tell, for example because the user may not ask, is believed: the topology says which node has which
 // address, and the next refresh corrects a mistake. The errors are *AnotherNodeError and those of the connection, which must be closed
 // then.
-func proveNode(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) error {
+func proveNode(ctx context.Context, conn net.Conn, t Target, deadline time.Time) error {
 	if t.NodeID == "" {
 		return nil
 	}
-	conn.SetDeadline(time.Now().Add(timeout))
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	reply, err := AskOne(conn, resp.AppendCommand(nil, "CLUSTER", "MYID"))
+	reply, err := Ask(ctx, conn, deadline, "CLUSTER", "MYID")
 	if err != nil {
 		return err
 	}
-	if !stop() {
-		return ctx.Err()
-	}
-	conn.SetDeadline(time.Time{})
-	line := strings.TrimSpace(string(reply[1:]))
-	switch {
-	case reply[0] == '$':
-		_, id, _ := strings.Cut(line, "\r\n")
-		if len(id) == nodeIDLength && id != t.NodeID {
-			return &AnotherNodeError{Addr: t.Addr, Want: t.NodeID, Got: id}
-		}
-	case reply[0] == '-' && strings.HasPrefix(line, noCluster):
-		return &AnotherNodeError{Addr: t.Addr, Want: t.NodeID, Got: line}
+	said, _ := resp.ParseReply(reply)
+	got := string(said.Text)
+	if said.Kind == '$' && len(got) == nodeIDLength && got != t.NodeID || said.Kind == '-' && strings.HasPrefix(got, noCluster) {
+		return &AnotherNodeError{Addr: t.Addr, Want: t.NodeID, Got: got}
 	}
 	return nil
 }
@@ -64,12 +52,9 @@ func proveNodeAsService(ctx context.Context, conn net.Conn, t Target, timeout ti
 	if t.NodeID == "" {
 		return nil
 	}
-	if id := t.Service(); !id.Anonymous() {
-		conn.SetDeadline(time.Now().Add(timeout))
-		hello, n := id.handshake(nil)
-		if err := ask(ctx, conn, hello, n); err != nil {
-			return err
-		}
+	deadline := time.Now().Add(timeout)
+	if err := greet(ctx, conn, t.Service(), deadline); err != nil {
+		return err
 	}
-	return proveNode(ctx, conn, t, timeout)
+	return proveNode(ctx, conn, t, deadline)
 }

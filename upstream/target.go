@@ -42,8 +42,9 @@ type Target struct {
 	// MinUptime is how long a server must have been up to be connected to; else the error is a *YoungError. It must also be
 	// a master. 0: neither is asked.
 	MinUptime time.Duration
-	// Vetter is asked about each server if MinUptime is set; nil: none is refused.
-	Vetter Vetter
+	// Vetter, if MinUptime is set, is told the run id of each server that is about to be used, "" when none could be reached. Its error keeps
+	// the server from being used. nil: none is refused.
+	Vetter func(runID string) error
 }
 
 // Dialer connects to addresses, TLS aside, which goes on top. Its calls come from several goroutines at once.
@@ -65,12 +66,6 @@ type Resolver interface {
 	OnSwitch(hook func())
 	// Doubt makes it ask again soon which server it is, for example because the present one refused a write.
 	Doubt()
-}
-
-// Vetter refuses servers.
-type Vetter interface {
-	// Vet is told the run id of a server that is about to be used, "" when none could be reached. Its error keeps it from being used.
-	Vet(runID string) error
 }
 
 // Renewer has certificates and authorities that change while the proxy runs.

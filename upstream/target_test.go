@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"crypto/tls"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -30,7 +31,7 @@ func TestParseTarget(t *testing.T) {
 		}
 		secure := got.TLS
 		got.TLS, want.TLS = nil, nil
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", url, got, want)
 		}
 		if strings.HasPrefix(url, "rediss") != (secure != nil) {

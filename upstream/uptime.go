@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // YoungError says that a server was not connected to, because it has not been up for as long as Target.MinUptime asks.
@@ -35,22 +33,18 @@ func (e *unsentError) As(target any) bool {
 // checkServer logs in on a fresh connection as t's account, and asks whether the server is a master and has been up for t.MinUptime.
 // What is sent on the connection afterwards goes to that very process, because a restart breaks the connection.
 func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
-	conn.SetDeadline(time.Now().Add(timeout))
-	defer conn.SetDeadline(time.Time{})
-	if id := t.Service(); !id.Anonymous() {
-		hello, n := id.handshake(nil)
-		if err := ask(ctx, conn, hello, n); err != nil {
-			return "", err
-		}
+	deadline := time.Now().Add(timeout)
+	if err := greet(ctx, conn, t.Service(), deadline); err != nil {
+		return "", err
 	}
-	replication, err := askInfo(conn, "replication")
+	replication, err := askInfo(ctx, conn, deadline, "replication")
 	if err != nil {
 		return "", err
 	}
 	if role := infoField(replication, "role"); role != "master" {
 		return "", fmt.Errorf("its role is %q: it must be a master", role)
 	}
-	server, err := askInfo(conn, "server")
+	server, err := askInfo(ctx, conn, deadline, "server")
 	if err != nil {
 		return "", err
 	}
@@ -66,13 +60,10 @@ func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Dura
 }
 
 // askInfo asks for one section of INFO.
-func askInfo(conn net.Conn, section string) (string, error) {
-	if _, err := conn.Write(resp.AppendCommand(nil, "INFO", section)); err != nil {
-		return "", err
-	}
-	reply, err := readFrame(conn)
-	if err == nil && reply[0] == '-' {
-		err = &ReplyError{Line: strings.TrimRight(string(reply[1:]), "\r\n")}
+func askInfo(ctx context.Context, conn net.Conn, deadline time.Time, section string) (string, error) {
+	reply, err := Ask(ctx, conn, deadline, "INFO", section)
+	if err == nil {
+		err = ErrorIn(reply)
 	}
 	return string(reply), err
 }
@@ -91,64 +82,25 @@ type Distinct struct {
 	ids   []string // of the servers that they have
 }
 
-// Add makes a name known.
-func (d *Distinct) Add(name string) Vetter {
+// Add makes a name known, and returns its Target's Vetter: a server that another name has is refused.
+func (d *Distinct) Add(name string) func(runID string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	n := len(d.names)
 	d.names, d.ids = append(d.names, name), append(d.ids, "")
-	return &oneOfDistinct{d, len(d.names) - 1}
+	return func(runID string) error { return d.vet(n, runID) }
 }
 
-// oneOfDistinct is one of the names.
-type oneOfDistinct struct {
-	all *Distinct
-	n   int
-}
-
-// Vet implements Vetter: a server that another name has is refused.
-func (o *oneOfDistinct) Vet(runID string) error {
-	d := o.all
+// vet gives the server to the n-th name.
+func (d *Distinct) vet(n int, runID string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ids[o.n] = ""
+	d.ids[n] = ""
 	for i, id := range d.ids {
 		if runID != "" && id == runID {
 			return fmt.Errorf("it is the same server as %s", d.names[i])
 		}
 	}
-	d.ids[o.n] = runID
+	d.ids[n] = runID
 	return nil
-}
-
-// longestAnswer is how many bytes are read of one reply, at most.
-const longestAnswer = 1 << 20
-
-// readFrame reads one reply, on a connection with nothing else under way.
-func readFrame(conn net.Conn) ([]byte, error) {
-	var (
-		scan  resp.Scanner
-		buf   []byte
-		piece [4 << 10]byte
-		pos   int
-	)
-	for {
-		got, err := conn.Read(piece[:])
-		buf = append(buf, piece[:got]...)
-		used, done, scanErr := scan.Scan(buf[pos:])
-		if scanErr != nil {
-			return nil, violation("%w", scanErr)
-		}
-		if pos += used; done {
-			if pos < len(buf) {
-				return nil, violation("a reply that nobody asked for")
-			}
-			return buf, nil
-		}
-		if len(buf) > longestAnswer {
-			return nil, violation("a reply of more than %d bytes", longestAnswer)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"syscall"
 	"time"
 
@@ -14,8 +15,5 @@ func setUserTimeout(c syscall.RawConn, d time.Duration) error {
 	cerr := c.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 	})
-	if cerr != nil {
-		return cerr
-	}
-	return err
+	return cmp.Or(cerr, err)
 }

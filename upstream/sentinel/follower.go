@@ -266,7 +266,7 @@ func (f *Follower) Dial(ctx context.Context, timeout time.Duration) (net.Conn, c
 		f.Doubt()
 		return nil, nil, f.why(now, err)
 	}
-	if err := f.confirm(attempt, now, roleFresh); err != nil {
+	if err := f.confirm(attempt, now); err != nil {
 		conn.Close()
 		f.Doubt()
 		return nil, nil, f.why(now, err)

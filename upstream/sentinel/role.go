@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -41,8 +40,8 @@ func (p *probe) close() {
 	}
 }
 
-// confirm asks the Redis of t whether it is a master, unless it said so less than fresh ago. One that says no is demoted.
-func (f *Follower) confirm(ctx context.Context, t *masterTerm, fresh time.Duration) error {
+// confirm asks the Redis of t whether it is a master, unless it said so less than roleFresh ago. One that says no is demoted.
+func (f *Follower) confirm(ctx context.Context, t *masterTerm) error {
 	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
 	p := &f.probe
@@ -52,7 +51,7 @@ func (f *Follower) confirm(ctx context.Context, t *masterTerm, fresh time.Durati
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if p.term == t && time.Since(p.said) < fresh {
+	if p.term == t && time.Since(p.said) < roleFresh {
 		return nil
 	}
 	master, err := f.role(ctx, t)
@@ -102,21 +101,12 @@ func (f *Follower) role(ctx context.Context, t *masterTerm) (master bool, err er
 
 // askRole asks on the present connection, which stays if it is still of use.
 func (f *Follower) askRole(ctx context.Context) (bool, error) {
-	conn := f.probe.conn
-	conn.SetDeadline(time.Now().Add(roleTimeout))
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	reply, err := upstream.AskOne(conn, resp.AppendCommand(nil, "ROLE"))
-	if err != nil || !stop() {
-		f.probe.close()
-	}
+	reply, err := upstream.Ask(ctx, f.probe.conn, time.Now().Add(roleTimeout), "ROLE")
 	if err != nil {
+		f.probe.close()
 		return false, err
 	}
-	if line, bad := bytes.CutPrefix(reply, []byte("-")); bad {
-		return false, &upstream.ReplyError{Line: string(bytes.TrimSpace(line))}
-	}
-	return bytes.Contains(reply[:min(len(reply), 20)], []byte("\r\nmaster\r\n")), nil
+	return bytes.Contains(reply[:min(len(reply), 20)], []byte("\r\nmaster\r\n")), upstream.ErrorIn(reply)
 }
 
 // watchRole asks the master every now and then, so that one that was demoted without a word from a Sentinel is noticed too.
@@ -129,7 +119,7 @@ func (f *Follower) watchRole() {
 		if now != nil {
 			ctx, giveUp := context.WithCancel(f.ctx)
 			stop := context.AfterFunc(now.ctx, giveUp)
-			_ = f.confirm(ctx, now, roleFresh) // confirm itself demotes a master that is none
+			_ = f.confirm(ctx, now) // confirm itself demotes a master that is none
 			stop()
 			giveUp()
 		}
