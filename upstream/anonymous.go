@@ -144,16 +144,12 @@ func (a *anonymous) rest() bool {
 // requests get a new connection, on which Redis itself serves or refuses them.
 func (a *anonymous) shut() {
 	a.era.Add(1)
-	n := a.node
-	n.mu.Lock()
-	for _, p := range n.shared {
-		p.retireOpen()
-	}
-	for p := range n.private {
-		p.retireOpen()
-	}
-	n.mu.Unlock()
-	n.dedicated.shut()
+	a.node.eachLink(func(_ Identity, l *link) {
+		if l.open {
+			l.retire(errPasswordAsked)
+		}
+	})
+	a.node.dedicated.shut()
 }
 
 // Renew replaces the connections of the identities for which concerned returns true. Requests under way are answered first; later
@@ -162,29 +158,13 @@ func (n *Node) Renew(concerned func(Identity) bool) {
 	if concerned(Identity{}) {
 		n.anonymous.era.Add(1)
 	}
-	n.mu.Lock()
-	for _, p := range n.shared {
-		p.renew(concerned)
-	}
-	for p := range n.private {
-		p.renew(concerned)
-	}
-	n.mu.Unlock()
+	n.eachLink(func(id Identity, l *link) {
+		if concerned(id) {
+			l.retire(errRenewed)
+		}
+	})
 	n.dedicated.renew(concerned)
 	n.anonymous.suspect()
-}
-
-func (p *Pipe) renew(concerned func(Identity) bool) {
-	if l := p.link.Load(); l != nil && concerned(p.id) {
-		l.retire(errRenewed)
-	}
-}
-
-// retireOpen ends the pipe's connection if it is an open one.
-func (p *Pipe) retireOpen() {
-	if l := p.link.Load(); l != nil && l.open {
-		l.retire(errPasswordAsked)
-	}
 }
 
 // OnPassword makes the node call f, from then on, whenever an answer of Redis shows whether it asks for a password, which
@@ -215,10 +195,7 @@ func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
 
 // passwordProbe is a connection on which Redis is asked repeatedly how it would answer a new one. RESET makes it like a new
 // one; Redis before 6.2 does not know RESET, and gets a new connection for each question.
-type passwordProbe struct {
-	conn net.Conn
-	left func() bool
-}
+type passwordProbe struct{ conn *ownConn }
 
 // ask returns nil, or a *ReplyError with Redis' answer to PING; any other error says that there was none.
 func (s *passwordProbe) ask(ctx context.Context, n *Node) error {
@@ -227,8 +204,7 @@ func (s *passwordProbe) ask(ctx context.Context, n *Node) error {
 		if err != nil {
 			return err
 		}
-		s.conn = newOwn(conn)
-		s.left = closeAfter(term, s.conn)
+		s.conn = newOwn(conn, term)
 	}
 	deadline, _ := ctx.Deadline()
 	s.conn.SetDeadline(deadline)
@@ -246,7 +222,6 @@ func (s *passwordProbe) ask(ctx context.Context, n *Node) error {
 
 func (s *passwordProbe) close() {
 	if s.conn != nil {
-		s.left()
 		s.conn.Close()
 		s.conn = nil
 	}

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
 )
@@ -16,19 +15,8 @@ type auths struct {
 	turns turns
 
 	mu     sync.Mutex
-	idle   []*authConn
+	idle   []*ownConn
 	closed bool
-}
-
-type authConn struct {
-	net.Conn
-	term context.Context
-	left func() bool
-}
-
-func (c *authConn) close() {
-	c.left()
-	c.Close()
 }
 
 // Authenticate asks Redis, each time, whether user may log in with password.
@@ -83,22 +71,21 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 	if err != nil {
 		return err
 	}
-	conn = newOwn(conn)
-	c := &authConn{conn, term, closeAfter(term, conn)}
-	if err := proveNodeAsService(ctx, conn, n.target, n.opts.DialTimeout); err != nil {
-		c.close()
+	c := newOwn(conn, term)
+	if err := proveNodeAsService(ctx, c, n.target, n.opts.DialTimeout); err != nil {
+		c.Close()
 		return &NotSentError{Cause: err} // also when the service account is refused, which says nothing about this user
 	}
 	return n.auths.ask(ctx, c, auth)
 }
 
 // ask sends one AUTH and keeps the connection if it is still of use.
-func (a *auths) ask(ctx context.Context, c *authConn, auth []byte) error {
+func (a *auths) ask(ctx context.Context, c *ownConn, auth []byte) error {
 	err := ask(ctx, c, auth, 1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil && Refused(err) == nil || a.closed {
-		c.close()
+		c.Close()
 	} else {
 		a.idle = append(a.idle, c)
 	}
@@ -106,7 +93,7 @@ func (a *auths) ask(ctx context.Context, c *authConn, auth []byte) error {
 }
 
 // take returns an idle connection, or nil.
-func (a *auths) take() *authConn {
+func (a *auths) take() *ownConn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.idle) > 0 {
@@ -116,7 +103,7 @@ func (a *auths) take() *authConn {
 		if c.term.Err() == nil {
 			return c
 		}
-		c.close()
+		c.Close()
 	}
 	return nil
 }
@@ -127,7 +114,7 @@ func (a *auths) close() {
 	defer a.mu.Unlock()
 	a.closed = true
 	for _, c := range a.idle {
-		c.close()
+		c.Close()
 	}
 	a.idle = nil
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"net"
 	"slices"
 	"sync"
@@ -225,19 +226,28 @@ func (n *Node) closeIdle(user string) bool {
 // question whether Redis asks for a password. Each kind has a bound of its own: those of a Control for locks, authTurns a node
 // for logins, and one a node for that question. They are counted separately.
 
-// ownConn is one of the proxy's own connections.
+// ownConn is one of the proxy's own connections. It is closed at the end of its term.
 type ownConn struct {
 	net.Conn
+	term context.Context
+	left func() bool // stops that
 	gone sync.Once
 }
 
-func newOwn(c net.Conn) *ownConn {
+func newOwn(c net.Conn, term context.Context) *ownConn {
 	telemetry.UpstreamOwn.Add(1)
-	return &ownConn{Conn: c}
+	own := &ownConn{Conn: c, term: term}
+	own.left = context.AfterFunc(term, func() { own.end() })
+	return own
 }
 
 // Close implements net.Conn.
 func (c *ownConn) Close() error {
+	c.left()
+	return c.end()
+}
+
+func (c *ownConn) end() error {
 	c.gone.Do(func() { telemetry.UpstreamOwn.Add(-1) })
 	return c.Conn.Close()
 }

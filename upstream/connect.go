@@ -213,20 +213,15 @@ func (p *Pipe) wake() { retry.Wake(p.demand) }
 // close ends the pipe for good. The pipe's goroutine is then about to end.
 func (p *Pipe) close() {
 	p.stop()
-	if l := p.link.Load(); l != nil {
-		l.fail(ErrClosed)
-	}
-}
-
-// alive says whether the pipe is connected, as far as is known.
-func (p *Pipe) alive() bool {
-	l := p.link.Load()
-	return l != nil && !l.dead.Load()
+	p.drop(ErrClosed)
 }
 
 // Connected says whether the pipe has a connection, as far as is known: without
 // one, Do may wait for it, or fail.
-func (p *Pipe) Connected() bool { return p.alive() }
+func (p *Pipe) Connected() bool {
+	l := p.link.Load()
+	return l != nil && !l.dead.Load()
+}
 
 // backsOff says that Redis could not be reached, or has refused, and that the pipe waits before it tries again.
 func (p *Pipe) backsOff() bool {

@@ -210,8 +210,7 @@ func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 		conn.Close()
 		return nil, &unsentError{cause: err}
 	}
-	conn = newOwn(conn)
-	return &controlConn{Conn: conn, target: c.target, left: closeAfter(term, conn)}, nil
+	return &controlConn{Conn: newOwn(conn, term), target: c.target}, nil
 }
 
 var errControlClosed = error(&unsentError{cause: errors.New("control connection closed")})

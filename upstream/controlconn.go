@@ -47,14 +47,7 @@ const (
 type controlConn struct {
 	net.Conn
 	target Target
-	left   func() bool // stops the closing at the end of the master's term
 	state  atomic.Int32
-}
-
-// Close implements net.Conn.
-func (c *controlConn) Close() error {
-	c.left()
-	return c.Conn.Close()
 }
 
 // errEarly answers writes after a marked error.

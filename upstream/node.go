@@ -188,7 +188,7 @@ func (n *Node) start(id Identity, private bool, counted *share) *Pipe {
 
 // connected waits until p has a connection. After an error it has released p.
 func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
-	if p.alive() {
+	if p.Connected() {
 		return p, nil
 	}
 	lately := n.contact.lately()
@@ -227,7 +227,7 @@ func (n *Node) release(p *Pipe) {
 	case p.private:
 		delete(n.private, p)
 		p.close()
-	case p.alive():
+	case p.Connected():
 		if n.idle.Len() >= n.opts.IdleIdentities {
 			_, oldest, _ := n.idle.GetOldest()
 			n.forget(oldest)
@@ -284,19 +284,27 @@ func (n *Node) tellRefused(id Identity, err error) {
 // CutReads breaks the connections whose Identity has Reads, for the cause given: their requests end with the errors of a
 // connection that is lost, and later ones make new connections.
 func (n *Node) CutReads(cause error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, p := range n.shared {
-		p.cutReads(cause)
-	}
-	for p := range n.private {
-		p.cutReads(cause)
-	}
+	n.eachLink(func(id Identity, l *link) {
+		if id.Reads {
+			l.fail(cause)
+		}
+	})
 }
 
-func (p *Pipe) cutReads(cause error) {
-	if l := p.link.Load(); l != nil && p.id.Reads {
-		l.fail(cause)
+// eachLink calls do for the connection that each pipe has at present.
+func (n *Node) eachLink(do func(id Identity, l *link)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	see := func(p *Pipe) {
+		if l := p.link.Load(); l != nil {
+			do(p.id, l)
+		}
+	}
+	for _, p := range n.shared {
+		see(p)
+	}
+	for p := range n.private {
+		see(p)
 	}
 }
 
@@ -316,14 +324,9 @@ func (n *Node) Close() {
 	n.opts.Budget.leave(n)
 	n.mu.Lock()
 	n.closed = true
-	n.stop()
-	for _, p := range n.shared {
-		p.close()
-	}
-	for p := range n.private {
-		p.close()
-	}
+	n.stop() // the pipes, too
 	n.mu.Unlock()
+	n.eachLink(func(_ Identity, l *link) { l.fail(ErrClosed) })
 	n.dedicated.close()
 	n.running.Wait()
 	n.auths.close()
