@@ -1,5 +1,7 @@
 package cluster
 
+import "slices"
+
 // What a SCAN's cursor holds, which no proxy remembers. It is below 2^63, since many clients have it in 64 bits with a sign.
 //
 // From the lowest bit, in classes 0 to 6: class (3 bits), slot (14), mark (12), the node's own cursor (34).
@@ -81,11 +83,7 @@ func (s *Snapshot) unfold(p position) position {
 	if !p.rough {
 		return p
 	}
-	owner := s.owner[p.node%Slots]
-	first := 0
-	for s.owner[first] != owner {
-		first++
-	}
+	first := slices.Index(s.owner[:], s.owner[p.node%Slots])
 	if p.mark != s.stageAt(position{}, nil).mark || first-first%lowerSlots != p.slot {
 		return p.again()
 	}

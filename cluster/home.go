@@ -21,12 +21,7 @@ func (u *unit) goesHome() bool { return u.slot == noSlot && u.node == nil && !u.
 
 // leaveHome makes the next node home if n is home and err says that it is out of reach.
 func (e *Executor) leaveHome(n *Node, err error) {
-	if err == nil {
-		return // each batch comes here, and what follows allocates
-	}
-	var unsent *upstream.NotSentError
-	var lost *upstream.LostError
-	if (errors.As(err, &unsent) || errors.As(err, &lost)) && !errors.Is(err, upstream.ErrSlow) && e.seen.Any(e.home) == n {
+	if (upstream.IsNotSent(err) || upstream.IsLost(err)) && !errors.Is(err, upstream.ErrSlow) && e.seen.Any(e.home) == n {
 		e.home++
 	}
 }
@@ -37,10 +32,10 @@ func (e *Executor) leaveHome(n *Node, err error) {
 func (e *Executor) passOn(u *unit, err error) (again bool) {
 	slow, away := errors.Is(err, upstream.ErrSlow), e.passedHome(u)
 	switch t := u.attempts; {
-	case away && refused(err):
+	case away && upstream.IsFull(err):
 		t.passed += len(e.seen.Masters) - t.passed%len(e.seen.Masters)
 		return true
-	case slow, t != nil && t.passed > 0 && !refused(err):
+	case slow, t != nil && t.passed > 0 && !upstream.IsFull(err):
 		u.tries().passed++
 	}
 	return away && upstream.Refused(err) != nil

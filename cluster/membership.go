@@ -1,6 +1,9 @@
 package cluster
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // A node's address may be taken over by a node of another cluster, as pods get each other's addresses, and a node of ours may be
 // reset and join another cluster. Both describe a cluster that is not ours, with owners for all slots.
@@ -24,7 +27,7 @@ func (s *Snapshot) membershipOf(v *view) membership {
 	}
 	shards, named := 0, 0
 	for _, master := range s.Masters {
-		if !s.hasSlots(master) {
+		if !slices.Contains(s.owner[:], master) {
 			continue
 		}
 		shards++
@@ -42,26 +45,9 @@ func (s *Snapshot) membershipOf(v *view) membership {
 	}
 }
 
-func (s *Snapshot) hasSlots(n *Node) bool {
-	for _, owner := range s.owner {
-		if owner == n {
-			return true
-		}
-	}
-	return false
-}
-
 // names says whether the view has a shard's master or one of its replicas.
 func (v *view) names(master *Node, replicas []*Node) bool {
-	if v.find(master.ID) >= 0 {
-		return true
-	}
-	for _, r := range replicas {
-		if v.find(r.ID) >= 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append([]*Node{master}, replicas...), func(n *Node) bool { return v.find(n.ID) >= 0 })
 }
 
 // better says whether v is to be believed, and not the other view: the one that has more in common with the cluster that is

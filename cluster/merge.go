@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"bytes"
-	"errors"
+	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -35,12 +35,11 @@ func (p *Plan) finish(hold func(n int) bool) {
 	f := p.cmd.Facts
 	for i := range p.units {
 		u := &p.units[i]
-		var lost *upstream.LostError
 		switch {
-		case u.err != nil && u.optional && (f.Partial || !errors.As(u.err, &lost) && !refused(u.err)):
+		case u.err != nil && u.optional && (f.Partial || !upstream.IsLost(u.err) && !upstream.IsFull(u.err)):
 			left = u.err
 		case u.err != nil:
-			if p.Err == nil || errors.As(u.err, &lost) && !errors.As(p.Err, &lost) {
+			if p.Err == nil || upstream.IsLost(u.err) && !upstream.IsLost(p.Err) {
 				p.Err = u.err
 			}
 		case u.optional && !f.Partial && runsNothing(u.reply):
@@ -55,7 +54,7 @@ func (p *Plan) finish(hold func(n int) bool) {
 	if len(replies) == 0 && p.Err == nil {
 		p.Err = left
 	}
-	if p.Err != nil && !(f.Response == OneSucceeded && anySucceeded(replies)) {
+	if p.Err != nil && !(f.Response == OneSucceeded && slices.ContainsFunc(replies, succeeded)) {
 		return
 	}
 	p.Err = nil
@@ -73,14 +72,7 @@ func (p *Plan) gathered() (size int) {
 	return size
 }
 
-func anySucceeded(replies []resp.Reply) bool {
-	for _, v := range replies {
-		if !isError(v) {
-			return true
-		}
-	}
-	return false
-}
+func succeeded(r resp.Reply) bool { return !isError(r) }
 
 // join makes one reply of several.
 func (p *Plan) join(replies []resp.Reply) []byte {

@@ -75,7 +75,7 @@ func TestMergeOfFailures(t *testing.T) {
 		t.Errorf("a replica's lost reply: got %q, %v", p.Reply, p.Err)
 	}
 	p.Err, p.done, p.units[1].err = nil, false, &upstream.FullError{}
-	if p.finish(nil); !refused(p.Err) {
+	if p.finish(nil); !upstream.IsFull(p.Err) {
 		t.Errorf("no connection to a replica allowed: got %q, %v", p.Reply, p.Err)
 	}
 }

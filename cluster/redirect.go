@@ -186,9 +186,9 @@ func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirec
 	}
 	pause := retry.Backoff{First: 20 * time.Millisecond, Most: 200 * time.Millisecond}
 	for {
-		reply, err := e.askNode(ctx, node, cmds)
+		reply, err := e.askNode(ctx, node, cmds...)
 		if err == nil {
-			return readRedirect(reply)
+			return readRedirect(reply.Raw)
 		}
 		if time.Now().After(e.round.probeUntil) || !retry.Sleep(ctx, pause.Next(), nil) {
 			return noRedirect, noSlot, ""
@@ -197,19 +197,19 @@ func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirec
 }
 
 // askNode sends commands to a node as the service account, and returns the last one's reply.
-func (e *Executor) askNode(ctx context.Context, node *Node, cmds [][]byte) ([]byte, error) {
+func (e *Executor) askNode(ctx context.Context, node *Node, cmds ...[]byte) (last resp.Reply, err error) {
 	p, err := node.up.Open(ctx, e.c.account())
 	if err != nil {
-		return nil, err
+		return last, err
 	}
 	defer p.Release()
-	var got gathered
-	if err := p.Ask(&upstream.Request{Cmds: cmds, Sink: &got}, askTimeout); err != nil {
-		return nil, err
+	got, err := p.Ask(&upstream.Request{Cmds: cmds}, askTimeout)
+	if err != nil {
+		return last, &upstream.NotSentError{Cause: err} // of the client's command nothing was
 	}
-	replies := got.frames(nil, len(cmds))
-	if len(replies) < len(cmds) {
-		return nil, errUncounted
+	replies, err := takeApart(got)
+	if err != nil {
+		return last, err
 	}
 	return replies[len(replies)-1], nil
 }

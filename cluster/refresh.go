@@ -224,7 +224,7 @@ func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) 
 // exchange sends commands over a private pipe, and takes the replies apart. With an error the pipe has been released.
 func exchange(ctx context.Context, p *upstream.Pipe, cmds [][]byte) ([]resp.Reply, error) {
 	stop := context.AfterFunc(ctx, p.Release) // a Do under way then ends
-	var got gathered
+	var got upstream.Gathered
 	err := p.Do(&upstream.Request{Cmds: cmds, Sink: &got})
 	switch left := stop(); {
 	case !left:
@@ -233,15 +233,21 @@ func exchange(ctx context.Context, p *upstream.Pipe, cmds [][]byte) ([]resp.Repl
 		p.Release()
 		return nil, err
 	}
-	replies := make([]resp.Reply, 0, len(cmds))
-	for rest := []byte(got); len(rest) > 0; {
-		v, ok := resp.ParseReply(rest)
+	replies, err := takeApart(got)
+	if err != nil {
+		p.Release()
+	}
+	return replies, err
+}
+
+func takeApart(got []byte) (replies []resp.Reply, err error) {
+	for len(got) > 0 {
+		v, ok := resp.ParseReply(got)
 		if !ok {
-			p.Release()
 			return nil, errNoTopology
 		}
 		replies = append(replies, v)
-		rest = rest[len(v.Raw):]
+		got = got[len(v.Raw):]
 	}
 	return replies, nil
 }
@@ -251,25 +257,4 @@ func (c *Cluster) account() upstream.Identity {
 	id := c.target.Node.Service()
 	id.Lane = controlLane
 	return id
-}
-
-// gathered is a Sink that keeps all it gets.
-type gathered []byte
-
-// Reply implements upstream.Sink.
-func (g *gathered) Reply(p []byte) { *g = append(*g, p...) }
-
-// frames appends the first n frames of what has come to dst, one by one. The pipe has seen that there are so many.
-func (g *gathered) frames(dst [][]byte, n int) [][]byte {
-	b := []byte(*g)
-	var scan resp.Scanner
-	for range n {
-		size, done, err := scan.Scan(b)
-		if !done || err != nil {
-			break
-		}
-		dst = append(dst, b[:size:size])
-		b = b[size:]
-	}
-	return dst
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -99,10 +98,7 @@ func (c *Cluster) askMaster(ctx context.Context, n *Node, who credentials) error
 	return n.up.Authenticate(ctx, who.user, who.password)
 }
 
-func isRefusal(err error) bool {
-	var refusal *upstream.ReplyError
-	return errors.As(err, &refusal)
-}
+func isRefusal(err error) bool { return upstream.Refused(err) != nil }
 
 // refusedByCluster judges what masters said to one account: errors other than refusals are no answers.
 func refusedByCluster(said []error) bool {

@@ -227,11 +227,10 @@ func (e *Executor) countRead(u *unit) {
 
 // readFailed makes a unit that a replica has not answered go to the master.
 func (e *Executor) readFailed(u *unit, n *Node, err error) {
-	var refusal *upstream.ReplyError
 	switch {
-	case errors.As(err, &refusal): // it lacks the user, or that may not say READONLY
+	case upstream.Refused(err) != nil: // it lacks the user, or that may not say READONLY
 		e.replicas.barred, e.replicas.now = time.Now().Add(barred), false
-	case refused(err): // a bound of ours says nothing of the replica, and will not be another one at once
+	case upstream.IsFull(err): // a bound of ours says nothing of the replica, and will not be another one at once
 		e.replicas.barred, e.replicas.now = time.Now().Add(full), false
 	default:
 		n.serves.Store(false)

@@ -1,32 +1,22 @@
 package cluster
 
 import (
-	"errors"
+	"slices"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// refused says that err is a Budget's: nothing was sent.
-func refused(err error) bool {
-	var full *upstream.FullError
-	return errors.As(err, &full)
-}
-
 // Unsent says that a Budget allowed no connection for any part of a plan that is done: no node has run anything of it. A
 // *upstream.FullError in Err alone says less: other parts may have run.
 func (p *Plan) Unsent() bool {
-	for i := range p.units {
-		if !refused(p.units[i].err) {
-			return false
-		}
-	}
-	return refused(p.Err)
+	ran := func(u unit) bool { return !upstream.IsFull(u.err) }
+	return upstream.IsFull(p.Err) && !slices.ContainsFunc(p.units, ran)
 }
 
 // Resume readies a plan whose Err is a *upstream.FullError for another Do, which sends the parts that were refused and no other. The
 // reply is not streamed then. It changes no other plan.
 func (p *Plan) Resume() {
-	if !refused(p.Err) {
+	if !upstream.IsFull(p.Err) {
 		return
 	}
 	p.Err, p.stream, p.done = nil, nil, false
@@ -34,7 +24,7 @@ func (p *Plan) Resume() {
 		p.whole.retry()
 	}
 	for i := range p.units {
-		if u := &p.units[i]; refused(u.err) {
+		if u := &p.units[i]; upstream.IsFull(u.err) {
 			u.retry()
 		}
 	}

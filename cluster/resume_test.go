@@ -34,7 +34,7 @@ func TestResume(t *testing.T) {
 		})
 		plans := []*Plan{NewPlan(cl.table.command(strings.Fields(step.command)...))}
 		p := plans[0]
-		if cl.run(plans); !refused(p.Err) || p.Unsent() != step.unsent {
+		if cl.run(plans); !upstream.IsFull(p.Err) || p.Unsent() != step.unsent {
 			t.Fatalf("%s: got %q, %v, unsent: %v", step.command, p.Reply, p.Err, p.Unsent())
 		}
 		cl.e.Private(false)
@@ -59,7 +59,7 @@ func TestResumeAtReplicas(t *testing.T) {
 	cl.e.Private(true)
 	cl.expect("FLUSHALL", "+OK\r\n") // over the three connections there may be
 	p := NewPlan(cl.table.command("ACL", "SETUSER", "somebody", "on"))
-	if cl.run([]*Plan{p}); !refused(p.Err) || p.Unsent() {
+	if cl.run([]*Plan{p}); !upstream.IsFull(p.Err) || p.Unsent() {
 		t.Fatalf("got %q, %v", p.Reply, p.Err)
 	}
 	cl.e.Private(false)

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // SCAN goes over the masters one after the other, and all it knows is in the cursor (cursor.go): any proxy can go on with it.
@@ -308,21 +307,15 @@ var errNoOwnWords = errors.New("the service account may not ask for CLUSTER NODE
 
 // selfDescription asks a node, as the service account, what it has.
 func (e *Executor) selfDescription(ctx context.Context, n *Node) (*selfDescription, error) {
-	p, err := n.up.Open(ctx, e.c.account())
+	said, err := e.askNode(ctx, n, askNodes)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Release()
-	var got gathered
-	if err := p.Ask(&upstream.Request{Cmds: [][]byte{askNodes}, Sink: &got}, askTimeout); err != nil {
-		return nil, &upstream.NotSentError{Cause: err} // of the client's SCAN nothing was
+	own, ok := readSelfDescription(string(said.Text))
+	if !ok {
+		return nil, errNoOwnWords
 	}
-	if v, ok := resp.ParseReply(got); ok {
-		if own, ok := readSelfDescription(string(v.Text)); ok {
-			return own, nil
-		}
-	}
-	return nil, errNoOwnWords
+	return own, nil
 }
 
 var askNodes = resp.AppendCommand(nil, "CLUSTER", "NODES")

@@ -135,10 +135,8 @@ func (e *Executor) failed(u *unit, err error) {
 	if err == nil {
 		err = errUncounted
 	}
-	var unsent *upstream.NotSentError
-	var lost *upstream.LostError
 	u.reply, u.pieces = nil, nil
-	again := (!upstream.Ended(err) || errors.Is(err, upstream.ErrSlow)) && (errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.repeatable())
+	again := (!upstream.Ended(err) || errors.Is(err, upstream.ErrSlow)) && (upstream.IsNotSent(err) || upstream.IsLost(err) && u.plan.repeatable())
 	if e.passOn(u, err) || again {
 		if !u.home {
 			u.node, u.ask = nil, false

@@ -73,12 +73,7 @@ func (s *Snapshot) named(addr string, asked *Node) *Node {
 
 // withID finds a node by its id.
 func (s *Snapshot) withID(id string) *Node {
-	for _, n := range s.Masters {
-		if n.ID == id {
-			return n
-		}
-	}
-	for _, n := range s.Replicas {
+	for _, n := range s.All() {
 		if n.ID == id {
 			return n
 		}

@@ -85,10 +85,14 @@ func (p *Pipe) Do(r *Request) error {
 	return err
 }
 
-// Ask is Do for a question of the proxy's own. It is given up, with ErrTimeout, when it has no answer within that time.
-func (p *Pipe) Ask(r *Request, within time.Duration) error {
+// Ask is Do for a question of the proxy's own, and returns the replies, one behind the other. It is given up, with ErrTimeout, when it has no
+// answer within that time.
+func (p *Pipe) Ask(r *Request, within time.Duration) ([]byte, error) {
+	var got Gathered
+	r.Sink = &got
 	defer time.AfterFunc(within, func() { r.End(r.Turn, ErrTimeout) }).Stop()
-	return p.Do(r)
+	err := p.Do(r)
+	return got, err
 }
 
 // drop ends the connection in use. The outcome of requests under way there is unknown; later requests get a new connection.

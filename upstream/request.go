@@ -18,6 +18,12 @@ type Sink interface {
 	Reply(p []byte)
 }
 
+// Gathered is a Sink that keeps all it gets.
+type Gathered []byte
+
+// Reply implements Sink.
+func (g *Gathered) Reply(p []byte) { *g = append(*g, p...) }
+
 // Request is some commands of one client and where their replies go. Its owner
 // may use it again as soon as Do has returned; Do allocates nothing then.
 type Request struct {

@@ -22,7 +22,7 @@ func Ask(ctx context.Context, n *upstream.Node, id upstream.Identity, words ...s
 			p.Release()
 		}
 	}()
-	var got Gathered
+	var got upstream.Gathered
 	err = p.Do(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got})
 	return got, err
 }
@@ -39,9 +39,3 @@ func Ping(ctx context.Context, n *upstream.Node, service upstream.Identity) erro
 	}
 	return nil
 }
-
-// Gathered is a sink for one reply.
-type Gathered []byte
-
-// Reply implements upstream.Sink.
-func (g *Gathered) Reply(p []byte) { *g = append(*g, p...) }

@@ -2,7 +2,6 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -31,11 +30,10 @@ func (b *Clustered) Authenticate(ctx context.Context, from, user, password strin
 	var refusal error
 	for i := range masters {
 		err = masters[(first+i)%len(masters)].Upstream().AuthenticateFrom(ctx, from, user, password)
-		var unsent *upstream.NotSentError
-		switch {
-		case err == nil, refusal != nil && !errors.As(err, &unsent):
+		switch said := !upstream.IsNotSent(err); {
+		case err == nil, refusal != nil && said:
 			return err
-		case !errors.As(err, &unsent):
+		case said:
 			refusal = err
 		}
 	}

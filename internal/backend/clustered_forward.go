@@ -73,7 +73,7 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 	u.executor().As(id)
 	got, err := u.ask([][]byte{[]byte("HELLO"), {byte('0' + id.Proto)}}, Place{})
 	if err == nil {
-		err = refusalIn(got)
+		err = upstream.ErrorIn(got)
 	}
 	if err != nil {
 		u.executor().As(u.host.Identity())
@@ -90,7 +90,7 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 	reply, err := u.ask([][]byte{[]byte("SELECT"), []byte("0")}, Place{})
 	if err == nil {
-		err = refusalIn(reply)
+		err = upstream.ErrorIn(reply)
 	}
 	if err == nil {
 		err = &upstream.ReplyError{Line: "ERR SELECT is not allowed in cluster mode"}

@@ -226,9 +226,7 @@ func (f *Forwarder) disconnected(err error) {
 
 // question asks one thing on a pipe.
 func (f *Forwarder) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
-	var got Gathered
-	err := p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got, Patient: true}, QuestionTime)
-	return f.answered(got, err)
+	return f.answered(p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Patient: true}, QuestionTime))
 }
 
 // answered returns the reply to a question. If there is none, the host gets the error, too.

@@ -190,9 +190,7 @@ func (c *Common) load(node *upstream.Node, where string, shas []string, seen uin
 			return nil, nil, err
 		}
 		ask := func(words ...string) ([]byte, error) {
-			var got Gathered
-			err := p.Ask(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got}, QuestionTime)
-			return got, err
+			return p.Ask(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}}, QuestionTime)
 		}
 		return ask, p.Release, nil
 	}

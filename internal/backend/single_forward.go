@@ -63,7 +63,7 @@ func (u *singlePath) askApart(raw []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer p.Release()
-	var got Gathered
+	var got upstream.Gathered
 	err = p.Do(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got})
 	return got, err
 }
@@ -113,7 +113,7 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 	}
 	got, err := u.question(p, resp.AppendCommand(nil, "HELLO", strconv.Itoa(id.Proto)))
 	if err == nil {
-		err = refusalIn(got)
+		err = upstream.ErrorIn(got)
 	}
 	if err != nil {
 		if p != u.shared {

@@ -138,8 +138,8 @@ func (f *Fence) answerTo(e *dedicated.Reply, question ...string) ([]byte, error)
 
 // explain says of a NOPERM what else a reader's FENCED looks at.
 func (f *Fence) explain(err error) error {
-	var refusal *upstream.ReplyError
-	if len(f.Holds) == 0 || !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Line, "NOPERM ") {
+	refusal := upstream.Refused(err)
+	if len(f.Holds) == 0 || refusal == nil || !strings.HasPrefix(refusal.Line, "NOPERM ") {
 		return err
 	}
 	return &upstream.ReplyError{Line: refusal.Line + "; by a reader it runs WATCH and EXISTS on the key of its hold, too, which is '" +

@@ -1,7 +1,6 @@
 package own
 
 import (
-	"errors"
 	"strings"
 	"time"
 
@@ -50,8 +49,7 @@ func (u *clustered) fenced(p *conn, r lock.HoldRequest, c *commandtable.Command,
 
 // halfWay returns err as clients get it, who must not follow a node's ASK.
 func halfWay(err error) error {
-	var reply *upstream.ReplyError
-	if errors.As(err, &reply) && strings.HasPrefix(reply.Line, "ASK ") {
+	if refusal := upstream.Refused(err); refusal != nil && strings.HasPrefix(refusal.Line, "ASK ") {
 		return &upstream.ReplyError{Line: "TRYAGAIN Multiple keys request during rehashing of slot"}
 	}
 	return err
@@ -101,16 +99,14 @@ func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
 // mayRetry says whether to try once more after err: nothing has run, and another node, or the same one later, may run it. It
 // waits if that helps.
 func (w *fencedRoute) mayRetry(f *fenced.Fence, err error) bool {
-	var reply *upstream.ReplyError
-	var unsent *upstream.NotSentError
 	var line []byte
-	switch {
-	case errors.As(err, &reply):
-		line = []byte("-" + reply.Line + "\r\n")
-		if !dedicated.IsRedirect(line) && !strings.HasPrefix(reply.Line, "READONLY ") {
+	switch refusal := upstream.Refused(err); {
+	case refusal != nil:
+		line = []byte("-" + refusal.Line + "\r\n")
+		if !dedicated.IsRedirect(line) && !strings.HasPrefix(refusal.Line, "READONLY ") {
 			return false
 		}
-	case !errors.As(err, &unsent):
+	case !upstream.IsNotSent(err):
 		return false
 	}
 	if !time.Now().Before(w.until) || w.u.client.Over() || w.u.Context.Err() != nil {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -55,8 +54,8 @@ func (o *Connections) Greeted() {
 func change(p *dedicated.Conn, e *dedicated.Reply, words ...string) error {
 	p.Taint()
 	reply, err := p.Ask(e, backend.QuestionTime, words...)
-	if line, bad := resp.ErrorLine(reply); err == nil && bad {
-		err = &upstream.ReplyError{Line: line}
+	if err == nil {
+		err = upstream.ErrorIn(reply)
 	}
 	return err
 }

@@ -42,11 +42,10 @@ func (l *lostState) clear(o *Connections) {
 
 // line returns the cause as an error line, which says nothing of what was sent.
 func (l *lostState) line() string {
-	var lost *upstream.LostError
-	switch {
-	case errors.As(l.Cause, &lost) && errors.Is(l.Cause, upstream.ErrTimeout):
+	switch lost := upstream.IsLost(l.Cause); {
+	case lost && errors.Is(l.Cause, upstream.ErrTimeout):
 		return "ERR upstream timeout"
-	case errors.As(l.Cause, &lost):
+	case lost:
 		return "ERR upstream connection lost"
 	}
 	return backend.ErrorLine(l.Cause)

@@ -1,8 +1,6 @@
 package own
 
 import (
-	"errors"
-
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -97,7 +95,7 @@ func (u *single) connect() (*conn, error) {
 func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, error) {
 	n := u.Backend.Node()
 	p, err := u.dial(u.Context, id, n, nil, v)
-	if unsent := new(upstream.NotSentError); errors.As(err, &unsent) && n.Await(u.clientContext(), id) {
+	if upstream.IsNotSent(err) && n.Await(u.clientContext(), id) {
 		return u.dial(u.Context, id, n, nil, v)
 	}
 	return p, err

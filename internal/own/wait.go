@@ -245,11 +245,11 @@ func (w *waitCall) answers(to []*dedicated.Reply) ([]resp.Reply, error) {
 	all := make([]resp.Reply, len(to))
 	for i, p := range w.conns {
 		reply, err := p.Answer(to[i])
+		if err == nil {
+			err = upstream.ErrorIn(reply)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if line, bad := resp.ErrorLine(reply); bad {
-			return nil, &upstream.ReplyError{Line: line}
 		}
 		all[i], _ = resp.ParseReply(reply)
 		all[i].Raw = reply
