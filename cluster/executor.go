@@ -26,9 +26,8 @@ type Executor struct {
 	private bool
 	home    int // where commands without keys go: see home.go
 
-	links    map[*Node]*link
-	readers  map[*Node]*link // to replicas, for reads
-	seen     *Snapshot       // the snapshot of this round; the links lead to its nodes
+	links    map[linkTo]*link
+	seen     *Snapshot // the snapshot of this round; the links lead to its nodes
 	round    round
 	replicas replicaChoice
 	replies  []reply
@@ -67,16 +66,21 @@ type replyMemory struct {
 	held   int        // bytes of replies since Do began
 }
 
+// linkTo is where a link leads to.
+type linkTo struct {
+	node  *Node
+	reads bool // in READONLY mode: to a replica, for reads
+}
+
 // link is the executor's pipe to a node.
 type link struct {
-	node  *Node
-	reads bool           // in READONLY mode
-	pipe  *upstream.Pipe // nil: to be opened
+	linkTo
+	pipe *upstream.Pipe // nil: to be opened
 }
 
 // Executor returns an executor whose commands run as id. Close gives its connections back.
 func (c *Cluster) Executor(id upstream.Identity) *Executor {
-	e := &Executor{c: c, id: id, home: rand.IntN(math.MaxInt32), links: map[*Node]*link{}, readers: map[*Node]*link{}}
+	e := &Executor{c: c, id: id, home: rand.IntN(math.MaxInt32), links: map[linkTo]*link{}}
 	e.round.slots, e.replicas.writes = map[int]*lane{}, map[int]bool{}
 	e.replicas.first = e.home
 	e.wait.slow = time.AfterFunc(time.Hour, e.tooSlow)
@@ -283,8 +287,9 @@ func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
 // add puts a unit into its node's batch.
 func (e *Executor) add(u *unit, n *Node) {
 	var b *batch
+	to := linkTo{n, u.reading}
 	for _, live := range e.round.batches[:e.round.live] {
-		if live.link.node == n && live.link.reads == u.reading {
+		if live.link.linkTo == to {
 			b = live
 		}
 	}
@@ -294,7 +299,7 @@ func (e *Executor) add(u *unit, n *Node) {
 		}
 		b = e.round.batches[e.round.live]
 		e.round.live++
-		b.link = e.link(n, u.reading)
+		b.link = e.link(to)
 	}
 	if u.ask {
 		b.req.Cmds = append(b.req.Cmds, asking)
@@ -303,23 +308,15 @@ func (e *Executor) add(u *unit, n *Node) {
 	b.units = append(b.units, u)
 }
 
-// link is the executor's link to n, for reads or not, opened when it is first needed.
-func (e *Executor) link(n *Node, reads bool) *link {
-	links := e.linksFor(reads)
-	l := links[n]
+// link is the executor's link to a node, opened when it is first needed.
+func (e *Executor) link(to linkTo) *link {
+	l := e.links[to]
 	if l == nil {
-		l = &link{node: n, reads: reads}
-		e.c.Acquire(n)
-		links[n] = l
+		l = &link{linkTo: to}
+		e.c.Acquire(to.node)
+		e.links[to] = l
 	}
 	return l
-}
-
-func (e *Executor) linksFor(reads bool) map[*Node]*link {
-	if reads {
-		return e.readers
-	}
-	return e.links
 }
 
 // drop gives a link back.
@@ -328,14 +325,11 @@ func (e *Executor) drop(l *link) {
 		l.pipe.Release()
 	}
 	e.c.Release(l.node)
-	delete(e.linksFor(l.reads), l.node)
+	delete(e.links, l.linkTo)
 }
 
 func (e *Executor) dropAll() {
 	for _, l := range e.links {
-		e.drop(l)
-	}
-	for _, l := range e.readers {
 		e.drop(l)
 	}
 }
@@ -362,16 +356,10 @@ func (e *Executor) clear() {
 	}
 	if s := e.c.Snapshot(); s != e.seen {
 		e.seen = s
-		e.dropLeft(e.links)
-		e.dropLeft(e.readers)
-	}
-}
-
-// dropLeft gives back links to nodes that are not in the topology.
-func (e *Executor) dropLeft(links map[*Node]*link) {
-	for n, l := range links {
-		if !e.seen.has(n) {
-			e.drop(l)
+		for _, l := range e.links {
+			if !s.has(l.node) {
+				e.drop(l)
+			}
 		}
 	}
 }

@@ -134,9 +134,9 @@ func TestSplitByOddKeys(t *testing.T) {
 		want string
 	}{
 		"even":             {[]int{1, 3}, ""},
-		"twice the same":   {[]int{1, 1, 2}, crossSlot},
-		"backwards":        {[]int{3, 1}, crossSlot},
-		"at odd distances": {[]int{1, 3, 4}, crossSlot},
+		"twice the same":   {[]int{1, 1, 2}, CrossSlot},
+		"backwards":        {[]int{3, 1}, CrossSlot},
+		"at odd distances": {[]int{1, 3, 4}, CrossSlot},
 		"each is a key":    {[]int{1, 2, 3, 4}, ""},
 		"a word too long":  {[]int{2, 4}, wrong},
 	} {

@@ -21,10 +21,10 @@ type Command struct {
 // unlistedCommand is a command that COMMAND does not list.
 var unlistedCommand = &Facts{Script: true}
 
-const (
-	crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
-	noSlot    = -1
-)
+// CrossSlot is Redis' error for a command with keys in several slots.
+const CrossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
+
+const noSlot = -1
 
 // Plan says how a Command is executed: which nodes get what, and how their replies become one. It is made without
 // the topology, which is asked when the plan is carried out.
@@ -153,13 +153,13 @@ func (p *Plan) single(slot int) {
 func (p *Plan) several(f *Facts) {
 	args, keys := p.cmd.Args, p.cmd.Keys
 	if f.Request != MultiShard {
-		p.answer(crossSlot)
+		p.answer(CrossSlot)
 		return
 	}
 	step := keys[1] - keys[0]
 	switch {
 	case !evenly(keys, step): // COMMAND has given odd places for keys
-		p.answer(crossSlot)
+		p.answer(CrossSlot)
 		return
 	case (len(args)-keys[0])%step != 0, keys[0]+len(keys)*step > len(args):
 		p.answer("ERR wrong number of arguments for '" + f.Name + "' command")

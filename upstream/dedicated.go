@@ -71,22 +71,18 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 			return p, nil
 		}
 	}
-	return n.dedicateNew(ctx, id, to)
-}
-
-func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
 	counted, err := n.opts.Budget.take(id, true)
 	if err != nil {
 		return nil, err
 	}
-	p, err := n.dedicateCounted(ctx, id, to, counted)
+	p, err := n.dedicateNew(ctx, id, to, counted)
 	if err != nil {
 		counted.give()
 	}
 	return p, err
 }
 
-func (n *Node) dedicateCounted(ctx context.Context, id Identity, to Receiver, counted *share) (*Dedicated, error) {
+func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counted *share) (*Dedicated, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()

@@ -55,6 +55,13 @@ type Common struct {
 	OwnFor  time.Duration // how long a client keeps a connection for big traffic that it does not use
 }
 
+// AsService is who the proxy's own questions are asked as.
+func (c *Common) AsService() upstream.Identity {
+	id := c.Service
+	id.DB, id.Proto = 0, 2
+	return id
+}
+
 // Forwarder is how one client's commands reach Redis on connections that it shares with others. Its client's goroutine alone uses it,
 // but for EndWait and Quiet.
 type Forwarder struct {

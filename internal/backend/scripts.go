@@ -182,10 +182,8 @@ func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 
 // load loads scripts again at a node that has lost them; the cache knows the node as where.
 func (c *Common) load(node *upstream.Node, where string, shas []string, seen uint64) map[string]scriptcache.State {
-	service := c.Service
-	service.DB, service.Proto = 0, 2
 	open := func() (scriptcache.Ask, func(), error) {
-		p, err := node.Open(c.Context, service)
+		p, err := node.Open(c.Context, c.AsService())
 		if err != nil {
 			return nil, nil, err
 		}

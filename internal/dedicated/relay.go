@@ -182,19 +182,18 @@ func (p *Conn) needsWhole(frame []byte) bool {
 // begin passes on what has come of the frame, or puts it where the pending reply wants it if it is not for the client.
 func (p *Conn) begin(frame []byte) {
 	e := p.oldest()
+	p.frame.start = append(p.frame.start[:0], frame[:min(len(frame), classifyAt)]...)
 	p.frame.dropping = false
 	if p.frame.kind == frameReply && e != nil {
 		p.frame.dropping = true
 		switch {
 		case e.Refusal != nil && frame[0] == '-':
 			*e.Refusal = append(*e.Refusal, frame...)
-			p.frame.start = append(p.frame.start[:0], frame[:min(len(frame), classifyAt)]...)
 			return
 		case e.Got != nil:
 			*e.Got = append(*e.Got, frame...)
 			return
 		case e.call.quiet, e.Own:
-			p.frame.start = append(p.frame.start[:0], frame[:min(len(frame), classifyAt)]...)
 			return
 		case e.Queues && IsRedirect(frame):
 			p.out.add(queuedReply)
@@ -206,7 +205,6 @@ func (p *Conn) begin(frame []byte) {
 		}
 		p.frame.dropping = false
 	}
-	p.frame.start = append(p.frame.start[:0], frame[:min(len(frame), classifyAt)]...)
 	if p.life.making && p.frame.kind == frameConfirmation {
 		p.frame.dropping = true // the client has had this confirmation long ago
 		return

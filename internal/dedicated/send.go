@@ -84,19 +84,13 @@ func (p *Conn) Answer(e *Reply) ([]byte, error) {
 // Ask sends a command and waits for its reply. No other reply may be pending. If Redis has not answered within that time,
 // the connection is closed.
 func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, error) {
-	var got []byte
-	e.Got = &got
+	e.Got = new([]byte)
 	defer time.AfterFunc(within, func() { p.endUnanswered(e, within) }).Stop()
 	p.Send(e, resp.AppendCommand(nil, args...))
 	if !p.Settled() {
 		return nil, &upstream.NotSentError{Cause: ErrGone}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.Lost != nil {
-		return nil, &upstream.NotSentError{Cause: e.Lost}
-	}
-	return got, nil
+	return p.Answer(e)
 }
 
 // Exchange sends a command of the proxy's own, past the client's goroutine, and waits for its reply. If Redis does

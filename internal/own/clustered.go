@@ -14,8 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
-
 // clustered gives a client connections of its own at the nodes of a cluster. A connection leads to one node, so only the commands that
 // need it are sent there. All others are forwarded as usual, after the replies that are pending on it have come.
 type clustered struct {
@@ -112,7 +110,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	watching := p != nil && p.slots.watched != backend.NoSlot && u.View.Watch.Load()
 	if cross || watching && slot != backend.NoSlot && slot != p.slots.watched {
-		u.error(crossSlot)
+		u.error(cluster.CrossSlot)
 		return
 	}
 	if p = u.at(p, slot, c); p == nil {
@@ -151,7 +149,7 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	switch {
 	case cross:
-		u.error(crossSlot)
+		u.error(cluster.CrossSlot)
 		return
 	case p != nil && slot != backend.NoSlot && u.nodes.Snapshot().Owner(slot) != p.Node:
 		u.error("ERR " + string(bytes.ToUpper([]byte(c.Name))) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")

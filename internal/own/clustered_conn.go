@@ -175,7 +175,7 @@ func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, ov
 func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
 	if u.subscriptions == nil {
 		u.subscriptions = subscription.New(subscription.Config{Host: subscriber{u.host, u}, Client: u.client, Context: u.Context, Nodes: u.nodes, View: &u.View,
-			Spread: int(u.id), Service: u.Service, Listeners: &u.Listeners})
+			Spread: int(u.id), Service: u.AsService(), Listeners: &u.Listeners})
 	}
 	forwarded()
 	u.subscriptions.Run(cmd, c)

@@ -18,7 +18,7 @@ import (
 // command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all keys are
 // together. What a node refuses because the slot is not there has not run, and is begun anew from WATCH on.
 
-const fencedCrossSlot = crossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
+const fencedCrossSlot = cluster.CrossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
 
 func (u *clustered) fenced(p *conn, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
 	if p != nil && u.View.Watch.Load() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
@@ -163,7 +164,7 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	refusal, watch := now.Refused, now.Watch
 	if tx.cross { // as a Redis would answer that has all slots
 		p.discard()
-		u.error(crossSlot)
+		u.error(cluster.CrossSlot)
 		return
 	}
 	forwarded()

@@ -85,13 +85,11 @@ func (p *conn) unblock() bool {
 	}
 	ctx, cancel := context.WithTimeout(p.o.Context, dedicated.LastReplies)
 	defer cancel()
-	service := p.o.Service
-	service.DB, service.Proto = 0, 2
 	at := p.o.Backend.Node()
 	if p.Node != nil {
 		at = p.Node.Upstream()
 	}
-	_, err := backend.Ask(ctx, at, service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
+	_, err := backend.Ask(ctx, at, p.o.AsService(), "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
 	return err == nil && p.Await(ctx)
 }
 

@@ -133,9 +133,7 @@ func (w *waitCall) run() ([]byte, error) {
 	err := w.write(w.o.host.Identity())
 	if refusal, ok := err.(*writeRefusal); ok && strings.HasPrefix(refusal.Line, "NOPERM") {
 		w.end()
-		service := w.o.Service
-		service.DB, service.Proto = 0, 2
-		err = w.asService(w.write(service))
+		err = w.asService(w.write(w.o.AsService()))
 	}
 	if err != nil {
 		return nil, err

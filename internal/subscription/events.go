@@ -11,10 +11,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -253,10 +251,10 @@ func (v *events) coverAt(n *cluster.Node) error {
 		}
 	}
 	for _, kind := range []dedicated.SubscriptionKind{dedicated.OfChannel, dedicated.OfPattern} {
-		if v.say(e, dedicated.SubscribeVerbs[kind], begin[kind]) {
+		if e.say(dedicated.SubscribeVerbs[kind], begin[kind]) {
 			e.note(kind, begin[kind], true)
 		}
-		if v.say(e, dedicated.UnsubscribeVerbs[kind], end[kind]) {
+		if e.say(dedicated.UnsubscribeVerbs[kind], end[kind]) {
 			e.note(kind, end[kind], false)
 		}
 	}
@@ -281,12 +279,9 @@ func (e *eventConn) note(kind dedicated.SubscriptionKind, names []string, has bo
 }
 
 // say sends a command of the SUBSCRIBE family and waits for its confirmations.
-func (v *events) say(e *eventConn, verb string, all []string) bool {
-	cmd := v.x.Host.Find(verb)
+func (e *eventConn) say(verb string, all []string) bool {
 	for names := range slices.Chunk(all, dedicated.RemadeAtOnce) {
-		var refusal []byte
-		o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
-		if !e.call(o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(refusal) > 0 {
+		if refusal, answered := e.call(verb, names); !answered || len(refusal) > 0 {
 			return false
 		}
 	}

@@ -97,9 +97,7 @@ func (x *Subscriptions) deliberate(e *subscriptionConn) bool {
 	n := e.p.Node
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
-	service := x.Service
-	service.DB, service.Proto = 0, 2
-	answer, err := backend.Ask(ctx, n.Upstream(), service, "INFO", "server")
+	answer, err := backend.Ask(ctx, n.Upstream(), x.Service, "INFO", "server")
 	if err != nil {
 		return false
 	}
@@ -119,7 +117,7 @@ func (x *Subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Su
 	}
 	groups := map[group][]string{}
 	for _, sub := range subs {
-		g := group{sub.Kind, noSlot}
+		g := group{sub.Kind, backend.NoSlot}
 		if sub.Kind == dedicated.OfShard {
 			g.slot = cluster.Slot([]byte(sub.Name))
 		}
@@ -156,39 +154,33 @@ func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.Subsc
 		return nil, false
 	}
 	defer e.rest()
-	verb := dedicated.SubscribeVerbs[kind]
-	cmd := x.Host.Find(verb)
-	var got []byte
-	o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &got, Names: names}
-	if !e.call(o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) {
+	refusal, answered := e.call(dedicated.SubscribeVerbs[kind], names)
+	if !answered {
 		x.passOver(slot)
 		return nil, false
 	}
-	if len(got) == 0 {
-		return nil, true
-	}
-	if to, ask, ok := x.Nodes.Redirect(got, slot, e.p.Node); ok && !ask {
+	if to, ask, ok := x.Nodes.Redirect(refusal, slot, e.p.Node); ok && !ask {
 		return to, true
 	}
-	if line, bad := resp.ErrorLine(got); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
+	if line, bad := resp.ErrorLine(refusal); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
 		x.cutOff("its subscriptions could not be made again: " + line)
 	}
 	return nil, true
 }
 
-// call sends a command of the proxy's own on a connection for subscriptions and waits for its reply, past the session's goroutine. If the node
-// does not answer, the connection is closed.
-func (c *subscriptionConn) call(e *dedicated.Reply, raw []byte) bool {
+// call has the proxy's own SUBSCRIBE, or its like, confirmed or refused, past the session's goroutine. If the node does not answer, the
+// connection is closed.
+func (c *subscriptionConn) call(verb string, names []string) (refusal []byte, answered bool) {
 	ctx, cancel := context.WithTimeout(c.x.ctx, remakeStep)
 	defer cancel()
 	c.x.mu.Lock()
 	c.called = ctx
 	c.x.mu.Unlock()
-	if c.p.Exchange(ctx, e, raw) {
-		return true
+	e := &dedicated.Reply{Cmd: c.x.Host.Find(verb), Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
+	if answered = c.p.Exchange(ctx, e, resp.AppendCommand(nil, append([]string{verb}, names...)...)); !answered {
+		c.p.Lose()
 	}
-	c.p.Lose()
-	return false
+	return refusal, answered
 }
 
 // givenUp says that the proxy has closed the connection, because its node did not answer in time. mu is held.

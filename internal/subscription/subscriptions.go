@@ -26,9 +26,6 @@ import (
 // askPause is the time before a command that needs a connection looks for one again.
 const askPause = 20 * time.Millisecond
 
-// noSlot is the slot of what has none.
-const noSlot = -1
-
 // Host is the client whose subscriptions these are. Only the client's own goroutine calls the methods from Identity on.
 type Host interface {
 	// Connect makes a connection for messages to a node, as id, which the client need not be any more.
@@ -70,9 +67,9 @@ type Config struct {
 	Client    *downstream.Conn
 	Context   context.Context // ends when the last clients are cut off
 	Nodes     *backend.Clustered
-	View      *dedicated.View // what CLIENT LIST may see of them
-	Spread    int             // a number of the client's, so that clients use different nodes; who has the turn changes it
-	Service   upstream.Identity
+	View      *dedicated.View   // what CLIENT LIST may see of them
+	Spread    int               // a number of the client's, so that clients use different nodes; who has the turn changes it
+	Service   upstream.Identity // who the proxy's own questions are asked as
 	Listeners *Listeners
 }
 
@@ -246,7 +243,7 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		x.Host.Fail(err)
 		return false
 	}
-	slot := noSlot
+	slot := backend.NoSlot
 	if kind == dedicated.OfShard {
 		slot = cluster.Slot(names[0])
 	} else if err := x.subscribeEvents(kind, names); err != nil {
@@ -283,10 +280,10 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 	}
 }
 
-// home is the node at which a slot's channels are subscribed to, or with noSlot all others; nil: there is none.
+// home is the node at which a slot's channels are subscribed to, or with backend.NoSlot all others; nil: there is none.
 func (x *Subscriptions) home(slot int) *cluster.Node {
 	snapshot := x.Nodes.Snapshot()
-	if slot == noSlot {
+	if slot == backend.NoSlot {
 		return snapshot.Any(x.Spread)
 	}
 	return snapshot.Owner(slot)
@@ -294,7 +291,7 @@ func (x *Subscriptions) home(slot int) *cluster.Node {
 
 // passOver has what has no slot go to another node from now on, since home did not answer.
 func (x *Subscriptions) passOver(slot int) {
-	if slot == noSlot {
+	if slot == backend.NoSlot {
 		x.Spread++
 	}
 }
