@@ -46,17 +46,14 @@ type anonymous struct {
 // answers NOAUTH. serves says that Redis answered PONG or NOPERM, as only a client that needs no password is answered.
 // After an error conn is of no use.
 func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open, serves bool, err error) {
-	conn.SetDeadline(time.Now().Add(a.node.opts.DialTimeout))
-	err = ask(ctx, conn, resp.AppendCommand(nil, "PING"), 1)
-	re := Refused(err)
-	switch {
-	case err == nil:
-	case re == nil:
+	reply, err := Ask(ctx, conn, time.Now().Add(a.node.opts.DialTimeout), "PING")
+	if err != nil {
 		return false, false, err
-	case strings.HasPrefix(re.Line, "ERR max number of clients"), strings.HasPrefix(re.Line, "DENIED"): // and it closes conn
+	}
+	re := Refused(ErrorIn(reply))
+	if re != nil && (strings.HasPrefix(re.Line, "ERR max number of clients") || strings.HasPrefix(re.Line, "DENIED")) { // and it closes conn
 		return false, false, errors.New("Redis said " + re.Line)
 	}
-	conn.SetDeadline(time.Time{})
 	a.noteAnswer(re)
 	return !asksPassword(re), re == nil || strings.HasPrefix(re.Line, "NOPERM"), nil
 }

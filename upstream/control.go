@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,10 +38,15 @@ type Control struct {
 	opts    ControlOptions
 	scripts scripts
 
-	mu         sync.Mutex // guards all below
-	closed     bool
-	clients    map[int]*controlClient // by database; those that Redis has, and 0
-	subscriber *controlClient
+	mu      sync.Mutex // guards all below
+	closed  bool
+	clients map[controlUse]*controlClient // those of databases that Redis has, and of 0
+}
+
+// controlUse is what a client is for: commands in a database, or, in database 0, subscriptions.
+type controlUse struct {
+	db         int
+	subscribes bool
 }
 
 // controlClient is made once, by the first who asks; the others wait for it.
@@ -58,7 +65,7 @@ func NewControl(t Target, o ControlOptions) *Control {
 		o.Logger = slog.Default()
 	}
 	return &Control{
-		target: t, opts: o, clients: map[int]*controlClient{},
+		target: t, opts: o, clients: map[controlUse]*controlClient{},
 		scripts: scripts{
 			node:  NewNode(t, NodeOptions{DialTimeout: o.DialTimeout, Logger: o.Logger}),
 			calls: sync.Pool{New: newScriptCall},
@@ -76,70 +83,58 @@ func NewControl(t Target, o ControlOptions) *Control {
 //
 // A call whose ctx ends returns at once but is still carried out. Blocking
 // commands do not belong here.
-func (c *Control) Client(db int) (rueidis.Client, error) {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil, errControlClosed
-	}
-	cc := c.clients[db]
-	first := cc == nil
-	if first {
-		cc = &controlClient{made: make(chan struct{})}
-		c.clients[db] = cc
-	}
-	c.mu.Unlock()
-	return c.wait(cc, first, db, controlRing, controlPing)
-}
+func (c *Control) Client(db int) (rueidis.Client, error) { return c.client(controlUse{db: db}) }
 
 // Subscriber returns the client for Dedicate and SetPubSubHooks, on connections
 // of its own, because a slow hook holds up everything behind it. The client
 // never subscribes again by itself: when the hooks' channel closes, the caller
 // dedicates anew, subscribes, and looks at what it may have missed.
 func (c *Control) Subscriber() (rueidis.Client, error) {
+	return c.client(controlUse{subscribes: true})
+}
+
+func (c *Control) client(use controlUse) (rueidis.Client, error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return nil, errControlClosed
 	}
-	first := c.subscriber == nil
+	cc := c.clients[use]
+	first := cc == nil
 	if first {
-		c.subscriber = &controlClient{made: make(chan struct{})}
+		cc = &controlClient{made: make(chan struct{})}
+		c.clients[use] = cc
 	}
-	cc := c.subscriber
 	c.mu.Unlock()
-	return c.wait(cc, first, 0, subscriberRing, subscriberPing)
+	if first {
+		c.make(cc, use)
+	}
+	<-cc.made
+	return cc.client, cc.err
 }
 
-// wait returns cc's client, making it for the first who asks.
-func (c *Control) wait(cc *controlClient, first bool, db, ring int, ping time.Duration) (rueidis.Client, error) {
-	if !first {
-		<-cc.made
-		return cc.client, cc.err
-	}
+// make makes cc's client, or gives the error for those who ask for it.
+func (c *Control) make(cc *controlClient, use controlUse) {
 	defer close(cc.made)
-	client, err := rueidis.NewClient(c.options(db, ring, ping))
+	client, err := rueidis.NewClient(c.options(use))
 	switch {
 	case client == nil: // an option rueidis does not take
 		cc.err = err
-	case err != nil && db != 0:
+	case err != nil && use.db != 0:
 		client.Close()
-		cc.err = c.drop(cc, db, err)
+		cc.err = c.drop(use, err)
 	case err != nil:
-		c.opts.Logger.Warn("no control connection to Redis yet", "upstream", c.target.String(), "db", db, "error", err)
+		c.opts.Logger.Warn("no control connection to Redis yet", "upstream", c.target.String(), "db", use.db, "error", err)
 		fallthrough
 	default:
 		cc.client = client
 	}
-	return cc.client, cc.err
 }
 
 // drop forgets the client of a database to which there is no connection, and returns the error for those who asked for it.
-func (c *Control) drop(cc *controlClient, db int, why error) error {
+func (c *Control) drop(use controlUse, why error) error {
 	c.mu.Lock()
-	if c.clients[db] == cc {
-		delete(c.clients, db)
-	}
+	delete(c.clients, use)
 	c.mu.Unlock()
 	if _, said := rueidis.IsRedisErr(why); said || NotSent(why) {
 		return why
@@ -147,11 +142,15 @@ func (c *Control) drop(cc *controlClient, db int, why error) error {
 	return &unsentError{cause: why} // no call has been made
 }
 
-func (c *Control) options(db, ring int, ping time.Duration) rueidis.ClientOption {
+func (c *Control) options(use controlUse) rueidis.ClientOption {
+	ring, ping := controlRing, controlPing
+	if use.subscribes {
+		ring, ping = subscriberRing, subscriberPing
+	}
 	return rueidis.ClientOption{
 		InitAddress:         []string{c.target.Addr}, // with Sentinels dial finds the address
 		AuthCredentialsFn:   c.target.Service().Credentials,
-		SelectDB:            db,
+		SelectDB:            use.db,
 		ClientName:          cmp.Or(c.target.ClientName, "lockproxy"), // a part of HELLO, so it needs no permission
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
 		DialCtxFn:           c.dial,
@@ -182,13 +181,7 @@ func (c *Control) OnSwitch(hook func()) {
 func (c *Control) Close() {
 	c.mu.Lock()
 	c.closed = true
-	all := make([]*controlClient, 0, len(c.clients)+1)
-	for _, cc := range c.clients {
-		all = append(all, cc)
-	}
-	if c.subscriber != nil {
-		all = append(all, c.subscriber)
-	}
+	all := slices.Collect(maps.Values(c.clients))
 	c.mu.Unlock()
 	c.scripts.node.Close()
 	for _, cc := range all {
