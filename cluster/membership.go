@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 )
@@ -8,20 +9,18 @@ import (
 // A node's address may be taken over by a node of another cluster, as pods get each other's addresses, and a node of ours may be
 // reset and join another cluster. Both describe a cluster that is not ours, with owners for all slots.
 
-// membership is how much a view has in common with the cluster that is known.
-type membership uint8
-
+// How much a view has in common with the cluster that is known.
 const (
-	foreign  membership = iota // fewer than half of the shards are known
-	halfOurs                   // half of them
-	ours                       // most of them
+	foreign  = -1 // fewer than half of the shards are known
+	halfOurs = 0  // half of them
+	ours     = 1  // most of them
 )
 
 var errForeign = errors.New("the node describes another cluster")
 
 // membershipOf compares a view with the shards that have slots: a shard is known to the view if the view names the shard's
 // master or one of its replicas. While no cluster is known, every view is ours.
-func (s *Snapshot) membershipOf(v *view) membership {
+func (s *Snapshot) membershipOf(v *view) int {
 	if s == nil {
 		return ours
 	}
@@ -35,14 +34,10 @@ func (s *Snapshot) membershipOf(v *view) membership {
 			named++
 		}
 	}
-	switch {
-	case 2*named > shards || shards == 0:
+	if shards == 0 {
 		return ours
-	case 2*named == shards:
-		return halfOurs
-	default:
-		return foreign
 	}
+	return cmp.Compare(2*named, shards)
 }
 
 // names says whether the view has a shard's master or one of its replicas.

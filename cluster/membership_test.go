@@ -29,7 +29,7 @@ func TestKinship(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		known, view string
-		want        membership
+		want        int
 	}{
 		{"abc", "a b c", ours},
 		{"abc", "a b x y", ours},
