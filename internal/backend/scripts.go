@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,7 +66,7 @@ func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 			known = false
 		default:
 			runs = true
-			if key = m.Key(c.Script, argument(b.run[i], 1)); known {
+			if key = m.Key(c.Script, b.word(i, 1)); known {
 				known = m.IsQuick(key)
 			}
 		}
@@ -75,12 +76,7 @@ func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 }
 
 func (b *Batch) flushes() bool {
-	for _, c := range b.cmds {
-		if c != nil && c.Script == commandtable.FlushesScripts {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.cmds, func(c *commandtable.Command) bool { return c != nil && c.Script == commandtable.FlushesScripts })
 }
 
 // learnScripts notes what the run's replies tell: which scripts are quick, the bodies of those Redis has taken, and
@@ -108,9 +104,9 @@ func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick 
 		}
 		switch c.Script {
 		case commandtable.RunsBody:
-			m.Remember(argument(b.run[i], 1), b.keys[i], seen)
+			m.Remember(b.word(i, 1), b.keys[i], seen)
 		case commandtable.LoadsScript:
-			m.Remember(argument(b.run[i], 2), 0, seen)
+			m.Remember(b.word(i, 2), 0, seen)
 		case commandtable.FlushesScripts:
 			m.Clear()
 			seen = m.Version()
@@ -121,26 +117,12 @@ func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick 
 	}
 }
 
-// argument is the i-th argument of a command as it goes over the wire, nil when there is none; 0 is its name.
-func argument(raw []byte, i int) []byte {
-	_, rest, _ := bytes.Cut(raw, []byte("\r\n"))
-	for ; ; i-- {
-		if len(rest) == 0 || rest[0] != '$' {
-			return nil
-		}
-		n, end := 0, 1
-		for ; end < len(rest) && rest[end] != '\r'; end++ {
-			n = n*10 + int(rest[end]-'0')
-		}
-		from := end + 2
-		if n < 0 || from+n+2 > len(rest) {
-			return nil
-		}
-		if i == 0 {
-			return rest[from : from+n]
-		}
-		rest = rest[from+n+2:]
+// word is the n-th word of the run's i-th command, nil when there is none; 0 is its name.
+func (b *Batch) word(i, n int) []byte {
+	if words := b.nodes.args[i]; n < len(words) {
+		return words[n]
 	}
+	return nil
 }
 
 // noScriptReply begins Redis' error for a script that it does not have; a script may return such an error, too.
@@ -168,7 +150,7 @@ func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 		if bytes.Contains(b.run[i], []byte("NOSCRIPT")) { // it may be the script that said so, in the client's words
 			continue
 		}
-		sha := argument(b.run[i], 1)
+		sha := b.word(i, 1)
 		if len(sha) != 40 {
 			continue
 		}
