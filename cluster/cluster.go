@@ -32,9 +32,6 @@ type Options struct {
 	Timeout    time.Duration        // for a node's reply to a command; 0: none
 	AddressMap map[string]string    // see ParseAddressMap
 	Replicas   bool                 // executors may be told to read from replicas
-	// Changed, if not nil, is called for each topology in which slots have other nodes, or nodes another config epoch,
-	// than in the one before, which is nil at first. One call at a time; the next look at the topology waits for it.
-	Changed func(before, now *Snapshot)
 }
 
 // leftFor is how long a node that has left is kept for its users.
@@ -91,9 +88,6 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	if o.Replicas {
 		c.replicaReads = &replicaReads{}
 	}
-	if o.Changed != nil {
-		c.hooks.changed = append(c.hooks.changed, o.Changed)
-	}
 	if err := c.look(ctx, nil); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("cluster %s: %w", target, err)
@@ -133,7 +127,8 @@ func (c *Cluster) Snapshot() *Snapshot { return c.snapshot.Load() }
 // RetryFor is how long a command that did not run is tried again: of Options.
 func (c *Cluster) RetryFor() time.Duration { return c.opts.RetryFor }
 
-// OnChanged makes the cluster call f, too, whenever it would call Options.Changed, from now on.
+// OnChanged makes the cluster call f, too, from now on, for each topology in which slots have other nodes, or nodes another config epoch, than in
+// the one before. One call at a time; the next look at the topology waits for it.
 func (c *Cluster) OnChanged(f func(before, now *Snapshot)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -195,7 +195,7 @@ func (c *Cluster) take(v *view) {
 		failed[d.id] = d.failed
 	}
 	c.retire(old, now, failed)
-	if old == nil || old.stamp != now.stamp {
+	if old != nil && old.stamp != now.stamp {
 		c.tellChanged(old, now)
 	}
 }

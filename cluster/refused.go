@@ -86,16 +86,13 @@ func (c *Cluster) askMasters(who credentials) (said []error) {
 	said = make([]error, len(masters))
 	for i, n := range masters {
 		c.Acquire(n)
-		asked.Go(func() { said[i] = c.askMaster(ctx, n, who) })
+		asked.Go(func() {
+			defer c.Release(n)
+			said[i] = n.up.Authenticate(ctx, who.user, who.password)
+		})
 	}
 	asked.Wait()
 	return said
-}
-
-// askMaster asks one master, which was acquired for that and is released.
-func (c *Cluster) askMaster(ctx context.Context, n *Node, who credentials) error {
-	defer c.Release(n)
-	return n.up.Authenticate(ctx, who.user, who.password)
 }
 
 func isRefusal(err error) bool { return upstream.Refused(err) != nil }
