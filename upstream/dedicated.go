@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,12 +139,8 @@ func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int
 }
 
 func mayNotKnow(line string) bool {
-	for _, harmless := range []string{"NOPERM", "NOAUTH", "ERR unknown", "BUSY "} {
-		if strings.HasPrefix(line, harmless) {
-			return true
-		}
-	}
-	return false
+	harmless := []string{"NOPERM", "NOAUTH", "ERR unknown", "BUSY "}
+	return slices.ContainsFunc(harmless, func(begin string) bool { return strings.HasPrefix(line, begin) })
 }
 
 // RedisID is the connection's CLIENT ID at Redis, or 0.

@@ -118,10 +118,10 @@ func ParseTarget(rawURL string) (Target, error) {
 	default:
 		return Target{}, errTarget
 	}
-	if err != nil {
-		return Target{}, err
+	if err == nil {
+		err = unknownParameter(query)
 	}
-	if err := unknownParameter(query); err != nil {
+	if err != nil {
 		return Target{}, err
 	}
 	return t, nil
