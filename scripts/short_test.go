@@ -161,48 +161,48 @@ func TestShortWays(t *testing.T) {
 		keys   []any
 		args   [][]any
 	}{
-		{Acquire, acquireShort + fairShort, acquired, plainAcquire, []any{"k", queue}, [][]any{
+		{Acquire, lua("acquire_short fair_short"), acquired, plainAcquire, []any{"k", queue}, [][]any{
 			{"7200000", "me", later, "", "PUBLISH"}, {"7200000", "me", later, "N", "PUBLISH"}, {"7200000", "me", past, "N", "PUBLISH"},
 			{"7200000", "me", past, "", "PUBLISH"}, {"7200000", "me", later, "N", "BOTH"}, {"7200000", "me", later, "", "SPUBLISH"}, {"7200000", "me", later, "O", "PUBLISH"}, {"7200000", "me", later, "NE", "PUBLISH", "", "0", "300000", "7"},
 			{"7200000", "me", later, "NE", "PUBLISH", "", "0", "300000", "0"}, {"7200000", "me", later, "NE", "BOTH", "", "0", "300000", "7"},
 			{"7200000", "me", past, "NE", "PUBLISH", "", "0", "300000", "7"}, {"7200000", "me", past, "NE", "PUBLISH", "", "0", "300000", "0"},
 		}},
-		{Acquire, acquireShort + fairShort, acquired, plainAcquire, []any{"k", queue, "w"}, [][]any{
+		{Acquire, lua("acquire_short fair_short"), acquired, plainAcquire, []any{"k", queue, "w"}, [][]any{
 			{"7200000", "me", later, "OW", "PUBLISH", "mine", "0"}, {"7200000", "me", past, "OW", "PUBLISH", "mine", "0"},
 			{"7200000", "me", later, "OD", "PUBLISH", "-mine", "0"}, {"7200000", "me", later, "OD", "PUBLISH", "", "0"},
 		}},
-		{Release, releaseShort, released, plainRelease, []any{"k", queue}, [][]any{
+		{Release, lua("release_short"), released, plainRelease, []any{"k", queue}, [][]any{
 			{"me", "PUBLISH", later, ""}, {"me", "SPUBLISH", later, ""}, {"me", "BOTH", later, ""}, {"me", "PUBLISH", past, ""}, {"me", "PUBLISH", later, "A"},
 		}},
-		{Release, releaseShort, released, plainRelease, []any{"k", queue, "w"}, [][]any{
+		{Release, lua("release_short"), released, plainRelease, []any{"k", queue, "w"}, [][]any{
 			{"me", "PUBLISH", later, "AW", "mine"}, {"me", "BOTH", later, "AW", "mine"}, {"me", "PUBLISH", past, "AW", "mine"},
 			{"me", "PUBLISH", later, "AW", ""}, {"me", "PUBLISH", later, "AWX", "mine"},
 		}},
-		{ReadAcquire, readAcquireShort, acquired, rwAcquire, []any{"k", hold}, [][]any{
+		{ReadAcquire, lua("read_acquire_short"), acquired, rwAcquire, []any{"k", hold}, [][]any{
 			{"7200000", "me", later, "", "", "0", "me:write", "{k}"}, {"7200000", "me", later, "NM", "", "0", "me:write", "{k}"},
 			{"7200000", "me", later, "M", "", "0", "me:write", "{k}"}, {"7200000", "me", later, "N", "", "0", "me:write", "{k}"},
 			{"7200000", "me", past, "NM", "", "0", "me:write", "{k}"}, {"7200000", "me", later, "NMO", "", "0", "me:write", "{k}"},
 		}},
-		{ReadRelease, readReleaseShort, released, rwRelease, []any{"k", hold, rw}, [][]any{
+		{ReadRelease, lua("read_release_short"), released, rwRelease, []any{"k", hold, rw}, [][]any{
 			{"me", "PUBLISH", later, "", "", "me:write", "{k}"}, {"me", "BOTH", later, "", "", "me:write", "{k}"},
 			{"me", "PUBLISH", past, "", "", "me:write", "{k}"}, {"me", "PUBLISH", later, "A", "", "me:write", "{k}"},
 		}},
-		{WriteAcquire, writeAcquireShort, acquired, rwAcquire, []any{"k"}, [][]any{
+		{WriteAcquire, lua("write_acquire_short"), acquired, rwAcquire, []any{"k"}, [][]any{
 			{"7200000", "me:write", later, "", "", "0", "me", "{k}"}, {"7200000", "me:write", later, "NM", "", "0", "me", "{k}"},
 			{"7200000", "me:write", later, "M", "", "0", "me", "{k}"}, {"7200000", "me:write", later, "N", "", "0", "me", "{k}"},
 			{"7200000", "me:write", past, "NM", "", "0", "me", "{k}"}, {"7200000", "me:write", later, "NMO", "", "0", "me", "{k}"},
 		}},
-		{WriteRelease, writeReleaseShort, released, rwRelease, []any{"k", rw}, [][]any{
+		{WriteRelease, lua("write_release_short"), released, rwRelease, []any{"k", rw}, [][]any{
 			{"me:write", "PUBLISH", later, "", "", "me", "{k}"}, {"me:write", "BOTH", later, "", "", "me", "{k}"},
 			{"me:write", "PUBLISH", past, "", "", "me", "{k}"}, {"me:write", "PUBLISH", later, "A", "", "me", "{k}"},
 		}},
-		{ReadRenew, readRenewShort, renewed, renewal, []any{"k", hold}, [][]any{
+		{ReadRenew, lua("read_renew_short"), renewed, renewal, []any{"k", hold}, [][]any{
 			{"7200000", later, "-", "me"}, {"7200000", past, "-", "me"}, {"0", later, "-", "me"}, {"72000000", later, "-", "me"},
 		}},
-		{Renew, renewShort, renewed, renewal, []any{"k", "w"}, [][]any{
+		{Renew, lua("renew_short"), renewed, renewal, []any{"k", "w"}, [][]any{
 			{"7200000", later, "W", "me", "mine"}, {"7200000", past, "W", "me", "mine"}, {"7200000", later, "W", "me", "other"}, {"0", later, "W", "me", "mine"},
 		}},
-		{Renew, renewShort, renewed, renewal, []any{"k"}, [][]any{
+		{Renew, lua("renew_short"), renewed, renewal, []any{"k"}, [][]any{
 			{"7200000", later, "-", "me"}, {"7200000", later, "-", "me:write"}, {"7200000", past, "-", "me"}, {"0", later, "-", "me"},
 		}},
 	} {
