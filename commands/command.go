@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -113,16 +114,20 @@ type CommandReply struct {
 
 // appendAll appends the reply to COMMAND.
 func (r CommandReply) appendAll(out []byte) []byte {
-	ours := additions()
-	out = resp.AppendArray(out, len(r.Elems)+len(ours))
+	out = resp.AppendArray(out, len(r.Elems)+countAdded())
 	for _, e := range r.Elems {
 		out = append(out, e.Raw...)
 	}
-	for _, a := range ours {
-		out = a.AppendEntry(out, r.Proto)
+	for _, a := range additions() {
+		if !a.isSub() {
+			out = appendValue(out, r.Proto, a.entry())
+		}
 	}
 	return out
 }
+
+// countAdded is how many commands there are that Redis does not have.
+func countAdded() int { return len(verbs) + 1 } // LOCKPROXY
 
 // appendCount appends the reply to COMMAND COUNT.
 func (r CommandReply) appendCount(out []byte) []byte {
@@ -130,7 +135,7 @@ func (r CommandReply) appendCount(out []byte) []byte {
 	if !r.Table {
 		n = r.Int()
 	}
-	return resp.AppendInt(out, int64(n+len(additions())))
+	return resp.AppendInt(out, int64(n+countAdded()))
 }
 
 // appendInfo appends the reply to COMMAND INFO [name …].
@@ -139,7 +144,7 @@ func (r CommandReply) appendInfo(out []byte, args [][]byte) []byte {
 		return r.appendAll(out)
 	}
 	table := r.Table && (len(r.Elems) != len(args)-2 || !sameNames(r.Reply, args[2:]))
-	ours, entries := additionsByName(), map[string]resp.Reply{}
+	entries := map[string]resp.Reply{}
 	for i := 0; i < len(r.Elems) && (table || len(r.Elems) < len(args)-2); i++ {
 		if e := r.Elems[i]; len(e.Elems) > 0 {
 			if name := lower(e.Elems[0].Text); entries[name].Raw == nil {
@@ -150,8 +155,8 @@ func (r CommandReply) appendInfo(out []byte, args [][]byte) []byte {
 	out = resp.AppendArray(out, len(args)-2)
 	for i, name := range args[2:] {
 		name := lower(name)
-		if a := ours[name]; a != nil {
-			out = a.AppendEntry(out, r.Proto)
+		if at := slices.IndexFunc(additions(), func(a addition) bool { return a.name == name }); at >= 0 {
+			out = appendValue(out, r.Proto, additions()[at].entry())
 			continue
 		}
 		switch e, listed := entries[name]; {
@@ -200,10 +205,8 @@ func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 		}
 	}
 	for _, a := range additions() {
-		for _, d := range append([]addition{a}, a.subs()...) {
-			if wanted(d.fullName()) && (d == a || len(args) > 2) {
-				pairs = append(pairs, d.AppendDoc(nil, r.Proto))
-			}
+		if wanted(a.name) && (!a.isSub() || len(args) > 2) {
+			pairs = append(pairs, a.appendDoc(nil, r.Proto))
 		}
 	}
 	out = resp.AppendMap(out, r.Proto, len(pairs))
@@ -214,13 +217,7 @@ func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 }
 
 func bareDoc(proto int, name string) []byte {
-	out := resp.AppendBulkString(nil, strings.ToLower(name))
-	out = resp.AppendMap(out, proto, 3)
-	for _, field := range [][2]string{{"summary", ""}, {"since", "1.0.0"}, {"group", "generic"}} {
-		out = resp.AppendBulkString(out, field[0])
-		out = resp.AppendBulkString(out, field[1])
-	}
-	return out
+	return appendValue(resp.AppendBulkString(nil, strings.ToLower(name)), proto, fields{{"summary", ""}, {"since", "1.0.0"}, {"group", "generic"}})
 }
 
 // appendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters what is added fits PATTERN only.
@@ -239,10 +236,8 @@ func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 		}
 	}
 	for _, a := range additions() {
-		for _, d := range append([]addition{a}, a.subs()...) {
-			if fits(d.fullName()) {
-				names = append(names, resp.AppendBulkString(nil, d.fullName()))
-			}
+		if fits(a.name) {
+			names = append(names, resp.AppendBulkString(nil, a.name))
 		}
 	}
 	out = resp.AppendArray(out, len(names))
@@ -282,12 +277,7 @@ func (v *Verb) appendKeys(out []byte, args [][]byte) []byte {
 func (v *Verb) appendInnerKeys(out []byte, proto int, args [][]byte, keys resp.Reply) []byte {
 	out = resp.AppendArray(out, 1+len(keys.Elems))
 	if key := args[3]; strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS") {
-		flags := v.keyFlags()
-		out = resp.AppendBulk(resp.AppendArray(out, 2), key)
-		out = resp.AppendSet(out, proto, len(flags))
-		for _, flag := range flags {
-			out = resp.AppendSimple(out, flag)
-		}
+		out = appendValue(resp.AppendBulk(resp.AppendArray(out, 2), key), proto, v.keyFlags())
 	} else {
 		out = resp.AppendBulk(out, key)
 	}

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +32,11 @@ func table(t *testing.T, names ...string) resp.Reply {
 func TestCommandsAsked(t *testing.T) {
 	t.Parallel()
 	get, set, null := "*2\r\n$3\r\nget\r\n:1\r\n", "*2\r\n$3\r\nset\r\n:1\r\n", "$-1\r\n"
-	lock := string(Lookup([]byte("lock")).AppendEntry(nil, 2))
-	pause := string(additionsByName()["lockproxy|pause"].AppendEntry(nil, 2))
+	entry := func(name string) string {
+		at := slices.IndexFunc(additions(), func(a addition) bool { return a.name == name })
+		return string(appendValue(nil, 2, additions()[at].entry()))
+	}
+	lock, pause := entry("lock"), entry("lockproxy|pause")
 	for _, c := range []struct {
 		call  string
 		reply CommandReply

@@ -5,7 +5,9 @@ package commands
 
 import (
 	"bytes"
-	"sort"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -45,12 +47,7 @@ func Lookup(name []byte) *Verb {
 
 // sortedVerbs are all verbs by name.
 func sortedVerbs() []*Verb {
-	all := make([]*Verb, 0, len(verbs))
-	for _, v := range verbs {
-		all = append(all, v)
-	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
-	return all
+	return slices.SortedFunc(maps.Values(verbs), func(a, b *Verb) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // answer is the verb's Answer. What it cannot do it says in its own words: no error closes the client.

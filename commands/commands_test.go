@@ -96,7 +96,8 @@ func TestLookup(t *testing.T) {
 func TestDescriptionsAreWhole(t *testing.T) {
 	for _, proto := range []int{2, 3} {
 		for _, v := range sortedVerbs() {
-			for _, frame := range [][]byte{v.AppendEntry(nil, proto), v.AppendDoc(resp.AppendMap(nil, proto, 1), proto)} {
+			d := v.described()
+			for _, frame := range [][]byte{appendValue(nil, proto, d.entry()), d.appendDoc(resp.AppendMap(nil, proto, 1), proto)} {
 				var s resp.Scanner
 				n, done, err := s.Scan(frame)
 				if n != len(frame) || !done || err != nil {

@@ -2,71 +2,71 @@ package commands
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// addition is a command that Redis does not have, as COMMAND tells of it.
-type addition interface {
-	fullName() string
-	AppendEntry(out []byte, proto int) []byte // its element of COMMAND and COMMAND INFO
-	AppendDoc(out []byte, proto int) []byte   // its pair of COMMAND DOCS
-	subs() []addition                         // those listed within its own
+// addition is a command, or subcommand, that Redis does not have, as COMMAND tells of it.
+type addition struct {
+	name              string // in full, lower case
+	arity             int
+	flags, categories []string
+	first             int    // where its only key is; 0: nowhere
+	specs             list   // where its keys are, for clients that route by them
+	doc               fields // of COMMAND DOCS
+	subs              []addition
 }
 
-// additions are all of them but subcommands.
-func additions() (all []addition) {
+// isSub says whether it is a subcommand, which is listed within its command.
+func (a *addition) isSub() bool { return strings.Contains(a.name, "|") }
+
+// entry is its element of COMMAND and COMMAND INFO, in the ten fields of Redis 7. It has no tips.
+func (a *addition) entry() list {
+	subs := list{}
+	for i := range a.subs {
+		subs = append(subs, a.subs[i].entry())
+	}
+	return list{a.name, a.arity, set(a.flags), a.first, a.first, a.first, set(a.categories), list{}, a.specs, subs}
+}
+
+// appendDoc appends its pair of COMMAND DOCS: its name and a map with summary, since, group, and arguments or subcommands.
+func (a *addition) appendDoc(out []byte, proto int) []byte {
+	return appendValue(resp.AppendBulkString(out, a.name), proto, a.doc)
+}
+
+// additions are all of them, subcommands behind their command. Nobody changes them.
+var additions = sync.OnceValue(func() (all []addition) {
 	for _, v := range sortedVerbs() {
-		all = append(all, v)
+		all = append(all, v.described())
 	}
-	return append(all, operators{})
-}
+	operators := operatorsDescribed()
+	return append(append(all, operators), operators.subs...)
+})
 
-// additionsByName are all of them, subcommands too, by their full names in lower case.
-func additionsByName() map[string]addition {
-	all := map[string]addition{}
-	for _, a := range additions() {
-		for _, d := range append([]addition{a}, a.subs()...) {
-			all[strings.ToLower(d.fullName())] = d
-		}
-	}
-	return all
-}
-
-func (v *Verb) fullName() string { return v.Name }
-
-func (v *Verb) subs() []addition { return nil }
-
-// AppendEntry appends the verb's element of COMMAND and COMMAND INFO, in the ten fields of Redis 7.
-func (v *Verb) AppendEntry(out []byte, proto int) []byte {
-	first := int64(0)
+// described is the verb as COMMAND tells of it.
+func (v *Verb) described() addition {
+	a := addition{name: v.Name, arity: v.Arity, flags: v.Flags, categories: v.categories(), specs: v.keySpecs(), doc: described(v.Summary, v.Group)}
 	if v.keys == oneKey { // clients without key specs are told by movablekeys to ask
-		first = 1
+		a.first = 1
 	}
-	out = appendEntryHead(out, proto, v.Name, v.Arity, first, v.Flags, v.categories())
-	out = v.appendKeySpecs(out, proto)
-	return resp.AppendArray(out, 0) // subcommands
+	arguments := v.keys.arguments()
+	for _, choice := range v.choices() {
+		arguments = append(arguments, argumentOf(choice))
+	}
+	if v.Wraps {
+		arguments = append(arguments, fields{{"name", "command"}, {"type", "string"}},
+			fields{{"name", "arg"}, {"type", "string"}, {"flags", list{simple("optional"), simple("multiple")}}})
+	}
+	if len(arguments) > 0 {
+		a.doc = append(a.doc, field{"arguments", arguments})
+	}
+	return a
 }
 
-// appendEntryHead appends an element of COMMAND up to its tips, of which there are none. first is where its only key is, 0: nowhere.
-func appendEntryHead(out []byte, proto int, name string, arity int, first int64, flags, categories []string) []byte {
-	out = resp.AppendArray(out, 10)
-	out = resp.AppendBulkString(out, name)
-	out = resp.AppendInt(out, int64(arity))
-	out = appendWords(out, proto, flags)
-	out = resp.AppendInt(out, first)
-	out = resp.AppendInt(out, first)
-	out = resp.AppendInt(out, first) // the step to the next one
-	out = appendWords(out, proto, categories)
-	return resp.AppendArray(out, 0)
-}
-
-func appendWords(out []byte, proto int, words []string) []byte {
-	out = resp.AppendSet(out, proto, len(words))
-	for _, w := range words {
-		out = resp.AppendSimple(out, w)
-	}
-	return out
+// described is what COMMAND DOCS says of all.
+func described(summary, group string) fields {
+	return fields{{"summary", summary}, {"since", since}, {"group", group}}
 }
 
 func (v *Verb) categories() []string {
@@ -84,127 +84,48 @@ func (v *Verb) categories() []string {
 	return append(out, "@slow")
 }
 
-// appendKeySpecs says where the keys are, for clients that route by them.
-func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
-	if v.keys == noKey {
-		return resp.AppendArray(out, 0)
+// keySpecs say where the keys are, for clients that route by them.
+func (v *Verb) keySpecs() list {
+	find := keySearch("range", field{"lastkey", 0}, field{"keystep", 1}, field{"limit", 0})
+	switch v.keys {
+	case noKey:
+		return list{}
+	case countedKeys:
+		find = keySearch("keynum", field{"keynumidx", 0}, field{"firstkey", 1}, field{"keystep", 1})
 	}
-	specs := 1
-	if v.Wraps {
-		specs++
-	}
-	out = resp.AppendArray(out, specs)
-	out = appendSpecHead(out, proto, v.keyFlags())
-	out = appendSpec(out, proto, "index", []string{"index"}, []int64{1})
-	out = resp.AppendBulkString(out, "find_keys")
-	if v.keys == countedKeys {
-		out = appendSpec(out, proto, "keynum", []string{"keynumidx", "firstkey", "keystep"}, []int64{0, 1, 1})
-	} else {
-		out = appendSpec(out, proto, "range", []string{"lastkey", "keystep", "limit"}, []int64{0, 1, 0})
-	}
+	all := list{keySpec(v.keyFlags(), keySearch("index", field{"index", 1}), find)}
 	if v.Wraps { // COMMAND GETKEYS knows more
-		out = appendSpecHead(out, proto, []string{"RW", "access", "update", "incomplete"})
-		out = appendSpec(out, proto, "unknown", nil, nil)
-		out = resp.AppendBulkString(out, "find_keys")
-		out = appendSpec(out, proto, "unknown", nil, nil)
+		all = append(all, keySpec(set{"RW", "access", "update", "incomplete"}, keySearch("unknown"), keySearch("unknown")))
 	}
-	return out
+	return all
 }
 
 // keyFlags say what the verb does with its keys.
-func (v *Verb) keyFlags() []string {
+func (v *Verb) keyFlags() set {
 	if v.Flags[0] == "readonly" || v.Wraps {
-		return []string{"RO", "access"}
+		return set{"RO", "access"}
 	}
-	return []string{"RW", "access", "update"}
+	return set{"RW", "access", "update"}
 }
 
-func appendSpecHead(out []byte, proto int, flags []string) []byte {
-	out = resp.AppendMap(out, proto, 3)
-	out = resp.AppendBulkString(out, "flags")
-	out = appendWords(out, proto, flags)
-	return resp.AppendBulkString(out, "begin_search")
+func keySpec(flags set, begin, find fields) fields {
+	return fields{{"flags", flags}, {"begin_search", begin}, {"find_keys", find}}
 }
 
-func appendSpec(out []byte, proto int, kind string, names []string, values []int64) []byte {
-	out = resp.AppendMap(out, proto, 2)
-	out = resp.AppendBulkString(out, "type")
-	out = resp.AppendBulkString(out, kind)
-	out = resp.AppendBulkString(out, "spec")
-	out = resp.AppendMap(out, proto, len(names))
-	for i, name := range names {
-		out = resp.AppendBulkString(out, name)
-		out = resp.AppendInt(out, values[i])
-	}
-	return out
+func keySearch(kind string, spec ...field) fields {
+	return fields{{"type", kind}, {"spec", fields(spec)}}
 }
 
-// AppendDoc appends the verb's pair of COMMAND DOCS: its name and a map with summary, since, group and arguments.
-func (v *Verb) AppendDoc(out []byte, proto int) []byte {
-	m := mapping{out: resp.AppendBulkString(out, v.Name), proto: proto}
-	choices := v.choices()
-	args := len(choices) + len(v.keys.words())
-	if v.Wraps {
-		args += 2
-	}
-	fields := 3
-	if args > 0 {
-		fields++
-	}
-	m.out = resp.AppendMap(m.out, proto, fields)
-	m.text("summary", v.Summary)
-	m.text("since", v.Since)
-	m.text("group", v.Group)
-	if args == 0 {
-		return m.out
-	}
-	m.key("arguments")
-	m.out = resp.AppendArray(m.out, args)
-	m.keyArguments(v.keys)
-	for _, choice := range choices {
-		m.choice(choice)
-	}
-	if v.Wraps {
-		m.command()
-	}
-	return m.out
-}
-
-// keyArguments appends the arguments that say the keys.
-func (m *mapping) keyArguments(place keyPlace) {
-	fields := 3
-	switch place {
-	case noKey:
-		return
+// arguments are those that say the keys.
+func (p keyPlace) arguments() list {
+	key := fields{{"name", "key"}, {"type", "key"}, {"key_spec_index", 0}}
+	switch p {
+	case oneKey:
+		return list{key}
 	case countedKeys:
-		m.out = resp.AppendMap(m.out, m.proto, 2)
-		m.text("name", "numkeys")
-		m.text("type", "integer")
-		fields++
+		return list{fields{{"name", "numkeys"}, {"type", "integer"}}, append(key, field{"flags", list{simple("multiple")}})}
 	}
-	m.out = resp.AppendMap(m.out, m.proto, fields)
-	m.text("name", "key")
-	m.text("type", "key")
-	m.number("key_spec_index", 0)
-	if place == countedKeys {
-		m.key("flags")
-		m.out = resp.AppendArray(m.out, 1)
-		m.out = resp.AppendSimple(m.out, "multiple")
-	}
-}
-
-// command appends the arguments that are another command.
-func (m *mapping) command() {
-	m.out = resp.AppendMap(m.out, m.proto, 2)
-	m.text("name", "command")
-	m.text("type", "string")
-	m.out = resp.AppendMap(m.out, m.proto, 3)
-	m.text("name", "arg")
-	m.text("type", "string")
-	m.key("flags")
-	m.out = resp.AppendArray(m.out, 2)
-	m.out = resp.AppendSimple(m.out, "optional")
-	m.out = resp.AppendSimple(m.out, "multiple")
+	return nil
 }
 
 // choices are the verb's options, those that exclude one another together.
@@ -223,48 +144,31 @@ func (v *Verb) choices() [][]Option {
 	return out
 }
 
-// choice appends one optional argument, or the choice between several.
-func (m *mapping) choice(options []Option) {
+// optional is the flag of an argument that may be left out.
+var optional = field{"flags", list{simple("optional")}}
+
+// argumentOf is one optional argument, or the choice between several.
+func argumentOf(options []Option) fields {
 	if len(options) == 1 {
-		m.option(options[0], true)
-		return
+		return append(options[0].argument(), optional)
 	}
-	m.out = resp.AppendMap(m.out, m.proto, 4)
-	m.text("name", options[0].group)
-	m.text("type", "oneof")
-	m.optional()
-	m.key("arguments")
-	m.out = resp.AppendArray(m.out, len(options))
+	return fields{{"name", options[0].group}, {"type", "oneof"}, optional, {"arguments", argumentsOf(options)}}
+}
+
+func argumentsOf(options []Option) (all list) {
 	for _, o := range options {
-		m.option(o, false)
+		all = append(all, o.argument())
 	}
+	return all
 }
 
-func (m *mapping) option(o Option, optional bool) {
-	fields := 3
-	if optional {
-		fields++
+func (o Option) argument() fields {
+	name, kind := o.Value, "integer"
+	switch o.kind {
+	case noValue:
+		name, kind = strings.ToLower(o.Keyword), "pure-token"
+	case ownerName, text:
+		kind = "string"
 	}
-	m.out = resp.AppendMap(m.out, m.proto, fields)
-	if o.kind == noValue {
-		m.text("name", strings.ToLower(o.Keyword))
-		m.text("type", "pure-token")
-	} else {
-		m.text("name", o.Value)
-		kind := "integer"
-		if o.kind == ownerName || o.kind == text {
-			kind = "string"
-		}
-		m.text("type", kind)
-	}
-	m.text("token", o.Keyword)
-	if optional {
-		m.optional()
-	}
-}
-
-func (m *mapping) optional() {
-	m.key("flags")
-	m.out = resp.AppendArray(m.out, 1)
-	m.out = resp.AppendSimple(m.out, "optional")
+	return fields{{"name", name}, {"type", kind}, {"token", o.Keyword}}
 }

@@ -60,7 +60,9 @@ func TestFencedGrammar(t *testing.T) {
 			t.Errorf("%s: the command within is %q", line, inner)
 		}
 	}
-	if want := "FENCED key [READ|WRITE] [OWNER id] command [arg …]"; usage(v) != want || !strings.Contains(string(v.AppendDoc(nil, 2)), "multiple") {
+	d := v.described()
+	doc := d.appendDoc(nil, 2)
+	if want := "FENCED key [READ|WRITE] [OWNER id] command [arg …]"; usage(v) != want || !strings.Contains(string(doc), "multiple") {
 		t.Errorf("usage %q", usage(v))
 	}
 }

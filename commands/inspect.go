@@ -19,38 +19,27 @@ func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	fields := 5
-	if in.Nodes != nil {
-		fields++
-	}
-	m := mapping{out: resp.AppendMap(out, c.Proto(), fields), proto: c.Proto(), who: c.SeesClients()}
-	m.text("kind", in.Kind)
-	m.number("ttl-ms", in.TTL)
-	m.key("holders")
-	m.out = resp.AppendArray(m.out, len(in.Holders))
+	who, holders := c.SeesClients(), list{}
 	for _, h := range in.Holders {
 		proxy := ""
-		if m.who && !h.Local {
+		if who && !h.Local {
 			proxy = c.ProxyOf(h.Owner)
 		}
-		m.holder(h, proxy)
+		holders = append(holders, holderFields(h, who, proxy))
 	}
+	all := fields{{"kind", in.Kind}, {"ttl-ms", in.TTL}, {"holders", holders}}
 	if in.Nodes != nil {
-		m.key("nodes")
-		m.out = resp.AppendArray(m.out, len(in.Nodes))
+		nodes := list{}
 		for _, n := range in.Nodes {
-			m.node(n)
+			nodes = append(nodes, nodeFields(n))
 		}
+		all = append(all, field{"nodes", nodes})
 	}
-	m.key("waiting")
-	m.out = resp.AppendMap(m.out, m.proto, 2)
-	m.number("queue", in.Queue)
-	m.number("here", int64(in.Here))
-	m.key("fence")
+	fence := field{"fence", nil}
 	if in.Fenced {
-		return resp.AppendInt(m.out, in.Token)
+		fence.value = in.Token
 	}
-	return resp.AppendNull(m.out, m.proto)
+	return appendValue(out, c.Proto(), append(all, field{"waiting", fields{{"queue", in.Queue}, {"here", in.Here}}}, fence))
 }
 
 // locklist answers LOCKLIST with an array of maps.
@@ -63,11 +52,11 @@ func locklist(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	m := mapping{out: resp.AppendArray(out, len(entries)), proto: c.Proto(), who: c.SeesClients()}
+	out, who := resp.AppendArray(out, len(entries)), c.SeesClients()
 	for _, e := range entries {
-		m.entry(e)
+		out = appendValue(out, c.Proto(), entryFields(e, who))
 	}
-	return m.out
+	return out
 }
 
 // visible keeps the locks whose keys the client may read.
@@ -86,130 +75,71 @@ func visible(c Client, all []lock.Entry) ([]lock.Entry, error) {
 	return out, nil
 }
 
-// mapping appends the fields of maps.
-type mapping struct {
-	out   []byte
-	proto int
-	who   bool // the fields say whose connections they are
-}
-
-// whoFields is the number of fields that connection appends.
-func (m *mapping) whoFields() int {
-	if m.who {
-		return 3
+// holderFields are one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who it is, for those who
+// may know. proxy is the other one that it is on; "": not known.
+func holderFields(h lock.Holder, who bool, proxy string) fields {
+	all := fields{{"owner", h.Owner}}
+	if h.Kind != lock.Plain {
+		all = append(all, field{"kind", h.Kind.String()})
 	}
-	return 0
-}
-
-func (m *mapping) key(name string) { m.out = resp.AppendBulkString(m.out, name) }
-
-func (m *mapping) text(name, value string) {
-	m.key(name)
-	m.out = resp.AppendBulkString(m.out, value)
-}
-
-func (m *mapping) number(name string, value int64) {
-	m.key(name)
-	m.out = resp.AppendInt(m.out, value)
-}
-
-// holder appends one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who it is. proxy is the
-// other one that it is on; "": not known.
-func (m *mapping) holder(h lock.Holder, proxy string) {
-	fields, rw := 2, h.Kind != lock.Plain
-	if h.Local {
-		fields = 5 + m.whoFields()
-	}
-	if rw {
-		fields++
-	}
+	all = append(all, field{"holds", h.Holds})
 	if proxy != "" {
-		fields++
-	}
-	m.out = resp.AppendMap(m.out, m.proto, fields)
-	m.text("owner", h.Owner)
-	if rw {
-		m.text("kind", h.Kind.String())
-	}
-	m.number("holds", h.Holds)
-	if proxy != "" {
-		m.text("proxy", proxy)
+		all = append(all, field{"proxy", proxy})
 	}
 	if !h.Local {
-		return
+		return all
 	}
-	m.connection(h)
-	m.number("held-ms", h.Held.Milliseconds())
-	m.renewal(h)
+	if who {
+		all = append(all, connection(h)...)
+	}
+	return append(all, field{"held-ms", h.Held}, field{"watched", h.Watched}, field{"renewed-ms-ago", renewedAgo(h)})
 }
 
-// node appends one node of a quorum: how it is, and what it has of the lock if it answered.
-func (m *mapping) node(n lock.NodeInfo) {
+// nodeFields are one node of a quorum: how it is, and what it has of the lock if it answered.
+func nodeFields(n lock.NodeInfo) fields {
+	all := fields{{"name", n.Name}, {"state", n.State}}
 	if n.State != "up" {
-		m.out = resp.AppendMap(m.out, m.proto, 3)
-		m.text("name", n.Name)
-		m.text("state", n.State)
-		m.text("trouble", n.Trouble)
-		return
+		return append(all, field{"trouble", n.Trouble})
 	}
-	m.out = resp.AppendMap(m.out, m.proto, 5)
-	m.text("name", n.Name)
-	m.text("state", n.State)
-	m.text("kind", n.Has.Kind)
-	m.number("ttl-ms", n.Has.TTL)
-	m.key("owners")
-	m.out = resp.AppendArray(m.out, len(n.Has.Owners))
+	owners := list{}
 	for _, h := range n.Has.Owners {
-		m.out = resp.AppendBulkString(m.out, h.Owner)
+		owners = append(owners, h.Owner)
 	}
+	return append(all, field{"kind", n.Has.Kind}, field{"ttl-ms", n.Has.TTL}, field{"owners", owners})
 }
 
-// connection appends whose it is, for those who may know.
-func (m *mapping) connection(h lock.Holder) {
-	if !m.who {
-		return
-	}
-	m.number("client-id", h.ClientID)
-	m.text("addr", h.Addr)
-	m.text("name", h.Name)
-}
-
-// renewal appends whether the watchdog renews the lock and how long ago it last did, -1 before the first time.
-func (m *mapping) renewal(h lock.Holder) {
-	watched, ago := int64(0), int64(-1)
-	if h.Watched {
-		watched = 1
-	}
-	if !h.Renewed.IsZero() {
-		ago = time.Since(h.Renewed).Milliseconds()
-	}
-	m.number("watched", watched)
-	m.number("renewed-ms-ago", ago)
-}
-
-func (m *mapping) entry(e lock.Entry) {
-	if e.Waiting {
-		m.out = resp.AppendMap(m.out, m.proto, 6+m.whoFields())
-	} else {
-		m.out = resp.AppendMap(m.out, m.proto, 10+m.whoFields())
-	}
-	m.text("key", e.Key)
-	m.number("db", int64(e.DB))
+// lockOf says which lock an entry is about, and whose it is.
+func lockOf(e lock.Entry) fields {
 	kind := e.Kind.String()
 	if e.Fair {
 		kind = "fair"
 	}
-	m.text("kind", kind)
-	m.text("owner", e.Owner)
-	m.connection(e.Holder)
-	if e.Waiting {
-		m.text("state", "waiting")
-		m.number("waiting-ms", e.Held.Milliseconds())
-		return
+	const most = 16 // that there are in all lists
+	return append(make(fields, 0, most), field{"key", e.Key}, field{"db", e.DB}, field{"kind", kind}, field{"owner", e.Owner})
+}
+
+// connection is that of a holder.
+func connection(h lock.Holder) fields {
+	return fields{{"client-id", h.ClientID}, {"addr", h.Addr}, {"name", h.Name}}
+}
+
+// renewedAgo is how long ago the watchdog last renewed the lock, -1 ms before the first time.
+func renewedAgo(h lock.Holder) time.Duration {
+	if h.Renewed.IsZero() {
+		return -time.Millisecond
 	}
-	m.text("state", "held")
-	m.number("held-ms", e.Held.Milliseconds())
-	m.number("holds", e.Holds)
-	m.number("ttl-ms", e.Left.Milliseconds())
-	m.renewal(e.Holder)
+	return time.Since(h.Renewed)
+}
+
+// entryFields are one lock that is held or waited for; who: with whose connection it is.
+func entryFields(e lock.Entry, who bool) fields {
+	all := lockOf(e)
+	if who {
+		all = append(all, connection(e.Holder)...)
+	}
+	if e.Waiting {
+		return append(all, field{"state", "waiting"}, field{"waiting-ms", e.Held})
+	}
+	return append(all, field{"state", "held"}, field{"held-ms", e.Held}, field{"holds", e.Holds}, field{"ttl-ms", e.Left},
+		field{"watched", e.Watched}, field{"renewed-ms-ago", renewedAgo(e.Holder)})
 }

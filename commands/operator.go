@@ -76,16 +76,12 @@ func wrongSubcommand(word []byte) string {
 }
 
 // operatorHelp is LOCKPROXY HELP, as Redis' own HELP subcommands are.
-func operatorHelp(_ Client, _ [][]byte, out []byte) []byte {
-	lines := []string{"LOCKPROXY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
+func operatorHelp(c Client, _ [][]byte, out []byte) []byte {
+	lines := list{simple("LOCKPROXY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")}
 	for _, s := range operatorCommands() {
-		lines = append(lines, s.usage(), "    "+s.Summary)
+		lines = append(lines, simple(s.usage()), simple("    "+s.Summary))
 	}
-	out = resp.AppendArray(out, len(lines))
-	for _, line := range lines {
-		out = resp.AppendSimple(out, line)
-	}
-	return out
+	return appendValue(out, c.Proto(), lines)
 }
 
 // usualCount is how much a list shows that was given no count.
@@ -107,47 +103,22 @@ func countIn(args [][]byte, usual int) (n int, line string) {
 }
 
 // counted answers a call with a list of as many things as it asks for, each as fields.
-func counted[T any](c Client, args [][]byte, out []byte, list func(n int) []T, fields func(T) []field) []byte {
+func counted[T any](c Client, args [][]byte, out []byte, find func(n int) []T, fieldsOf func(T) fields) []byte {
 	n, line := countIn(args, usualCount)
 	if line != "" {
 		return resp.AppendError(out, line)
 	}
-	all := list(n)
-	m := mapping{out: resp.AppendArray(out, len(all)), proto: c.Proto()}
+	all := find(n)
+	out = resp.AppendArray(out, len(all))
 	for _, one := range all {
-		m.fields(fields(one))
+		out = appendValue(out, c.Proto(), fieldsOf(one))
 	}
-	return m.out
-}
-
-// field is one of a map.
-type field struct {
-	name  string
-	value any // an integer, or text
-}
-
-// fields appends a map.
-func (m *mapping) fields(all []field) {
-	m.out = resp.AppendMap(m.out, m.proto, len(all))
-	for _, f := range all {
-		switch v := f.value.(type) {
-		case int:
-			m.number(f.name, int64(v))
-		case int64:
-			m.number(f.name, v)
-		case time.Duration:
-			m.number(f.name, v.Milliseconds())
-		case bool:
-			m.number(f.name, map[bool]int64{true: 1}[v])
-		default:
-			m.text(f.name, fmt.Sprint(v))
-		}
-	}
+	return out
 }
 
 // operatorStats is LOCKPROXY STATS.
 func operatorStats(c Client, _ [][]byte, out []byte) []byte {
-	var all []field
+	var all fields
 	p := c.Proxy()
 	p.tell(func(name string, value any) {
 		all = append(all, field{strings.TrimPrefix(name, "lockproxy_"), value})
@@ -156,26 +127,20 @@ func operatorStats(c Client, _ [][]byte, out []byte) []byte {
 		hold, wait := p.Locks.Ages()
 		all = append(all, field{"oldest_hold_ms", hold}, field{"longest_wait_ms", wait})
 	}
-	m := mapping{out: out, proto: c.Proto()}
-	m.fields(all)
-	return m.out
+	return appendValue(out, c.Proto(), all)
 }
 
 // operatorLocks is LOCKPROXY LOCKS.
 func operatorLocks(c Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Proxy().Locks.HeldLongest, func(e lock.Entry) []field {
-		renewed := time.Duration(-1) * time.Millisecond
-		if !e.Renewed.IsZero() {
-			renewed = time.Since(e.Renewed)
-		}
+	return counted(c, args, out, c.Proxy().Locks.HeldLongest, func(e lock.Entry) fields {
 		return append(whose(e), field{"held-ms", e.Held}, field{"holds", e.Holds}, field{"ttl-ms", e.Left}, field{"lease-ms", e.Lease},
-			field{"watched", e.Watched}, field{"renewals", e.Renewals}, field{"renewed-ms-ago", renewed})
+			field{"watched", e.Watched}, field{"renewals", e.Renewals}, field{"renewed-ms-ago", renewedAgo(e.Holder)})
 	})
 }
 
 // operatorWaiters is LOCKPROXY WAITERS.
 func operatorWaiters(c Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Proxy().Locks.WaitingLongest, func(e lock.Entry) []field {
+	return counted(c, args, out, c.Proxy().Locks.WaitingLongest, func(e lock.Entry) fields {
 		return append(whose(e), field{"waiting-ms", e.Held}, field{"place", e.Place})
 	})
 }
@@ -185,8 +150,8 @@ func operatorHot(c Client, args [][]byte, out []byte) []byte {
 	locks := c.Proxy().Locks
 	switch {
 	case same(args[2], "GET"):
-		return counted(c, args[1:], out, locks.Hottest, func(e hottest.Entry) []field {
-			return []field{{"key", e.Key}, {"db", e.DB}, {"waits", e.Waits}, {"waits-over", e.Over}, {"waited-ms", e.Waited}}
+		return counted(c, args[1:], out, locks.Hottest, func(e hottest.Entry) fields {
+			return fields{{"key", e.Key}, {"db", e.DB}, {"waits", e.Waits}, {"waits-over", e.Over}, {"waited-ms", e.Waited}}
 		})
 	case same(args[2], "RESET") && len(args) == 3:
 		locks.ForgetHottest()
@@ -235,138 +200,83 @@ func operatorResume(c Client, _ [][]byte, out []byte) []byte {
 }
 
 // whose says which lock it is, and whose, in the words of LOCKLIST.
-func whose(e lock.Entry) []field {
-	kind := e.Kind.String()
-	if e.Fair {
-		kind = "fair"
-	}
-	return []field{{"key", e.Key}, {"db", e.DB}, {"kind", kind}, {"owner", e.Owner}, {"client-id", e.ClientID}, {"addr", e.Addr}, {"name", e.Name}, {"user", e.User}}
+func whose(e lock.Entry) fields {
+	return append(append(lockOf(e), connection(e.Holder)...), field{"user", e.User})
 }
 
 // operatorClients is LOCKPROXY CLIENTS.
 func operatorClients(c Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Holders, func(h ClientHolds) []field {
-		return []field{{"id", h.ID}, {"addr", h.Addr}, {"name", h.Name}, {"user", h.User}, {"db", h.DB}, {"resp", h.ClientFacts.Proto}, {"lib-name", h.Library[0]},
+	return counted(c, args, out, c.Holders, func(h ClientHolds) fields {
+		return fields{{"id", h.ID}, {"addr", h.Addr}, {"name", h.Name}, {"user", h.User}, {"db", h.DB}, {"resp", h.ClientFacts.Proto}, {"lib-name", h.Library[0]},
 			{"age-ms", h.Age}, {"idle-ms", h.Idle}, {"cmd", h.Last}, {"locks", h.Locks}, {"waits-for", h.WaitsFor}, {"waiting-ms", h.Waited}}
 	})
 }
 
 // operatorNodes is LOCKPROXY NODES: those that commands go to, and those of a quorum.
 func operatorNodes(c Client, args [][]byte, out []byte) []byte {
-	nodes := func(n int) (all [][]field) {
+	nodes := func(n int) (all []fields) {
 		for _, node := range c.Nodes(n) {
 			all = append(all, memberFields(node))
 		}
 		for _, node := range c.Proxy().Locks.Nodes() {
-			all = append(all, []field{{"name", node.Name}, {"role", "quorum"}, {"state", node.State}, {"state-ms", node.Since}, {"counts-in-ms", node.Counts}, {"trouble", node.Trouble}})
+			all = append(all, fields{{"name", node.Name}, {"role", "quorum"}, {"state", node.State}, {"state-ms", node.Since}, {"counts-in-ms", node.Counts}, {"trouble", node.Trouble}})
 		}
 		return all[:min(n, len(all))]
 	}
-	return counted(c, args, out, nodes, func(f []field) []field { return f })
+	return counted(c, args, out, nodes, func(f fields) fields { return f })
 }
 
-func memberFields(n NodeFacts) []field {
+func memberFields(n NodeFacts) fields {
 	state, trouble := "up", ""
 	if n.Trouble != nil {
 		state, trouble = "down", n.Trouble.Error()
 	}
-	all := []field{{"name", n.Addr}, {"role", n.Role}, {"state", state}, {"trouble", trouble}}
+	all := fields{{"name", n.Addr}, {"role", n.Role}, {"state", state}, {"trouble", trouble}}
 	if n.ID != "" {
 		all = append(all, field{"id", n.ID}, field{"slots", n.Slots})
 	}
 	return all
 }
 
-// operators is LOCKPROXY as COMMAND tells of it.
-type operators struct{}
-
-func (operators) fullName() string { return operatorCommand }
-
-func (operators) subs() (all []addition) {
+// operatorsDescribed is LOCKPROXY as COMMAND tells of it.
+func operatorsDescribed() addition {
+	a := addition{name: operatorCommand, arity: -2, categories: []string{"@slow"}, doc: described("A container for commands about this proxy", "server")}
+	subs := fields{}
 	for _, s := range operatorCommands() {
-		all = append(all, s)
+		sub := s.described()
+		a.subs, subs = append(a.subs, sub), append(subs, field{sub.name, sub.doc})
+	}
+	a.doc = append(a.doc, field{"subcommands", subs})
+	return a
+}
+
+// described is the subcommand as COMMAND tells of it.
+func (s *Subcommand) described() addition {
+	a := addition{name: s.fullName(), arity: s.arity(), doc: described(s.Summary, "server"),
+		flags: []string{"admin", "noscript", "loading", "stale"}, categories: []string{"@admin", "@slow", "@dangerous"}}
+	if s.open {
+		a.flags, a.categories = a.flags[2:], a.categories[1:2]
+	}
+	if arguments := s.arguments(); arguments != nil {
+		a.doc = append(a.doc, field{"arguments", arguments})
+	}
+	return a
+}
+
+func (s *Subcommand) arguments() (all list) {
+	if s.Pauses {
+		return list{fields{{"name", "milliseconds"}, {"type", "integer"}},
+			argumentOf([]Option{{Keyword: "WRITE", group: "mode"}, {Keyword: "ALL", group: "mode"}})}
+	}
+	if s.Actions != nil {
+		var actions []Option
+		for _, a := range s.Actions {
+			actions = append(actions, Option{Keyword: a})
+		}
+		all = append(all, fields{{"name", "action"}, {"type", "oneof"}, {"arguments", argumentsOf(actions)}})
+	}
+	if s.Counts {
+		all = append(all, fields{{"name", "count"}, {"type", "integer"}, optional})
 	}
 	return all
-}
-
-// AppendEntry implements addition.
-func (o operators) AppendEntry(out []byte, proto int) []byte {
-	out = appendEntryHead(out, proto, operatorCommand, -2, 0, nil, []string{"@slow"})
-	out = resp.AppendArray(out, 0) // key specifications
-	out = resp.AppendArray(out, len(o.subs()))
-	for _, s := range o.subs() {
-		out = s.AppendEntry(out, proto)
-	}
-	return out
-}
-
-// AppendDoc implements addition.
-func (o operators) AppendDoc(out []byte, proto int) []byte {
-	m := mapping{out: resp.AppendBulkString(out, operatorCommand), proto: proto}
-	m.out = resp.AppendMap(m.out, proto, 4)
-	m.text("summary", "A container for commands about this proxy")
-	m.text("since", since)
-	m.text("group", "server")
-	m.key("subcommands")
-	m.out = resp.AppendMap(m.out, proto, len(o.subs()))
-	for _, s := range o.subs() {
-		m.out = s.AppendDoc(m.out, proto)
-	}
-	return m.out
-}
-
-func (s *Subcommand) subs() []addition { return nil }
-
-// AppendEntry implements addition.
-func (s *Subcommand) AppendEntry(out []byte, proto int) []byte {
-	flags, categories := []string{"admin", "noscript", "loading", "stale"}, []string{"@admin", "@slow", "@dangerous"}
-	if s.open {
-		flags, categories = flags[2:], categories[1:2]
-	}
-	out = appendEntryHead(out, proto, s.fullName(), s.arity(), 0, flags, categories)
-	return resp.AppendArray(resp.AppendArray(out, 0), 0) // key specifications, subcommands
-}
-
-// AppendDoc implements addition.
-func (s *Subcommand) AppendDoc(out []byte, proto int) []byte {
-	m := mapping{out: resp.AppendBulkString(out, s.fullName()), proto: proto}
-	fields := 3
-	if s.Counts || s.Pauses {
-		fields++
-	}
-	m.out = resp.AppendMap(m.out, proto, fields)
-	m.text("summary", s.Summary)
-	m.text("since", since)
-	m.text("group", "server")
-	switch {
-	case s.Pauses:
-		m.key("arguments")
-		m.out = resp.AppendArray(m.out, 2)
-		m.out = resp.AppendMap(m.out, proto, 2)
-		m.text("name", "milliseconds")
-		m.text("type", "integer")
-		m.choice([]Option{{Keyword: "WRITE", group: "mode"}, {Keyword: "ALL", group: "mode"}})
-		return m.out
-	case !s.Counts:
-		return m.out
-	}
-	m.key("arguments")
-	if s.Actions == nil {
-		m.out = resp.AppendArray(m.out, 1)
-	} else {
-		m.out = resp.AppendArray(m.out, 2)
-		m.out = resp.AppendMap(m.out, proto, 3)
-		m.text("name", "action")
-		m.text("type", "oneof")
-		m.key("arguments")
-		m.out = resp.AppendArray(m.out, len(s.Actions))
-		for _, a := range s.Actions {
-			m.option(Option{Keyword: a}, false)
-		}
-	}
-	m.out = resp.AppendMap(m.out, proto, 3)
-	m.text("name", "count")
-	m.text("type", "integer")
-	m.optional()
-	return m.out
 }

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,19 +160,21 @@ func flat(r resp.Reply) string {
 func TestOperatorsAreDescribed(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []int{2, 3} {
-		whole, docs := operators{}.AppendEntry(nil, proto), operators{}.AppendDoc(nil, proto)
-		for _, s := range append(operators{}.subs(), operators{}) {
-			for _, frame := range [][]byte{s.AppendEntry(nil, proto), s.AppendDoc(resp.AppendMap(nil, proto, 1), proto)} {
+		operators := operatorsDescribed()
+		whole, docs := string(appendValue(nil, proto, operators.entry())), string(operators.appendDoc(nil, proto))
+		for _, a := range append(operators.subs, operators) {
+			entry, doc := string(appendValue(nil, proto, a.entry())), string(a.appendDoc(nil, proto))
+			for _, frame := range []string{entry, string(resp.AppendMap(nil, proto, 1)) + doc} {
 				var scan resp.Scanner
-				if n, done, err := scan.Scan(frame); n != len(frame) || !done || err != nil {
-					t.Errorf("%s in RESP%d: %d of %d bytes, %v, %v:\n%q", s.fullName(), proto, n, len(frame), done, err, frame)
+				if n, done, err := scan.Scan([]byte(frame)); n != len(frame) || !done || err != nil {
+					t.Errorf("%s in RESP%d: %d of %d bytes, %v, %v:\n%q", a.name, proto, n, len(frame), done, err, frame)
 				}
 			}
-			if !strings.Contains(string(whole), string(s.AppendEntry(nil, proto))) || !strings.Contains(string(docs), string(s.AppendDoc(nil, proto))) {
-				t.Errorf("%s is told of otherwise within LOCKPROXY", s.fullName())
+			if !strings.Contains(whole, entry) || !strings.Contains(docs, doc) {
+				t.Errorf("%s is told of otherwise within LOCKPROXY", a.name)
 			}
-			if additionsByName()[s.fullName()] == nil {
-				t.Errorf("%s is not found", s.fullName())
+			if !slices.ContainsFunc(additions(), func(b addition) bool { return a.name == b.name }) {
+				t.Errorf("%s is not found", a.name)
 			}
 		}
 	}

@@ -32,27 +32,19 @@ func operatorSlowlog(c Client, args [][]byte, out []byte) []byte {
 // appendSlow appends what Redis' SLOWLOG GET says of each entry, and behind it the user, the time that was Redis' (null: it was not
 // forwarded), and how many commands were sent together.
 func appendSlow(out []byte, proto int, all []slowlog.Entry) []byte {
-	out = resp.AppendArray(out, len(all))
+	entries := list{}
 	for _, e := range all {
-		out = resp.AppendArray(out, 9)
-		out = resp.AppendInt(out, e.ID)
-		out = resp.AppendInt(out, e.At.Unix())
-		out = resp.AppendInt(out, e.Took.Microseconds())
-		out = resp.AppendArray(out, len(e.Args))
+		args := list{}
 		for _, arg := range e.Args {
-			out = resp.AppendBulkString(out, arg)
+			args = append(args, arg)
 		}
-		out = resp.AppendBulkString(out, e.Addr)
-		out = resp.AppendBulkString(out, e.Name)
-		out = resp.AppendBulkString(out, e.User)
-		if e.Upstream < 0 {
-			out = resp.AppendNull(out, proto)
-		} else {
-			out = resp.AppendInt(out, e.Upstream.Microseconds())
+		entry := list{e.ID, e.At.Unix(), e.Took.Microseconds(), args, e.Addr, e.Name, e.User, nil, e.Commands}
+		if e.Upstream >= 0 {
+			entry[7] = e.Upstream.Microseconds()
 		}
-		out = resp.AppendInt(out, int64(e.Commands))
+		entries = append(entries, entry)
 	}
-	return out
+	return appendValue(out, proto, entries)
 }
 
 // As much of a command is shown as Redis shows.
