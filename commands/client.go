@@ -76,20 +76,13 @@ func infoFault(option string, value []byte) string {
 	return ""
 }
 
-func clientNoEvict(c Client, args [][]byte, out []byte) []byte {
-	return setSwitch(c, dedicated.SettingNoEvict, args[2], out)
-}
-
-func clientNoTouch(c Client, args [][]byte, out []byte) []byte {
-	return setSwitch(c, dedicated.SettingNoTouch, args[2], out)
-}
-
-// setSwitch takes ON or OFF. What it switches is Redis' business with its own clients and only shown here.
-func setSwitch(c Client, of dedicated.SettingOf, arg, out []byte) []byte {
-	if !isSwitch(arg) {
+// clientSwitch is CLIENT NO-EVICT and CLIENT NO-TOUCH. What they switch is Redis' business with its own clients and only shown here.
+func clientSwitch(c Client, args [][]byte, out []byte) []byte {
+	set := SettingIn("client|"+lower(args[1]), args)
+	if set == (dedicated.Setting{}) {
 		return resp.AppendError(out, syntaxError)
 	}
-	c.Set(dedicated.Setting{Of: of, Value: strings.ToUpper(string(arg))})
+	c.Set(set)
 	return appendOK(out)
 }
 
