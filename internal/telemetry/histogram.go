@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,16 +80,11 @@ func (h *histogram) point(since, now time.Time) metricdata.HistogramDataPoint[fl
 	return p
 }
 
-// vector is the histograms of one name, one for each combination of the values
-// of its labels: words of our own, few and fixed. To find one takes no lock: the
-// map is replaced whole when it grows.
+// vector is the histograms of one name.
 type vector struct {
 	name, description string
-	labels            [2]string // their names; those that are "" are none
-	bounds            []time.Duration
-	known             atomic.Pointer[map[[2]string]*histogram]
-	recent            [recent]atomic.Pointer[histogram] // those asked for last: to look into known costs three times as much
-	mu                sync.Mutex                        // growing
+	labelled[histogram]
+	recent [recent]atomic.Pointer[histogram] // those asked for last: to look among all costs three times as much
 }
 
 const recent = 32
@@ -100,10 +94,7 @@ func (v *vector) of(first, second string) *histogram {
 	if h := slot.Load(); h != nil && h.values[0] == first && h.values[1] == second {
 		return h
 	}
-	h := (*v.known.Load())[[2]string{first, second}]
-	if h == nil {
-		h = v.grow([2]string{first, second})
-	}
+	h := v.get(first, second)
 	slot.Store(h)
 	return h
 }
@@ -117,26 +108,6 @@ func slotOf(first, second string) int {
 	return n % recent
 }
 
-func (v *vector) grow(values [2]string) *histogram {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	known := *v.known.Load()
-	if h := known[values]; h != nil {
-		return h
-	}
-	var kvs []attribute.KeyValue
-	for i, name := range v.labels {
-		if name != "" {
-			kvs = append(kvs, attribute.String(name, values[i]))
-		}
-	}
-	h := &histogram{bounds: v.bounds, labels: attribute.NewSet(kvs...), values: values}
-	grown := maps.Clone(known)
-	grown[values] = h
-	v.known.Store(&grown)
-	return h
-}
-
 // histograms are all of them. It is OpenTelemetry's Producer.
 type histograms struct {
 	since time.Time
@@ -144,9 +115,11 @@ type histograms struct {
 }
 
 func (s *histograms) add(name, description string, bounds []time.Duration, labels ...string) *vector {
-	v := &vector{name: name, description: description, bounds: bounds}
+	v := &vector{name: name, description: description}
 	copy(v.labels[:], labels)
-	v.known.Store(&map[[2]string]*histogram{})
+	v.make = func(labels attribute.Set, values [2]string) *histogram {
+		return &histogram{bounds: bounds, labels: labels, values: values}
+	}
 	s.all = append(s.all, v)
 	return v
 }
@@ -157,7 +130,7 @@ func (s *histograms) Produce(context.Context) ([]metricdata.ScopeMetrics, error)
 	now := time.Now()
 	for _, v := range s.all {
 		data := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
-		for _, h := range *v.known.Load() {
+		for _, h := range v.all() {
 			if p := h.point(s.since, now); p.Count > 0 {
 				data.DataPoints = append(data.DataPoints, p)
 			}

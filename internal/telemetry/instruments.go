@@ -181,7 +181,7 @@ func (b *builder) observeCounter(name, unit, description string, c *Counter) {
 func (b *builder) observeCount(name, unit, description string, v *vector) {
 	_, err := b.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-			for _, h := range *v.known.Load() {
+			for _, h := range v.all() {
 				o.Observe(h.count(), metric.WithAttributeSet(h.labels))
 			}
 			return nil

@@ -9,49 +9,52 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// labels are one combination of attribute values as the instruments take them;
-// handing over the ready slices keeps a call from allocating its own.
-type labels struct {
-	add []metric.AddOption
+// labelled is a T for each combination of the values of one or two labels: words of our own, few and fixed. To find one takes no lock: the
+// map is replaced whole when it grows.
+type labelled[T any] struct {
+	labels [2]string // their names; those that are "" are none
+	make   func(labels attribute.Set, values [2]string) *T
+	known  atomic.Pointer[map[[2]string]*T]
+	mu     sync.Mutex // growing
 }
 
-// labelCache builds the labels of one or two attributes once per combination of
-// values. Reading takes no lock: the map is replaced whole when it grows.
-type labelCache struct {
-	first, second string // attribute names; second may be ""
-	known         atomic.Pointer[map[[2]string]*labels]
-	mu            sync.Mutex // growing
-}
-
-func newLabelCache(first, second string) *labelCache {
-	c := &labelCache{first: first, second: second}
-	c.known.Store(&map[[2]string]*labels{})
-	return c
-}
-
-func (c *labelCache) get(first, second string) *labels {
-	if l := (*c.known.Load())[[2]string{first, second}]; l != nil {
-		return l
+// all are those that there are by now. Nobody changes the map.
+func (l *labelled[T]) all() map[[2]string]*T {
+	if known := l.known.Load(); known != nil {
+		return *known
 	}
-	return c.grow(first, second)
+	return nil
 }
 
-func (c *labelCache) grow(first, second string) *labels {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known := *c.known.Load()
-	key := [2]string{first, second}
-	if l := known[key]; l != nil {
-		return l
+func (l *labelled[T]) get(first, second string) *T {
+	if t := l.all()[[2]string{first, second}]; t != nil {
+		return t
 	}
-	kvs := []attribute.KeyValue{attribute.String(c.first, first)}
-	if c.second != "" {
-		kvs = append(kvs, attribute.String(c.second, second))
+	return l.grow([2]string{first, second})
+}
+
+func (l *labelled[T]) grow(values [2]string) *T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.all()
+	if t := known[values]; t != nil {
+		return t
 	}
-	option := metric.WithAttributeSet(attribute.NewSet(kvs...))
-	l := &labels{add: []metric.AddOption{option}}
-	grown := maps.Clone(known)
-	grown[key] = l
-	c.known.Store(&grown)
-	return l
+	var kvs []attribute.KeyValue
+	for i, name := range l.labels {
+		if name != "" {
+			kvs = append(kvs, attribute.String(name, values[i]))
+		}
+	}
+	grown := map[[2]string]*T{values: l.make(attribute.NewSet(kvs...), values)}
+	maps.Copy(grown, known)
+	l.known.Store(&grown)
+	return grown[values]
+}
+
+// addOptions are labels as counters take them: handing over the ready slice keeps a call from allocating its own.
+type addOptions []metric.AddOption
+
+func newAddOptions(labels attribute.Set, _ [2]string) *addOptions {
+	return &addOptions{metric.WithAttributeSet(labels)}
 }

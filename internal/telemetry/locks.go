@@ -8,9 +8,9 @@ import (
 // Each family of attribute values, built once per combination. The values are
 // words of our own (a verb, an outcome, a kind of lock, a reason): few, fixed.
 var (
-	kindLabels    = newLabelCache("kind", "")
-	lossLabels    = newLabelCache("kind", "reason")
-	renewalLabels = newLabelCache("outcome", "")
+	kindLabels    = labelled[addOptions]{labels: [2]string{"kind"}, make: newAddOptions}
+	lossLabels    = labelled[addOptions]{labels: [2]string{"kind", "reason"}, make: newAddOptions}
+	renewalLabels = labelled[addOptions]{labels: [2]string{"outcome"}, make: newAddOptions}
 )
 
 // VerbDone records that a lock verb was answered: outcome is one word, "ok",
@@ -34,7 +34,7 @@ func LockGranted(ctx context.Context, kind string, waited time.Duration) {
 // anybody else having it between.
 func HandedOff(ctx context.Context, kind string) {
 	if set := current.Load(); set != nil {
-		set.handoffs.Add(ctx, 1, kindLabels.get(kind, "").add...)
+		set.handoffs.Add(ctx, 1, *kindLabels.get(kind, "")...)
 	}
 }
 
@@ -57,14 +57,14 @@ func LockReleased(ctx context.Context, kind string, held time.Duration) {
 // word. 0 has the count shown from then on.
 func LockLost(ctx context.Context, kind, reason string, n int) {
 	if set := current.Load(); set != nil {
-		set.lost.Add(ctx, int64(n), lossLabels.get(kind, reason).add...)
+		set.lost.Add(ctx, int64(n), *lossLabels.get(kind, reason)...)
 	}
 }
 
 // Renewal records n renewals that ended with the same outcome, one word.
 func Renewal(ctx context.Context, outcome string, n int) {
 	if set := current.Load(); set != nil {
-		set.renewals.Add(ctx, int64(n), renewalLabels.get(outcome, "").add...)
+		set.renewals.Add(ctx, int64(n), *renewalLabels.get(outcome, "")...)
 	}
 }
 
