@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
@@ -48,11 +47,10 @@ func (a *app) closePage() {
 func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
 	set := a.cfg.Admin
 	if set.TokenFile != "" {
-		token, err := openToken(a.cfg, a.log)
+		token, err := a.keepFresh(tokenFile(a.cfg))
 		if err != nil {
 			return e, nil, fmt.Errorf("admin-token-file: %w", err)
 		}
-		a.files = append(a.files, token)
 		e.Token = token.Password
 	}
 	if set.TLSCert == "" {
@@ -72,9 +70,9 @@ func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
 // leastToken is how long a token must be, in bytes: nobody limits how often one guesses.
 const leastToken = 16
 
-// openToken reads the page's token; without one there is nothing to read.
-func openToken(cfg config.Config, log *slog.Logger) (*tlsfiles.Files, error) {
-	return tlsfiles.Open(tlsfiles.Names{Password: cfg.Admin.TokenFile, Least: leastToken}, log)
+// tokenFile has the page's token.
+func tokenFile(cfg config.Config) tlsfiles.Names {
+	return tlsfiles.Names{Password: cfg.Admin.TokenFile, Least: leastToken}
 }
 
 // pageFiles are the files for TLS of the page.

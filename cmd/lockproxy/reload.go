@@ -149,26 +149,23 @@ func checkStart(cfg config.Config) (err error) {
 
 // checkFiles reads the files that the settings name.
 func checkFiles(cfg config.Config) error {
+	passwords := func(file string) tlsfiles.Names { return tlsfiles.Names{Password: file} }
 	var faults []error
-	names := tlsfiles.Names{Certs: cfg.TLS.Certs, Keys: cfg.TLS.Keys, CA: cfg.TLS.ClientCA}
-	if _, err := tlsfiles.Open(names, slog.Default()); err != nil {
-		faults = append(faults, fmt.Errorf("tls-listen: %w", err))
-	}
-	if _, err := tlsfiles.Open(upstreamFiles(cfg), slog.Default()); err != nil {
-		faults = append(faults, fmt.Errorf("upstream-tls: %w", err))
-	}
-	if _, err := openToken(cfg, slog.Default()); err != nil {
-		faults = append(faults, fmt.Errorf("admin-token-file: %w", err))
-	}
-	if _, err := tlsfiles.Open(pageFiles(cfg), slog.Default()); err != nil {
-		faults = append(faults, fmt.Errorf("admin-tls: %w", err))
-	}
-	if _, err := tlsfiles.Open(tlsfiles.Names{Users: cfg.TLS.UserPasswords}, slog.Default()); err != nil {
-		faults = append(faults, fmt.Errorf("tls-auth-user-passwords: %w", err))
-	}
-	for _, file := range []string{cfg.Upstream.PasswordFile, cfg.Upstream.SentinelPasswordFile, cfg.Quorum.PasswordFile} {
-		if _, err := tlsfiles.Open(tlsfiles.Names{Password: file}, slog.Default()); err != nil {
-			faults = append(faults, fmt.Errorf("password file: %w", err))
+	for _, read := range []struct {
+		what  string
+		names tlsfiles.Names
+	}{
+		{"tls-listen", tlsfiles.Names{Certs: cfg.TLS.Certs, Keys: cfg.TLS.Keys, CA: cfg.TLS.ClientCA}},
+		{"upstream-tls", upstreamFiles(cfg)},
+		{"admin-token-file", tokenFile(cfg)},
+		{"admin-tls", pageFiles(cfg)},
+		{"tls-auth-user-passwords", tlsfiles.Names{Users: cfg.TLS.UserPasswords}},
+		{"password file", passwords(cfg.Upstream.PasswordFile)},
+		{"password file", passwords(cfg.Upstream.SentinelPasswordFile)},
+		{"password file", passwords(cfg.Quorum.PasswordFile)},
+	} {
+		if _, err := tlsfiles.Open(read.names, slog.Default()); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", read.what, err))
 		}
 	}
 	return errors.Join(faults...)

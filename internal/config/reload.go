@@ -44,12 +44,9 @@ func Emptied(before, now Config) bool { return before.File.Holds > 0 && now.File
 // Changed are the names of the settings in which now differs from before: those that may change while the process runs, and those
 // that need a restart.
 func Changed(before, now Config) (taken, restart []string) {
-	names := maps.Clone(before.Given)
-	if names == nil {
-		names = Texts{}
-	}
-	maps.Copy(names, now.Given)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(before.Given)), maps.Keys(now.Given))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		switch {
 		case before.Given.of(name) == now.Given.of(name):
 		case slices.Contains(live, name):

@@ -58,26 +58,18 @@ func (c Config) validate() error {
 		}
 	}
 	for _, n := range []struct {
-		name  string
-		value int
+		name       string
+		value, min int
 	}{
-		{"warm-channels", c.Locks.WarmChannels}, {"max-clients", c.Limits.MaxClients},
-		{"max-bulk", c.Limits.MaxBulk}, {"max-args", c.Limits.MaxArgs}, {"max-command", c.Limits.MaxCommand},
+		{"warm-channels", c.Locks.WarmChannels, 1}, {"max-clients", c.Limits.MaxClients, 1},
+		{"max-bulk", c.Limits.MaxBulk, 1}, {"max-args", c.Limits.MaxArgs, 1}, {"max-command", c.Limits.MaxCommand, 1},
+		{"max-clients-per-address", c.Limits.MaxPerAddress, 0}, {"max-clients-per-user", c.Limits.User.Clients, 0},
+		{"max-commands-per-user", c.Limits.User.Commands, 0}, {"max-locks-per-user", c.Limits.User.Locks, 0},
+		{"max-waits-per-user", c.Limits.User.Waits, 0}, {"threads", c.Threads, 0},
+		{"max-upstream-connections", c.Limits.MaxUpstream, 0}, {"max-upstream-connections-per-user", c.Limits.MaxUpstreamPerUser, 0},
 	} {
-		if n.value < 1 {
-			fault("%s: %d is below 1", n.name, n.value)
-		}
-	}
-	for _, n := range []struct {
-		name  string
-		value int
-	}{
-		{"max-clients-per-address", c.Limits.MaxPerAddress}, {"max-clients-per-user", c.Limits.User.Clients},
-		{"max-commands-per-user", c.Limits.User.Commands}, {"max-locks-per-user", c.Limits.User.Locks}, {"max-waits-per-user", c.Limits.User.Waits}, {"threads", c.Threads},
-		{"max-upstream-connections", c.Limits.MaxUpstream}, {"max-upstream-connections-per-user", c.Limits.MaxUpstreamPerUser},
-	} {
-		if n.value < 0 {
-			fault("%s: %d is below 0", n.name, n.value)
+		if n.value < n.min {
+			fault("%s: %d is below %d", n.name, n.value, n.min)
 		}
 	}
 	if c.Limits.MaxUpstream > 0 && c.Limits.MaxUpstreamPerUser > c.Limits.MaxUpstream {
@@ -102,6 +94,22 @@ func (c Config) validate() error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// rule is a fault of the settings, if it is broken.
+type rule struct {
+	broken bool
+	fault  string
+}
+
+// faultsOf are the faults of those that are broken.
+func faultsOf(rules ...rule) (faults []error) {
+	for _, r := range rules {
+		if r.broken {
+			faults = append(faults, errors.New(r.fault))
+		}
+	}
+	return faults
 }
 
 func validListen(addr string) error {

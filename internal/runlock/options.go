@@ -41,8 +41,6 @@ type options struct {
 // minLease leaves a third of it for a round trip and a command's end.
 const minLease = time.Second
 
-var errHelp = flag.ErrHelp
-
 func parse(args []string) (o options, err error) {
 	fs := flag.NewFlagSet("run", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)

@@ -2,6 +2,7 @@ package runlock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,13 +16,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// reply is one of the proxy's, of which the bytes are its own.
-type reply struct{ resp.Reply }
-
 // proxy is a connection to a lockproxy. One command is under way at a time.
 type proxy struct {
 	conn    net.Conn
-	replies chan reply
+	replies chan resp.Reply
 	lost    chan string   // the reason with which the proxy has pushed that a lock is lost
 	ended   chan struct{} // closed when the connection is over, err says why
 	err     error
@@ -46,8 +44,6 @@ func isLoss(err error) bool {
 	return errors.As(err, &said) && lossLine(said.line)
 }
 
-func lossWords(r reply) bool { return lossLine(string(r.Text)) }
-
 func lossLine(line string) bool {
 	return strings.HasPrefix(line, "LOCKLOST") || strings.HasPrefix(line, "NOTHELD")
 }
@@ -58,15 +54,11 @@ func dial(ctx context.Context, t upstream.Target) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{conn: conn, replies: make(chan reply, 1), lost: make(chan string, 1), ended: make(chan struct{})}
+	p := &proxy{conn: conn, replies: make(chan resp.Reply, 1), lost: make(chan string, 1), ended: make(chan struct{})}
 	go p.read()
 	hello := []string{"HELLO", "3"}
 	if t.Password != "" {
-		user := t.User
-		if user == "" {
-			user = "default"
-		}
-		hello = append(hello, "AUTH", user, t.Password)
+		hello = append(hello, "AUTH", cmp.Or(t.User, "default"), t.Password)
 	}
 	first := [][]string{append(hello, "SETNAME", "lockproxy-run"), {"CLIENT", "CAPA", "lock-lost"}}
 	if t.DB != 0 {
@@ -96,7 +88,7 @@ func (p *proxy) read() {
 			if !ok {
 				break
 			}
-			if !p.take(reply{cloned(r)}) {
+			if !p.take(cloned(r)) {
 				return
 			}
 			got = got[len(r.Raw):]
@@ -118,7 +110,7 @@ func cloned(r resp.Reply) resp.Reply {
 	return r
 }
 
-func (p *proxy) take(r reply) bool {
+func (p *proxy) take(r resp.Reply) bool {
 	if r.Kind != '>' {
 		select {
 		case p.replies <- r:
@@ -146,13 +138,13 @@ func (p *proxy) send(words ...string) {
 }
 
 // call sends a command and waits for its reply, so long if limit is not 0. The reply is no error.
-func (p *proxy) call(ctx context.Context, limit time.Duration, words ...string) (reply, error) {
+func (p *proxy) call(ctx context.Context, limit time.Duration, words ...string) (resp.Reply, error) {
 	p.send(words...)
 	return p.answer(ctx, limit)
 }
 
 // answer waits for the reply to what was sent.
-func (p *proxy) answer(ctx context.Context, limit time.Duration) (reply, error) {
+func (p *proxy) answer(ctx context.Context, limit time.Duration) (resp.Reply, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errSilent)
@@ -165,9 +157,9 @@ func (p *proxy) answer(ctx context.Context, limit time.Duration) (reply, error) 
 		}
 		return r, nil
 	case <-p.ended:
-		return reply{}, fmt.Errorf("the connection to the proxy ended: %w", p.err)
+		return resp.Reply{}, fmt.Errorf("the connection to the proxy ended: %w", p.err)
 	case <-ctx.Done():
-		return reply{}, context.Cause(ctx)
+		return resp.Reply{}, context.Cause(ctx)
 	}
 }
 

@@ -5,6 +5,7 @@ package runlock
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // Exit codes beside the command's own. They are those of timeout(1) where it has the same.
@@ -31,7 +33,7 @@ const (
 func Main(args []string) int {
 	o, err := parse(args)
 	switch {
-	case errors.Is(err, errHelp):
+	case errors.Is(err, flag.ErrHelp):
 		Usage(os.Stdout)
 		return 0
 	case err != nil:
@@ -271,13 +273,13 @@ func (h *holder) watch(c *command, signals <-chan os.Signal) {
 }
 
 // renewed takes the answer to a RENEW, and says why the lock is lost if it is.
-func (h *holder) renewed(r reply) (why string) {
+func (h *holder) renewed(r resp.Reply) (why string) {
 	sent := h.sent
 	h.sent = time.Time{}
 	switch {
 	case r.Kind != '-':
 		h.until = sent.Add(h.lease)
-	case lossWords(r):
+	case lossLine(string(r.Text)):
 		return string(r.Text)
 	default:
 		say("the lock is not renewed: %s", r.Text)
