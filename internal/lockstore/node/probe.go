@@ -97,12 +97,9 @@ func sendSteps(client rueidis.Client, steps []probeStep, left []string, by strin
 
 // codeOf is the first number of a script's reply.
 func codeOf(reply rueidis.RedisResult) int64 {
-	if code, err := reply.AsInt64(); err == nil {
-		return code
-	}
-	parts, err := reply.AsIntSlice()
-	if err != nil || len(parts) == 0 {
+	out, err := Ints(reply.ToMessage())
+	if err != nil || len(out) == 0 {
 		return anyCode
 	}
-	return parts[0]
+	return out[0]
 }

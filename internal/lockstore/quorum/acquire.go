@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // splitTries is how often a LOCK that does not wait asks when the nodes were split among several that asked at once.
@@ -97,7 +96,7 @@ func (q *store) vote(a *lockstore.Acquire) *vote {
 	for _, n := range q.all {
 		q.host.Background(func() { q.voteOf(n, id, v, build, answers) })
 	}
-	v.all = collect(answers, len(q.all), v.until, func(all []result) bool { return q.decided(all) })
+	v.all = collect(answers, len(q.all), v.until, q.decided)
 	return v
 }
 
@@ -130,7 +129,7 @@ func (q *store) decided(all []result) bool {
 func (q *store) voteOf(n *quorumNode, id lockstore.ID, v *vote, build func(string) node.Call, answers chan<- result) {
 	mine := q.beginAlone(n, id, v.until)
 	if mine == nil {
-		answers <- result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
+		answers <- unasked(n)
 		return
 	}
 	defer q.end(n, id, mine)
@@ -139,14 +138,13 @@ func (q *store) voteOf(n *quorumNode, id lockstore.ID, v *vote, build func(strin
 		return
 	default:
 	}
-	out, err := q.ask(n, v.until, build)
-	r := result{n, out, err}
+	r := q.ask(n, v.until, build)
 	answers <- r
-	if lockstore.Unknown(err) {
+	if lockstore.Unknown(r.err) {
 		q.host.Sleep(context.Background(), time.Until(v.until)+node.ClockTolerance) // after that it is not done any more
 	}
 	<-v.decided
-	if v.won || r.code() != lockstore.Granted && !lockstore.Unknown(err) {
+	if v.won || r.code() != lockstore.Granted && !lockstore.Unknown(r.err) {
 		return
 	}
 	back := v.back
@@ -185,14 +183,9 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 // fence raises a majority to the highest token of the nodes that gave the lock: they give no lower one any more.
 func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	id, token := a.ID, t.Token()
-	build := func(notAfter string) node.Call {
-		return q.steps.Raise(id, token, notAfter)
-	}
+	build := func(notAfter string) node.Call { return q.steps.Raise(id, token, notAfter) }
 	until := q.until(lockstore.Milliseconds(a.Lease))
-	all := gather(q, until, func(n *quorumNode) result {
-		out, err := q.ask(n, until, build)
-		return result{n, out, err}
-	}, q.done)
+	all := gather(q, until, func(n *quorumNode) result { return q.ask(n, until, build) }, q.done)
 	if raised := q.tallyOf(all); !raised.Done() {
 		return 0, q.noMajority(all, raised.Count(scripts.Done), "the fencing token is not safe, the lock was given back")
 	}

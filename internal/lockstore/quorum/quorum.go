@@ -169,6 +169,11 @@ func (r result) code() int64 {
 	return r.out[0]
 }
 
+// unasked is what a node says that is not asked.
+func unasked(n *quorumNode) result {
+	return result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
+}
+
 // noCode is the code of a node that did not answer.
 const noCode = -99
 
@@ -182,12 +187,13 @@ func (n *quorumNode) admit() error {
 }
 
 // ask runs a script on one node; when it has not begun by until, the node does nothing any more.
-func (q *store) ask(n *quorumNode, until time.Time, build func(notAfter string) node.Call) (out []int64, err error) {
-	if err := n.admit(); err != nil {
-		return nil, err
+func (q *store) ask(n *quorumNode, until time.Time, build func(notAfter string) node.Call) (r result) {
+	r.node = n
+	if r.err = n.admit(); r.err != nil {
+		return r
 	}
 	defer n.calls.Add(-1)
-	defer func() { n.note(err) }()
+	defer func() { n.note(r.err) }()
 	late := time.AfterFunc(time.Until(until), func() { n.late.Add(1) })
 	defer func() {
 		if !late.Stop() {
@@ -195,29 +201,31 @@ func (q *store) ask(n *quorumNode, until time.Time, build func(notAfter string) 
 		}
 	}()
 	for range 2 {
-		if err := q.trusted(n); err != nil {
-			return nil, err
+		if r.err = q.trusted(n); r.err != nil {
+			return r
 		}
 		now, _ := n.Clock.Now()
 		c := build(node.NotAfter(now + time.Until(until).Microseconds()))
 		if c.IsVote() {
-			if err := q.permitted(n, until); err != nil {
-				return nil, err
+			if r.err = q.permitted(n, until); r.err != nil {
+				return r
 			}
 		}
-		out, err = n.EvalInts(c, false)
-		n.Account.Refused(err)
-		if err != nil || out[0] != scripts.Late || time.Until(until) <= 0 {
-			break
+		r.out, r.err = n.EvalInts(c, false)
+		n.Account.Refused(r.err)
+		if r.err != nil || r.out[0] != scripts.Late {
+			return r
+		}
+		r.out, r.err = nil, &upstream.NotSentError{Cause: lockstore.ErrLate}
+		if time.Until(until) <= 0 {
+			return r
 		}
 		if err := q.sample(n); err != nil { // its clock differs from our estimate
-			return nil, err
+			r.err = err
+			return r
 		}
 	}
-	if err == nil && out[0] == scripts.Late {
-		return nil, &upstream.NotSentError{Cause: lockstore.ErrLate}
-	}
-	return out, err
+	return r
 }
 
 // gather calls work for all nodes side by side, and returns their answers as soon as these are enough, or until has passed.

@@ -8,20 +8,18 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // insist asks a node to take something back, until it has answered, or giveUp, when the lease is over there.
 func (q *store) insist(n *quorumNode, giveUp time.Time, build func(notAfter string) node.Call) result {
 	for failures := retry.Insist(); ; {
 		until := q.until(0)
-		out, err := q.ask(n, until, build)
-		r := result{n, out, err}
-		if err == nil || time.Now().After(giveUp) || n.calls.Load() >= manyCalls {
+		r := q.ask(n, until, build)
+		if r.err == nil || time.Now().After(giveUp) || n.calls.Load() >= manyCalls {
 			return r
 		}
 		pause := failures.Next()
-		if lockstore.Unknown(err) {
+		if lockstore.Unknown(r.err) {
 			pause = max(pause, time.Until(until)+node.ClockTolerance) // the lost request must not be done after the next one
 		}
 		if !q.host.Sleep(context.Background(), pause) {
@@ -89,27 +87,26 @@ func (q *store) newDropping(r *lockstore.Release, skipTroubled bool) *dropping {
 func (d *dropping) from(n *quorumNode) result {
 	q := d.q
 	before, mine := d.places[n].before, d.places[n].mine
-	unasked := result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 	for mine == nil { // an earlier release is under way, and does this one, too
 		timer := time.NewTimer(time.Until(d.until))
 		select {
 		case <-before.done:
 			timer.Stop()
 		case <-timer.C:
-			return unasked
+			return unasked(n)
 		}
 		if code := before.said.code(); before.said.err != nil || code != lockstore.NotHeld && code != lockstore.StillHeld {
 			return before.said
 		}
 		// It may have left the hold because that was taken later, or because other attempts counted on it. Now it is to be given back all the same.
 		if before, mine = q.begin(n, d.r, n.earliest(), d.answered); before == nil && mine == nil {
-			return unasked
+			return unasked(n)
 		}
 	}
 	answer := make(chan result, 1)
 	q.host.Background(func() { d.stepAfter(before, n, mine, answer) })
 	if d.skipTroubled && n.troubled() {
-		return unasked // as if it had not been asked; the step goes on in the background
+		return unasked(n) // as if it had not been asked; the step goes on in the background
 	}
 	return <-answer
 }
@@ -126,12 +123,12 @@ func (d *dropping) stepAfter(before *step, n *quorumNode, mine *step, answer cha
 // step asks one node. The first outcome is sent to answer, the last one is returned.
 func (d *dropping) step(n *quorumNode, mine *step, answer chan<- result) result {
 	q, named := d.q, d.r.Named
-	said := result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
+	said := unasked(n)
 	if until := d.until; !named || time.Now().Before(until) {
 		if !named {
 			until = lockstore.Later(until, q.until(0))
 		}
-		said.out, said.err = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Retract(d.r, notAfter) })
+		said = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Retract(d.r, notAfter) })
 	}
 	answer <- said
 	if wants, _ := q.askedFor(mine); said.err == nil && wants == d.r {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // Renew sends a batch of renewals to all nodes. Each hold gets the answer of a majority. A node that answers later is
@@ -19,11 +18,11 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	out, any, decided := make([]int64, len(r.Holds)), false, make(chan struct{})
 	defer close(decided)
 	answers := gather(q, until, func(n *quorumNode) result {
-		said, err := q.renewOn(n, r, until, decided)
-		if err == nil && r.Lease > 0 && slices.Contains(said, lockstore.NotThere) {
-			q.host.Background(func() { q.spread(decided, r, out, n, said) })
+		said := q.renewOn(n, r, until, decided)
+		if said.err == nil && r.Lease > 0 && slices.Contains(said.out, lockstore.NotThere) {
+			q.host.Background(func() { q.spread(decided, r, out, said) })
 		}
-		return result{n, said, err}
+		return said
 	}, func(all []result) bool { return q.tallyOf(all).RenewedAll(len(r.Holds)) })
 	t := q.tallyOf(answers)
 	for i := range out {
@@ -37,23 +36,23 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 }
 
 // renewOn sends a batch of renewals to one node, unless the others have decided: from then on RENEW may have given the holds another end.
-func (q *store) renewOn(n *quorumNode, r lockstore.Renewal, until time.Time, decided <-chan struct{}) ([]int64, error) {
+func (q *store) renewOn(n *quorumNode, r lockstore.Renewal, until time.Time, decided <-chan struct{}) result {
 	select {
 	case <-decided:
-		return nil, &upstream.NotSentError{Cause: errStepUnderWay}
+		return unasked(n)
 	default:
 	}
 	busy := make([]bool, len(r.Holds))
 	for i, h := range r.Holds {
 		busy[i] = q.drops(n, h.ID)
 	}
-	said, err := q.ask(n, until, func(notAfter string) node.Call { return node.RenewVotes(r, notAfter) })
-	for i := range said {
+	said := q.ask(n, until, func(notAfter string) node.Call { return node.RenewVotes(r, notAfter) })
+	for i := range said.out {
 		if i < len(busy) && busy[i] {
-			said[i] = lockstore.Undecided // the release that is under way may come before or after this
+			said.out[i] = lockstore.Undecided // the release that is under way may come before or after this
 		}
 	}
-	return said, err
+	return said
 }
 
 // takenOver is the result for a hold, after what the nodes said of it together. That another connection has taken it over is believed only when
@@ -70,11 +69,11 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 // Without that a lock that is held for long would lose its majority when the nodes are restarted one after the other. A verb on the same hold
 // waits only until the step is begun, and not for the node; a release waits for the node, because begin puts it behind that step. What a
 // majority has renewed is in out once decided is closed; said is what this node said.
-func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, n *quorumNode, said []int64) {
+func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, said result) {
 	<-decided
 	for i, one := range r.Holds {
-		if i < len(said) && said[i] == lockstore.NotThere && out[i] == lockstore.StillThere && one.Attempt != "" {
-			q.host.Regain(one, r.Lease, func(a *lockstore.Acquire) { q.spreadOne(a, one.Attempt, n) })
+		if i < len(said.out) && said.out[i] == lockstore.NotThere && out[i] == lockstore.StillThere && one.Attempt != "" {
+			q.host.Regain(one, r.Lease, func(a *lockstore.Acquire) { q.spreadOne(a, one.Attempt, said.node) })
 		}
 	}
 }
@@ -92,8 +91,7 @@ func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *quorumNode) {
 
 // spreadTo is the step mine itself, on the hold id.
 func (q *store) spreadTo(n *quorumNode, id lockstore.ID, mine *step, until time.Time, build func(notAfter string) node.Call) {
-	_, err := q.ask(n, until, build)
-	q.endWhenOver(n, id, mine, until, err)
+	q.endWhenOver(n, id, mine, until, q.ask(n, until, build).err)
 }
 
 // endWhenOver ends a step that has ended with err: when its reply was lost, not before the node cannot do it any more.
@@ -166,22 +164,20 @@ type extending struct {
 // on sends it to one node. It does not begin there once the verb is answered, because the owner may have given the lock back then, and taken
 // it anew: see voteOf.
 func (x *extending) on(n *quorumNode) result {
-	unasked := result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 	mine := x.q.beginAlone(n, x.e.ID, x.until)
 	if mine == nil {
-		return unasked
+		return unasked(n)
 	}
 	x.asked.Add(1)
 	select {
 	case <-x.decided:
 		x.q.end(n, x.e.ID, mine)
-		return unasked
+		return unasked(n)
 	default:
 	}
-	out, err := x.q.ask(n, x.until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(x.e, notAfter), x.e.ID, x.attempt) })
-	x.q.endWhenOver(n, x.e.ID, mine, x.until, err)
-	r := result{n, out, err}
-	if x.e.Attempt == "" && (r.code() == lockstore.LeaseSet || lockstore.Unknown(err)) {
+	r := x.q.ask(n, x.until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(x.e, notAfter), x.e.ID, x.attempt) })
+	x.q.endWhenOver(n, x.e.ID, mine, x.until, r.err)
+	if x.e.Attempt == "" && (r.code() == lockstore.LeaseSet || lockstore.Unknown(r.err)) {
 		x.q.host.Background(func() { x.retract(r) })
 	}
 	return r

@@ -148,11 +148,6 @@ func finish(sh *shard) {
 	sh.parts.Wait()
 }
 
-// background runs what ends when its shard is closed, at the latest.
-func (m *masters) background(work func()) {
-	m.running.Go(work)
-}
-
 // Close closes all shards.
 func (m *masters) Close() {
 	m.Abort()
@@ -209,7 +204,7 @@ func (m *masters) probed(ctx context.Context, sh *shard) error {
 }
 
 func (m *masters) site(sh *shard) node.Site {
-	return node.Site{Node: &sh.Node, Log: m.host.Log.With("node", sh.is.Addr), Run: m.background, PubSub: m.pubsub,
+	return node.Site{Node: &sh.Node, Log: m.host.Log.With("node", sh.is.Addr), Run: m.running.Go, PubSub: m.pubsub,
 		UUID: m.host.UUID, Steps: node.NewSteps(m.verb, m.host), Has: func(name string) bool { return m.on(sh, name) }}
 }
 
