@@ -96,12 +96,7 @@ func fieldsOf(line string) (names []string) {
 	return names
 }
 
-// appendClientInfo appends the reply to CLIENT INFO.
-func (f ClientFields) appendClientInfo(out []byte, proto int, c ClientFacts) []byte {
-	return f.appendClientList(out, proto, []ClientFacts{c})
-}
-
-// appendClientList appends the reply to CLIENT LIST.
+// appendClientList appends the reply to CLIENT LIST, or to CLIENT INFO for one client.
 func (f ClientFields) appendClientList(out []byte, proto int, clients []ClientFacts) []byte {
 	var text strings.Builder
 	for i := range clients {

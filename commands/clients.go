@@ -17,7 +17,7 @@ func clientInfo(c Client, args [][]byte, out []byte) []byte {
 			c.LearnFields(ReadClientFields(answer))
 		}
 	}
-	return fieldsShown(c).appendClientInfo(out, c.Proto(), c.Facts(args))
+	return fieldsShown(c).appendClientList(out, c.Proto(), []ClientFacts{c.Facts(args)})
 }
 
 // fieldsShown are the fields of CLIENT INFO and CLIENT LIST: Redis' own, once they are known.

@@ -76,13 +76,6 @@ func endsLikeOwner(name string) bool {
 
 // readHoldName says whether a name is that of a key of a read hold.
 func readHoldName(name string) bool {
-	head, number, ok := cutLast(name, ":")
-	return ok && isNumber(number) && strings.HasSuffix(head, ":rwlock_timeout") && strings.Contains(head, "{")
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
+	last := strings.LastIndexByte(name, ':')
+	return last >= 0 && isNumber(name[last+1:]) && strings.HasSuffix(name[:last], ":rwlock_timeout") && strings.Contains(name[:last], "{")
 }
