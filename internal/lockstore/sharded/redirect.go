@@ -116,13 +116,7 @@ func (m *masters) clockAt(key string, now int64) int64 {
 func (m *masters) prepare(sh *shard, l limits, c node.Call) (node.Call, error) {
 	c = c.Guarded()
 	if slices.Contains(c.Args, m.verb) {
-		c.Args = slices.Clone(c.Args)
-		verb := m.verbOf(sh)
-		for i, arg := range c.Args {
-			if arg == m.verb {
-				c.Args[i] = verb
-			}
-		}
+		c.Args = withWord(c.Args, m.verb, m.verbOf(sh))
 	}
 	if !slices.Contains(c.Args, m.mark) {
 		return c, nil
@@ -133,14 +127,19 @@ func (m *masters) prepare(sh *shard, l limits, c node.Call) (node.Call, error) {
 		}
 	}
 	now, _ := sh.Clock.Now()
-	text := node.NotAfter(now + l.allow.Microseconds())
-	c.Args = slices.Clone(c.Args)
-	for i, arg := range c.Args {
-		if arg == m.mark {
-			c.Args[i] = text
+	c.Args = withWord(c.Args, m.mark, node.NotAfter(now+l.allow.Microseconds()))
+	return c, nil
+}
+
+// withWord is a copy of the arguments in which that word is in the places of the placeholder.
+func withWord(args []string, placeholder, word string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == placeholder {
+			args[i] = word
 		}
 	}
-	return c, nil
+	return args
 }
 
 func (m *masters) ints(ctx context.Context, l limits, c node.Call) (out []int64, err error) {
