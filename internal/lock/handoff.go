@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -193,6 +194,7 @@ func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 		h.lines.holds.leave(w.ask.h)
 		h.offerNothing(i)
 	}
+	runtime.Gosched() // those who wait next are answered before the one who has given the lock back
 }
 
 // offerNothing lets a waiter that was claimed go on by itself. Unless it is the first it may yet share the lock with those claimed
