@@ -107,8 +107,12 @@ func (n *Node) askTime() (micro int64, sent time.Time, err error) {
 	}
 	sent = time.Now()
 	parts, err := client.Do(context.Background(), client.B().Time().Build()).AsStrSlice()
+	err = Outcome(err)
+	if lost, is := errors.AsType[*upstream.LostError](err); is { // what the time was asked for has not been sent yet
+		err = &upstream.NotSentError{Cause: lost.Cause}
+	}
 	if err != nil {
-		return 0, sent, Outcome(err)
+		return 0, sent, err
 	}
 	if len(parts) != 2 {
 		return 0, sent, &upstream.ReplyError{Line: "ERR unexpected reply to TIME"}

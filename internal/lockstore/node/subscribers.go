@@ -45,12 +45,12 @@ func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.
 	return Await(ctx, over, func() (changed <-chan struct{}, enough, failing bool) {
 		changed, on, away := all.State(name)
 		return changed, on > len(all)/2, len(all)-away <= len(all)/2
-	})
+	}, func() { all.Missed(name) })
 }
 
 // Await waits until state says that there are subscriptions enough, or that there cannot be enough now (failing), as Subscription.Ready does. It
-// asks again when changed is closed, and every 20 ms, since that may be another channel by then.
-func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough, failing bool)) (waited bool, err error) {
+// asks again when changed is closed, and every 20 ms, since that may be another channel by then. It calls missed when there are not enough.
+func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough, failing bool), missed func()) (waited bool, err error) {
 	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -61,18 +61,27 @@ func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-c
 			return waited, nil
 		}
 		if waited = true; failing {
+			missed()
 			return true, nil
 		}
 		select {
 		case <-changed:
 		case <-tick.C:
 		case <-timer.C:
+			missed()
 			return true, nil
 		case <-over:
 			return true, lockstore.ErrOver
 		case <-ctx.Done():
 			return true, ctx.Err()
 		}
+	}
+}
+
+// Missed notes that messages on name may be missed until each of them is subscribed to it: who waits for the lock polls until then.
+func (all Subscribers) Missed(name string) {
+	for _, s := range all {
+		s.missed(name)
 	}
 }
 
@@ -87,7 +96,6 @@ func (all Subscribers) State(name string) (changed <-chan struct{}, on, failing 
 			on++
 		default:
 			if s.failing {
-				c.lost = true // who waits for the lock polls: a message may be missed before it is on
 				failing++
 			} else if changed == nil {
 				changed = c.ready

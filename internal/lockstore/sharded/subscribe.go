@@ -23,7 +23,7 @@ func (m *masters) ready(ctx context.Context, name string, over <-chan time.Time)
 		changed, on, away := at.State(name)
 		unserved = at == nil
 		return changed, on == len(at), away > 0
-	})
+	}, func() { m.subscribers(name).Missed(name) })
 	return waited || unserved, err // it polls while nobody has the slot
 }
 
