@@ -81,7 +81,7 @@ func commandGetKeys(c Client, args [][]byte, out []byte) []byte {
 	case v.Wraps:
 		return v.innerKeys(c, args, out)
 	}
-	return v.appendKeys(out, args)
+	return v.appendKeys(out, c.Proto(), args)
 }
 
 // badCall is what COMMAND GETKEYS says of a call with too few words, or too many.
@@ -248,7 +248,7 @@ func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 }
 
 // appendKeys appends the reply to COMMAND GETKEYS, or GETKEYSANDFLAGS, of a call of the verb.
-func (v *Verb) appendKeys(out []byte, args [][]byte) []byte {
+func (v *Verb) appendKeys(out []byte, proto int, args [][]byte) []byte {
 	keys := v.Keys(args[2:])
 	switch {
 	case !v.keyed():
@@ -256,31 +256,24 @@ func (v *Verb) appendKeys(out []byte, args [][]byte) []byte {
 	case len(keys) == 0:
 		return resp.AppendError(out, "ERR Invalid arguments specified for command")
 	}
-	withFlags := strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS")
 	out = resp.AppendArray(out, len(keys))
 	for _, key := range keys {
-		if !withFlags {
-			out = resp.AppendBulk(out, key)
-			continue
-		}
-		out = resp.AppendArray(out, 2)
-		out = resp.AppendBulk(out, key)
-		out = resp.AppendArray(out, 3)
-		for _, flag := range []string{"RW", "access", "update"} {
-			out = resp.AppendSimple(out, flag)
-		}
+		out = v.appendKey(out, proto, args, key)
 	}
 	return out
 }
 
+// appendKey appends one key of these replies.
+func (v *Verb) appendKey(out []byte, proto int, args [][]byte, key []byte) []byte {
+	if strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS") {
+		return appendValue(resp.AppendBulk(resp.AppendArray(out, 2), key), proto, v.keyFlags())
+	}
+	return resp.AppendBulk(out, key)
+}
+
 // appendInnerKeys is appendKeys of a verb that wraps a command, of which keys are what Redis says.
 func (v *Verb) appendInnerKeys(out []byte, proto int, args [][]byte, keys resp.Reply) []byte {
-	out = resp.AppendArray(out, 1+len(keys.Elems))
-	if key := args[3]; strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS") {
-		out = appendValue(resp.AppendBulk(resp.AppendArray(out, 2), key), proto, v.keyFlags())
-	} else {
-		out = resp.AppendBulk(out, key)
-	}
+	out = v.appendKey(resp.AppendArray(out, 1+len(keys.Elems)), proto, args, args[3])
 	for _, e := range keys.Elems {
 		out = append(out, e.Raw...)
 	}
