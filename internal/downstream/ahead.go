@@ -76,12 +76,16 @@ func (c *Conn) startAhead(now time.Time) {
 // kept. haltAhead waits for it.
 func (c *Conn) readAhead(done chan<- struct{}) {
 	defer close(done)
-	a := &c.read.ahead
+	a, armed := &c.read.ahead, time.Now()
 	for c.armAhead() {
 		last := len(a.pieces) - 1
 		p := a.pieces[last]
 		n, err := c.Conn.Read(p[len(p):cap(p)])
 		a.pieces[last] = p[:len(p)+n]
+		if idle := c.gate.bounds.Load().IdleTimeout; n > 0 && idle > 0 && time.Since(armed) > idle/4 {
+			armed = time.Now()
+			c.rearmWrite() // a client that sends is not idle
+		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			a.err = err
 		}
@@ -137,6 +141,16 @@ func (c *Conn) endAhead() {
 		c.read.ahead.halt = true
 		c.setReadDeadline(past)
 	}
+}
+
+// heardAhead is the error that ended what was read ahead; nil: there was none.
+func (c *Conn) heardAhead() error {
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	for c.read.ahead.done != nil {
+		c.haltAhead()
+	}
+	return c.read.ahead.err
 }
 
 // beginRead lets the caller read, until due if that is from the socket. read.mu is held, and nobody reads ahead.

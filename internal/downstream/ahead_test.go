@@ -9,12 +9,16 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/socket"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -342,4 +346,116 @@ func TestReaderTakesOver(t *testing.T) {
 		t.Error(n, err)
 	}
 	c.CloseAccounts()
+}
+
+// What all clients together have sent ahead leaves room for commands as large as half of the bound, and for those who send them.
+func TestReadingAheadLeavesRoom(t *testing.T) {
+	t.Parallel()
+	const bound, stalled = 16 << 20, 6
+	s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: bound})
+	many := commands(32 << 10)
+	for range stalled {
+		go s.dial(nil).Write(many)
+	}
+	last := s.client(stalled - 1)
+	eventually(t, "as much as may be is kept", func() bool {
+		return s.gate.queries.drawn.Load() > bound/2-stalled*2*pieceAhead && !last.readsAhead()
+	})
+	large := resp.AppendCommand(nil, "X", strings.Repeat("x", bound/2-2*drawStep))
+	other := s.dial(nil)
+	for range 2 {
+		writeAll(t, other, large)
+		wantAll(t, other, large)
+	}
+	for _, c := range s.clients(nil) {
+		if c.Over() {
+			t.Error("a client was dropped")
+		}
+	}
+}
+
+// A client that goes on sending is not idle, though it does not read.
+func TestSendingAheadIsNotIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		c := newTestConn(t, here)
+		c.gate.SetBounds(Bounds{IdleTimeout: 10 * time.Second})
+		wrote := make(chan error)
+		go func() {
+			_, err := c.Write(make([]byte, 1000)) // which nobody reads
+			wrote <- err
+		}()
+		time.Sleep(stalledAfter)
+		c.startAhead(time.Now())
+		for range 60 {
+			time.Sleep(time.Second)
+			writeAll(t, there, []byte("*"))
+		}
+		began := time.Now()
+		if err := <-wrote; err == nil || time.Since(began) < 5*time.Second || time.Since(began) > 10*time.Second {
+			t.Errorf("%v after %v without a sign", err, time.Since(began))
+		}
+		there.Close()
+		c.CloseAccounts()
+	})
+}
+
+// givenUp is a socket whose peer the kernel has given up: it tells a reader so once, and then only that the pipe is broken.
+type givenUp struct {
+	net.Conn
+	up chan struct{}
+}
+
+func (g givenUp) Read([]byte) (int, error) {
+	<-g.up
+	return 0, &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}
+}
+
+func (g givenUp) Write([]byte) (int, error) {
+	<-g.up
+	time.Sleep(time.Millisecond)
+	return 0, &net.OpError{Op: "write", Err: os.NewSyscallError("write", syscall.EPIPE)}
+}
+
+// A client that the kernel has given up has not gone, whoever hears it first: it may still count on its locks.
+func TestGivenUpWhileReadAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		up := make(chan struct{})
+		c := newTestConn(t, givenUp{here, up})
+		go func() { time.Sleep(time.Second); c.startAhead(time.Now()); close(up) }()
+		c.Write(make([]byte, 1000))
+		if how, why := c.Ending(); how != Left || why != "no sign of life" {
+			t.Error(how, why)
+		}
+		c.CloseAccounts()
+	})
+}
+
+// The end of the stream comes to the client whatever is put around its socket.
+func TestCloseWriteReachesTheSocket(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	accepted, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	closeWrite(&proxiedConn{Conn: &deadlineRenewer{Conn: socket.Direct(accepted)}})
+	conn.SetReadDeadline(time.Now().Add(patience))
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Error(n, err)
+	}
 }

@@ -27,6 +27,7 @@ type budget struct {
 
 	mu       sync.Mutex // guards what follows, and the accounts but for their shown
 	used     int
+	ahead    int                   // of these, what take has drawn
 	accounts map[*account]struct{} // that have drawn
 	quiet    time.Time             // nothing is logged before
 	unlogged int
@@ -36,6 +37,7 @@ type budget struct {
 type account struct {
 	shown int // what its owner said last; only the owner uses it
 	bytes int
+	ahead bool // they are take's
 	gone  bool // has been dropped and draws no more
 	drop  func(why string)
 	addr  string
@@ -53,8 +55,8 @@ func (b *budget) set(a *account, n int) {
 	}
 }
 
-// take is set for bytes that one need not hold. It says whether the client of a may hold n bytes now: if as many are left for all the
-// others then. It drops nobody.
+// take is set for bytes that one need not hold, in an account of their own. It says whether the client of a may hold n bytes now: such bytes are
+// half of all at most, so that commands find room beside them. It drops nobody.
 func (b *budget) take(a *account, n int) bool {
 	if b.limit == 0 {
 		return true
@@ -62,10 +64,10 @@ func (b *budget) take(a *account, n int) bool {
 	n = counted(n)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a.gone || b.used-a.bytes+2*n > b.limit {
+	if more := n - a.bytes; a.gone || b.ahead+more > b.limit/2 || b.used+more > b.limit {
 		return false
 	}
-	a.shown = n
+	a.shown, a.ahead = n, true
 	b.book(a, n)
 	return true
 }
@@ -100,7 +102,9 @@ func (b *budget) draw(a *account, n int) (victims []*account) {
 func (b *budget) book(a *account, n int) {
 	more := n - a.bytes
 	a.bytes = n
-	b.used += more
+	if b.used += more; a.ahead {
+		b.ahead += more
+	}
 	b.drawn.Store(int64(b.used))
 	b.bytes.Add(int64(more))
 	if n > 0 {

@@ -105,9 +105,7 @@ const unreadWait = 10 * time.Millisecond
 // reset, and the client may then lose replies it has not read yet. The goroutine that reads calls it, before Close.
 func (c *Conn) Finish() {
 	c.dropAhead()
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
-	}
+	closeWrite(c.Conn)
 	c.Conn.SetReadDeadline(time.Now().Add(unreadWait)) // it also ends the reading from a client that never stops sending
 	var err error
 	for rest := make([]byte, 4<<10); err == nil; {

@@ -117,7 +117,7 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 	}
 	c.writeOver(behind)
 	if err != nil {
-		c.Cut(writeEnd(err))
+		c.Cut(c.writeEnd(err))
 	}
 	return written, err
 }
@@ -190,8 +190,12 @@ func (c *Conn) Ending() (How, string) {
 	return c.ending.how, c.ending.why
 }
 
-func writeEnd(err error) (How, string) {
+// writeEnd is readEnd of a write's error. The kernel says only once why it has given a client up: whoever reads ahead may have heard it.
+func (c *Conn) writeEnd(err error) (How, string) {
 	if how, why := readEnd(err); how == Gone {
+		if heard := c.heardAhead(); heard != nil && !errors.Is(heard, io.EOF) {
+			return readEnd(heard)
+		}
 		return how, why
 	}
 	return Left, "output not taken: " + err.Error()

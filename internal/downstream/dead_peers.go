@@ -72,3 +72,18 @@ func socketOf(c net.Conn) syscall.Conn {
 		}
 	}
 }
+
+// closeWrite ends the stream to the peer of c.
+func closeWrite(c net.Conn) {
+	for {
+		switch under := c.(type) {
+		case interface{ CloseWrite() error }:
+			under.CloseWrite()
+			return
+		case interface{ NetConn() net.Conn }:
+			c = under.NetConn()
+		default:
+			return
+		}
+	}
+}

@@ -56,6 +56,9 @@ func (d *directConn) NetConn() net.Conn { return d.Conn }
 
 func (d *directConn) plain() net.Conn { return d.Conn }
 
+// CloseWrite ends the stream to the peer, as both kinds of socket do.
+func (d *directConn) CloseWrite() error { return d.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+
 // Read reads what has come, as net.Conn does.
 func (d *directConn) Read(p []byte) (int, error) {
 	if len(p) == 0 || len(p) > most {
