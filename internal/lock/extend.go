@@ -24,6 +24,9 @@ func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 	ctx, span := telemetry.Span(ctx, "RENEW")
 	defer span.End()
 	_, err := c.renew(ctx, r, nil)
+	if id, named := c.id(r.Side, r.DB, r.Key, r.Owner); err == nil && r.Lease > 0 && !named {
+		c.readGivenBack(ctx, id) // it may end earlier now
+	}
 	telemetry.VerbDone(ctx, "renew", outcomeWord(err), time.Since(began))
 	return err
 }

@@ -58,6 +58,7 @@ func (r *release) undo() error {
 	if err == nil {
 		r.g.holds.released(r.h, r.by, code, left)
 		r.g.done.remove(r.h.id)
+		r.g.readEnded(r.ID)
 	}
 	return err
 }
@@ -162,6 +163,7 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 	if err != nil {
 		return
 	}
+	defer g.readEnded(h.id) // when it has left the hold
 	defer g.holds.leave(h)
 	rel := g.newRelease(h, nil, true)
 	if rel.Count > 0 {

@@ -292,6 +292,7 @@ func freed(left int64) lockstore.Acquired {
 
 // abandon completes a release whose client got an error: the owner wanted it.
 func (r *release) abandon(s settled) {
+	defer r.g.readEnded(r.ID) // when it has left the hold
 	defer r.g.holds.leave(r.h)
 	if errors.Is(s.err, errNotDone) {
 		s.Code, s.Count, s.err = r.complete()

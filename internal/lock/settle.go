@@ -63,6 +63,7 @@ func (a *acquire) lasts() time.Time {
 // abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. What a named owner had
 // before, or counts on elsewhere, stays as it is.
 func (a *acquire) abandon(s settled) {
+	defer a.c.m.giveBacks.readEnded(a.ID) // when it has left the hold
 	defer a.c.m.holds.leave(a.h)
 	if s.registered && !s.Raised {
 		a.uphold(s.Acquired)

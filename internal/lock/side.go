@@ -114,11 +114,11 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 	return true
 }
 
-// readGivenBack ends a connection's write hold with the hold's own lease again, if it has one, now that the connection's read hold has been given back:
-// Redis has kept the hash for as long as the read hold was to last. If that fails, others may have to wait for so long. The write hold of a named
-// owner is left alone, since it may have got another lease through another proxy.
+// readGivenBack ends a connection's write hold with the hold's own lease again, if it has one, now that the connection's read hold has been given back,
+// or ends earlier: Redis has kept the hash for as long as the read hold was to last. If that fails, the write hold is given back once it is over. That
+// of a named owner is left alone, since it may have got another lease through another proxy.
 func (c *Client) readGivenBack(ctx context.Context, id lockstore.ID) {
-	if id.Kind != Read || id.Owner != c.owner || !c.m.holds.held(id.As(Write)) {
+	if id.Owner != c.owner || c.m.holds.writerBeside(id) != c {
 		return
 	}
 	_, err := c.renew(ctx, RenewRequest{DB: id.DB, Key: id.Key, Side: Write}, func(h *hold) int64 {
@@ -129,8 +129,30 @@ func (c *Client) readGivenBack(ctx context.Context, id lockstore.ID) {
 		return max(1, time.Until(s.ownEnd).Milliseconds())
 	})
 	if err != nil {
-		c.m.log.Debug("a write lock may last for as long as the read lock that its owner has given back", "key", id.Key, "error", err)
+		c.m.log.Debug("a write lock may last in Redis for as long as the read lock that its owner has given back", "key", id.Key, "error", err)
+		was := id.As(Write)
+		c.m.giveBacks.releaseLater([]*hold{{id: was}}, time.Until(c.m.holds.find(was).ownEnd)+expirySlack, c.m.giveBacks.enterAndSurrender)
 	}
+}
+
+// writerBeside is the connection that writes beside a read hold of its own and gets no renewals for that; nil: there is none.
+func (hs *holds) writerBeside(id lockstore.ID) *Client {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.byID[id.As(Write)]
+	if id.Kind != Read || !h.live() || h.named || h.watched || h.client == nil || h.client.over {
+		return nil
+	}
+	return h.client
+}
+
+// readEnded is readGivenBack for a read hold that has ended and of which no verb of its connection takes care.
+func (g *giveBacks) readEnded(id lockstore.ID) {
+	c := g.holds.writerBeside(id)
+	if c == nil || g.holds.held(id) {
+		return
+	}
+	g.background(func() { c.readGivenBack(context.Background(), id) })
 }
 
 // holdsElsewhere asks Redis whether a named owner holds the lock already, through another proxy: a re-entry does not
