@@ -144,6 +144,8 @@ func (hs *holds) noteRenewals(c *chunk, out []int64, err error, sent time.Time) 
 			}
 		case known:
 			hs.renewed(h, said, sent, c)
+		case err == nil && said == lockstore.Undecided && !h.watched && !hs.store.Rules().Votes:
+			hs.plan(h, hs.nextLook(h, time.Now())) // its holds are too many for a look: Redis would say so again
 		default:
 			hs.renewalFailed(h)
 		}
@@ -250,10 +252,11 @@ func (hs *holds) stillThere(h *hold) {
 func (hs *holds) renewalFailed(h *hold) {
 	now, pause := time.Now(), expirySlack
 	if at, ok := h.lossAt(); ok {
-		pause = max(min(h.lease/12, at.Sub(now)/4, time.Second), 10*time.Millisecond)
-		if !hs.restores(h) {
-			pause = max(pause, h.lease/100)
+		pause = min(at.Sub(now)/4, time.Second)
+		if h.watched {
+			pause = max(min(pause, h.lease/12), h.lease/100)
 		}
+		pause = max(pause, 10*time.Millisecond)
 	}
 	hs.plan(h, now.Add(pause))
 }
