@@ -1,9 +1,11 @@
 package lock
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -25,4 +27,29 @@ func TestNestedReaderIsNotAskedAboutWithoutPause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A connection's hold whose look is answered long after its end, before anything else has noticed that, is told.
+func TestEndNotedByALateLook(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+		a, told := client(m)
+		mustLock(t, a, Request{Key: "k", Lease: 60000})
+		id, _ := a.id(Plain, 0, "k", "")
+		h, err := m.holds.enter(context.Background(), id, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.holds.mu.Lock()
+		c := &chunk{chunkKey: m.holds.chunkOf(h), holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{""}}
+		h.deadline = time.Now().Add(-2 * time.Second) // as after a stop of the process
+		m.holds.mu.Unlock()
+		m.holds.noteRenewals(c, []int64{lockstore.StillThere}, nil, time.Now().Add(-time.Minute))
+		time.Sleep(time.Second)
+		if got := told.reasons(); got != "k:expired " || a.Held() != 0 {
+			t.Errorf("told %q, %d held", got, a.Held())
+		}
+		_, err = a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		wantCode(t, err, "LOCKLOST")
+	})
 }

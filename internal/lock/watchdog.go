@@ -238,6 +238,10 @@ func (hs *holds) vacate(h *hold, at time.Time) {
 func (hs *holds) stillThere(h *hold) {
 	now, last := time.Now(), h.deadline.Add(expirySlack)
 	switch {
+	case !h.named && !now.Before(h.deadline):
+		if hs.tellIfOver(h, now); h.count > 0 { // its owner reads beside it
+			hs.plan(h, hs.nextLook(h, now))
+		}
 	case now.Before(h.deadline):
 		hs.plan(h, hs.nextLook(h, now))
 	case now.Before(last):
