@@ -213,8 +213,9 @@ func (wd *watchdog) runChunk(ln *lane, c *chunk) {
 
 // outcomeOf is what a chunk of renewals tells about its node.
 type outcomeOf struct {
-	err  error
-	took time.Duration
+	err   error
+	took  time.Duration
+	brief bool // Redis was allowed less time than the lane's
 }
 
 // noteChunk notes what a chunk tells about its node, and returns how many failed renewals are to be logged now: one line a
@@ -225,6 +226,7 @@ func (wd *watchdog) noteChunk(ln *lane, holds int, came outcomeOf) (failed int) 
 	now := time.Now()
 	ln.running--
 	switch {
+	case came.brief && !lockstore.Unreached(came.err): // it says nothing of the others
 	case errors.Is(came.err, lockstore.ErrLate):
 		ln.allow = min(2*ln.allow, renewAllowedMost)
 	case lockstore.Unreached(came.err):

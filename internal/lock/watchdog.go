@@ -103,7 +103,7 @@ func (wd *watchdog) renewChunk(c *chunk) outcomeOf {
 		telemetry.Renewal(ctx, "ok", len(c.holds))
 	}
 	wd.giveBacks.surrenderLater(wd.holds.noteRenewals(c, out, err, sent)...)
-	return outcomeOf{err, took}
+	return outcomeOf{err, took, c.restored != nil}
 }
 
 // renewal makes the step for a chunk.
