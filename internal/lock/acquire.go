@@ -294,7 +294,7 @@ func (hs *holds) nextLook(h *hold, from time.Time) time.Time {
 	switch {
 	case h.registration != "":
 		next = from.Add(hs.opts.Watchdog)
-	case !h.named && (h.maybeCut || h.id.Kind == Read) && time.Until(h.deadline) > hs.opts.Watchdog: // what others cut a lease to is no less
+	case hs.restores(h) && time.Until(h.deadline) > hs.opts.Watchdog: // what others cut a lease to is no less
 		next = from.Add(hs.opts.Watchdog / 3)
 	}
 	if next.Before(h.deadline) {

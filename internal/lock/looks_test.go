@@ -78,3 +78,18 @@ func TestLateLookLeavesTheLanesPatience(t *testing.T) {
 		}
 	})
 }
+
+// Reads with a lease on a quorum are not looked at before their end: what nodes have less of is not given back there.
+func TestQuorumReadIsLookedAtWhenItEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		m := bubbleNodes(w, 3).engine(t, "one", 0, Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 55000})
+		id, _ := a.id(Read, 0, "k", "")
+		m.holds.mu.Lock()
+		defer m.holds.mu.Unlock()
+		if h := m.holds.byID[id]; h.next.Before(h.deadline) {
+			t.Errorf("it is looked at %v before its end", h.deadline.Sub(h.next))
+		}
+	})
+}
