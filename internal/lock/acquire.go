@@ -51,7 +51,10 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 	if a.r.Lease > 0 && !a.c.m.sitOut(ctx, a.h) {
 		return lockstore.Acquired{}, ctx.Err()
 	}
-	a.update()
+	had := a.Count
+	if a.update(); a.Named && had > 0 && a.Count == 0 && a.notAfter == 0 {
+		a.enrol() // the hold was reported lost meanwhile: this LOCK makes a new one
+	}
 	return a.c.m.store.Acquire(ctx, &a.Acquire)
 }
 

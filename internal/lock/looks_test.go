@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -90,6 +91,25 @@ func TestQuorumReadIsLookedAtWhenItEnds(t *testing.T) {
 		defer m.holds.mu.Unlock()
 		if h := m.holds.byID[id]; h.next.Before(h.deadline) {
 			t.Errorf("it is looked at %v before its end", h.deadline.Sub(h.next))
+		}
+	})
+}
+
+// Once Redis has been given back what a hold has left, the hold goes back to being looked at rarely.
+func TestRestoredHoldsAreLookedAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		n := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, n, "one", Options{})
+		a, told := client(m)
+		const holds = 100
+		for i := range holds {
+			mustLock(t, a, Request{Key: fmt.Sprint("k", i), Lease: 45_000})
+		}
+		ran := scriptsOf(n)
+		m.holds.recheckIf(func(string, string) string { return lockstore.Failover })
+		time.Sleep(40 * time.Second)
+		if looks := ran.Load(); looks > holds+20 || told.reasons() != "" {
+			t.Errorf("%d scripts for %d holds, lost: %q", looks, holds, told.reasons())
 		}
 	})
 }

@@ -193,6 +193,9 @@ func (hs *holds) renewed(h *hold, code int64, sent time.Time, c *chunk) {
 		if c.lease > 0 {
 			h.deadline = lockstore.Later(h.deadline, sent.Add(c.lease-hs.store.Rules().Drift(c.lease))) // Redis keeps the longer one too
 		}
+		if c.restored == h && h.suspect == "" && h.id.Kind != Read { // what readers have, Redisson's watchdog may cut again
+			h.maybeCut = false
+		}
 		if c.lease > 0 && (h.watched || c.replicas > 0) { // not when a look has restored what it had
 			hs.renewals.Add(1)
 			h.renewals++
