@@ -158,7 +158,7 @@ func exchange(ctx context.Context, conn net.Conn, cmds []byte, n int) ([][]byte,
 		return nil, err
 	}
 	replies, err := readReplies(conn, n)
-	if !stop() {
+	if !stop() && err == nil {
 		err = ctx.Err() // the deadline lies in the past now
 	}
 	return replies, err

@@ -24,8 +24,8 @@ func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 	ctx, span := telemetry.Span(ctx, "RENEW")
 	defer span.End()
 	_, err := c.renew(ctx, r, nil)
-	if id, named := c.id(r.Side, r.DB, r.Key, r.Owner); err == nil && r.Lease > 0 && !named {
-		c.readGivenBack(ctx, id) // it may end earlier now
+	if id, named := c.id(r.Side, r.DB, r.Key, r.Owner); err == nil && r.Lease > 0 && !named && c.m.holds.writerBeside(id) == c {
+		c.m.background(func() { c.readGivenBack(context.Background(), id) }) // it may end earlier now; the answer would come late
 	}
 	telemetry.VerbDone(ctx, "renew", outcomeWord(err), time.Since(began))
 	return err
@@ -210,6 +210,8 @@ func (hs *holds) extended(e *extension, done lockstore.Extended) (lost lossRecor
 		return lost, true
 	}
 	switch {
+	case e.leaves && h.count == 0 && c.over: // its connection has closed meanwhile: it runs out
+		return lossRecord{}, false
 	case !e.leaves || h.count == 0:
 		h.passTo(nil)
 	case h.client != nil:

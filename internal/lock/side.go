@@ -115,8 +115,8 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 }
 
 // readGivenBack ends a connection's write hold with the hold's own lease again, if it has one, now that the connection's read hold has been given back,
-// or ends earlier: Redis has kept the hash for as long as the read hold was to last. If that fails, the write hold is given back once it is over. That
-// of a named owner is left alone, since it may have got another lease through another proxy.
+// or ends earlier: Redis has kept the hash for as long as the read hold was to last. If that fails, the write hold is given back once its connection
+// has been told that it is over. That of a named owner is left alone, since it may have got another lease through another proxy.
 func (c *Client) readGivenBack(ctx context.Context, id lockstore.ID) {
 	if id.Owner != c.owner || c.m.holds.writerBeside(id) != c {
 		return
@@ -131,7 +131,11 @@ func (c *Client) readGivenBack(ctx context.Context, id lockstore.ID) {
 	if err != nil {
 		c.m.log.Debug("a write lock may last in Redis for as long as the read lock that its owner has given back", "key", id.Key, "error", err)
 		was := id.As(Write)
-		c.m.giveBacks.releaseLater([]*hold{{id: was}}, time.Until(c.m.holds.find(was).ownEnd)+expirySlack, c.m.giveBacks.enterAndSurrender)
+		c.m.giveBacks.releaseLater([]*hold{{id: was}}, time.Until(c.m.holds.find(was).ownEnd)+expirySlack, func(h *hold) {
+			if _, told := c.lossOf(was); told { // else it runs out, or has another lease by now
+				c.m.giveBacks.enterAndSurrender(h)
+			}
+		})
 	}
 }
 

@@ -144,7 +144,7 @@ func (hs *holds) noteRenewals(c *chunk, out []int64, err error, sent time.Time) 
 			}
 		case known:
 			hs.renewed(h, said, sent, c)
-		case err == nil && said == lockstore.Undecided && !h.watched && !hs.store.Rules().Votes:
+		case err == nil && said == lockstore.Undecided && h.id.Kind == Read && hs.restores(h):
 			hs.plan(h, hs.nextLook(h, time.Now())) // its holds are too many for a look: Redis would say so again
 		default:
 			hs.renewalFailed(h)

@@ -200,7 +200,7 @@ func (q *store) ask(n *quorumNode, until time.Time, build func(notAfter string) 
 			n.late.Add(-1)
 		}
 	}()
-	for range 2 {
+	for try := range 2 {
 		if r.err = q.trusted(n); r.err != nil {
 			return r
 		}
@@ -217,7 +217,7 @@ func (q *store) ask(n *quorumNode, until time.Time, build func(notAfter string) 
 			return r
 		}
 		r.out, r.err = nil, &upstream.NotSentError{Cause: lockstore.ErrLate}
-		if time.Until(until) <= 0 {
+		if try > 0 || time.Until(until) <= 0 {
 			return r
 		}
 		if err := q.sample(n); err != nil { // its clock differs from our estimate
