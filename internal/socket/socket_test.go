@@ -175,13 +175,11 @@ func TestWritersTakeTurns(t *testing.T) {
 				}
 			}()
 		}
-		for piece := make([]byte, size); ; {
-			for range writers * times {
-				if _, err := io.ReadFull(other, piece); err != nil || !bytes.Equal(piece, bytes.Repeat(piece[:1], size)) {
-					t.Fatal("mixed: ", err)
-				}
+		piece := make([]byte, size)
+		for range writers * times {
+			if _, err := io.ReadFull(other, piece); err != nil || !bytes.Equal(piece, bytes.Repeat(piece[:1], size)) {
+				t.Fatal("mixed: ", err)
 			}
-			return
 		}
 	})
 }
