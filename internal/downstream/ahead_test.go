@@ -364,8 +364,13 @@ func TestReadingAheadLeavesRoom(t *testing.T) {
 	large := resp.AppendCommand(nil, "X", strings.Repeat("x", bound/2-2*drawStep))
 	other := s.dial(nil)
 	for range 2 {
-		writeAll(t, other, large)
-		wantAll(t, other, large)
+		wrote := make(chan struct{})
+		go func() {
+			defer close(wrote)
+			writeAll(t, other, large)
+		}()
+		wantAll(t, other, large) // it reads meanwhile: parts of a long command are answered before its end has come
+		<-wrote
 	}
 	for _, c := range s.clients(nil) {
 		if c.Over() {
