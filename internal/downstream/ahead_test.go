@@ -443,21 +443,7 @@ func TestGivenUpWhileReadAhead(t *testing.T) {
 // The end of the stream comes to the client whatever is put around its socket.
 func TestCloseWriteReachesTheSocket(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	conn, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
+	conn, accepted := connected(t, "tcp")
 	closeWrite(&proxiedConn{Conn: &deadlineRenewer{Conn: socket.Direct(accepted)}})
 	conn.SetReadDeadline(time.Now().Add(patience))
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {

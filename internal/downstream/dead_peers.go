@@ -60,30 +60,25 @@ func tcpOf(c net.Conn) *net.TCPConn {
 }
 
 // socketOf is the socket under c, nil if there is none.
-func socketOf(c net.Conn) syscall.Conn {
-	for {
-		switch under := c.(type) {
-		case syscall.Conn:
-			return under
-		case interface{ NetConn() net.Conn }:
-			c = under.NetConn()
-		default:
-			return nil
-		}
-	}
-}
+func socketOf(c net.Conn) syscall.Conn { return under[syscall.Conn](c) }
 
 // closeWrite ends the stream to the peer of c.
 func closeWrite(c net.Conn) {
+	if half := under[interface{ CloseWrite() error }](c); half != nil {
+		half.CloseWrite()
+	}
+}
+
+// under is the first of c, and of what it is put around, that is a T; the zero T if there is none.
+func under[T any](c net.Conn) (found T) {
 	for {
-		switch under := c.(type) {
-		case interface{ CloseWrite() error }:
-			under.CloseWrite()
-			return
-		case interface{ NetConn() net.Conn }:
-			c = under.NetConn()
-		default:
-			return
+		if t, is := c.(T); is {
+			return t
 		}
+		around, is := c.(interface{ NetConn() net.Conn })
+		if !is {
+			return found
+		}
+		c = around.NetConn()
 	}
 }

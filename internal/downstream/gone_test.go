@@ -8,6 +8,29 @@ import (
 	"time"
 )
 
+// connected is both ends of a connection over tcp or unix.
+func connected(t *testing.T, network string) (client, accepted net.Conn) {
+	t.Helper()
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = filepath.Join(t.TempDir(), "s")
+	}
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if client, err = net.Dial(network, ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if accepted, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { accepted.Close() })
+	return client, accepted
+}
+
 // A client's end is known before it is read, whatever it sent before, and however it went.
 func TestHungUp(t *testing.T) {
 	t.Parallel()
@@ -26,25 +49,7 @@ func TestHungUp(t *testing.T) {
 			},
 		} {
 			t.Run(network+"/"+name, func(t *testing.T) {
-				addr := "127.0.0.1:0"
-				if network == "unix" {
-					addr = filepath.Join(t.TempDir(), "s")
-				}
-				ln, err := net.Listen(network, addr)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer ln.Close()
-				client, err := net.Dial(network, ln.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
-				accepted, err := ln.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer accepted.Close()
+				client, accepted := connected(t, network)
 				c := &Conn{Conn: accepted}
 				client.Write([]byte("PING\r\n"))
 				if c.HungUp() {

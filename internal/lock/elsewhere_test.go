@@ -279,3 +279,31 @@ func TestEndedMultiLockLeavesALeaseItsEnd(t *testing.T) {
 		}
 	}
 }
+
+// A LOCK whose owner's hold is reported lost before it is sent makes a new hold, under a name of its own: by that the hold is known for this LOCK's
+// if the reply is lost.
+func TestLockOfWhatWasLostMeanwhileHasItsOwnName(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+		a, _ := client(m)
+		r := Request{Key: "k", Owner: "job"}
+		mustLock(t, a, r)
+		id, _ := a.id(Plain, 0, "k", "job")
+		h, err := m.holds.enter(context.Background(), id, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.holds.leave(h)
+		again := a.newAcquire(h, r, nil)
+		known := again.Registration
+		if again.fresh {
+			t.Error("the hold is there, and its name is used")
+		}
+		m.holds.mu.Lock()
+		m.holds.lose(h, reasonUnrenewed)
+		m.holds.mu.Unlock()
+		if _, err := again.ask(context.Background()); err != nil || !again.fresh || again.Registration == known {
+			t.Errorf("%v, %q after %q", err, again.Registration, known)
+		}
+	})
+}

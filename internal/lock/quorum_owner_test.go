@@ -411,6 +411,23 @@ func TestQuorumMultiLockOverLeftovers(t *testing.T) {
 	})
 }
 
+// giveBackInPart gives locks of the owner job back through proxy one, which does not reach just under half of the nodes. As many of the others do
+// not answer the proxy called away from then on.
+func (ns *simulated) giveBackInPart(t *testing.T, by *Client, keys []string, away string) {
+	t.Helper()
+	few := len(ns.servers) / 2
+	for i := range few { // these keep them
+		ns.link("one", i).Swallow(world.Both)
+	}
+	if n, err := by.MultiUnlock(context.Background(), keys, UnlockRequest{Owner: "job"}); n != int64(len(keys)) || err != nil {
+		t.Fatal(n, err)
+	}
+	for i := range few { // these do not answer
+		ns.link(away, len(ns.servers)-1-i).Cut()
+	}
+	time.Sleep(2 * time.Second)
+}
+
 // What was given back through another proxy is no hold from before either, for a MULTILOCK at the proxy that still believes in it, though one
 // node has it still and another one does not answer: the MULTILOCK's lease ends it, nobody renews it.
 func TestQuorumMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
@@ -425,17 +442,7 @@ func TestQuorumMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
 			if _, err := b.MultiLock(context.Background(), keys, r); err != nil {
 				t.Fatal(err)
 			}
-			few := nodes / 2
-			for i := range few { // these keep it
-				ns.link("one", i).Swallow(world.Both)
-			}
-			if n, err := a.MultiUnlock(context.Background(), keys, UnlockRequest{Owner: "job"}); n != 2 || err != nil {
-				t.Fatal(n, err)
-			}
-			for i := range few { // these do not answer
-				ns.link("two", nodes-1-i).Cut()
-			}
-			time.Sleep(2 * time.Second)
+			ns.giveBackInPart(t, a, keys, "two")
 			r.Lease = 10_000
 			if _, err := b.MultiLock(context.Background(), keys, r); err != nil {
 				t.Fatal(err)
@@ -473,17 +480,7 @@ func TestQuorumMultiLockOfWhatMayHaveBeenGivenBack(t *testing.T) {
 					if _, err := b.MultiLock(context.Background(), keys, r); err != nil {
 						t.Fatal(err)
 					}
-					few := nodes / 2
-					for i := range few { // these keep it
-						ns.link("one", i).Swallow(world.Both)
-					}
-					if n, err := a.MultiUnlock(context.Background(), keys, UnlockRequest{Owner: "job"}); n != 2 || err != nil {
-						t.Fatal(n, err)
-					}
-					for i := range few { // these do not answer
-						ns.link(through, nodes-1-i).Cut()
-					}
-					time.Sleep(2 * time.Second)
+					ns.giveBackInPart(t, a, keys, through)
 					if r.Lease = 10_000; verb == "LOCK" {
 						r.Key = "k"
 						mustLock(t, again, r)

@@ -78,3 +78,31 @@ func TestWriterWhoseReadEndedEarly(t *testing.T) {
 		})
 	}
 }
+
+// A write lock that could not be cut when its owner's read ended, and has another lease since, is not given back when the former one is over: not
+// even if the proxy has closed the connection meanwhile, whose client may still be at work.
+func TestWriterRenewedAfterItsReadEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		n := w.NewNode(bubbleAddr)
+		a, _ := client(bubbleEngine(t, w, n, "one", Options{}))
+		began := time.Now()
+		mustLock(t, a, Request{Key: "k", Kind: Write, Lease: 30_000})
+		mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 60_000, Self: true})
+		id, _ := a.id(Write, 0, "k", "")
+		h, err := a.m.holds.enter(context.Background(), id, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(10*time.Second, func() { a.m.holds.leave(h) }) // it cannot be cut before
+		mustUnlock(t, a, UnlockRequest{Key: "k", Side: Read}, true)
+		time.Sleep(time.Until(began.Add(15 * time.Second)))
+		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Side: Write, Lease: 600_000}); err != nil {
+			t.Fatal(err)
+		}
+		a.Close(Left)
+		time.Sleep(time.Minute)
+		if left := pttl(t, n, "k"); left < 500_000 {
+			t.Errorf("%d ms are left", left)
+		}
+	})
+}

@@ -96,6 +96,7 @@ func (all Subscribers) State(name string) (changed <-chan struct{}, on, failing 
 			on++
 		default:
 			if s.failing {
+				c.lost = true // nobody waits for it
 				failing++
 			} else if changed == nil {
 				changed = c.ready
