@@ -13,6 +13,7 @@ import (
 const (
 	stalledAfter = 100 * time.Millisecond // a write that takes longer waits for its client
 	stalledEvery = 200 * time.Millisecond // how often clients are looked at. A write that succeeds at once pays nothing for it
+	stalledCalm  = time.Second            // the same while there are no clients
 	firstAhead   = 4 << 10                // most clients that do not read send nothing either
 	pieceAhead   = 64 << 10
 	mostAhead    = 1 << 30 // of one client, as Redis' client-query-buffer-limit
@@ -35,7 +36,7 @@ type ahead struct {
 // ReadAhead reads ahead of clients that send more commands while they do not read their replies, until ctx ends. clients appends
 // those that there are to its argument.
 func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
-	tick := time.NewTicker(stalledEvery)
+	tick := time.NewTimer(stalledCalm)
 	defer tick.Stop()
 	var all []*Conn
 	for {
@@ -45,6 +46,11 @@ func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
 			return
 		}
 		all = clients(all[:0])
+		if len(all) > 0 {
+			tick.Reset(stalledEvery)
+		} else {
+			tick.Reset(stalledCalm)
+		}
 		now := time.Now()
 		for _, c := range all {
 			c.startAhead(now)

@@ -216,8 +216,8 @@ func (m *masters) verbOf(sh *shard) string {
 
 // follow adapts everything to the topology whenever that changes, until ctx ends.
 func (m *masters) follow(ctx context.Context) {
-	ticker := time.NewTicker(lookLater / 4)
-	defer ticker.Stop()
+	again := time.NewTimer(lookLater)
+	defer again.Stop()
 	m.sync()
 	for {
 		select {
@@ -225,8 +225,11 @@ func (m *masters) follow(ctx context.Context) {
 			return
 		case <-m.changed:
 			m.sync()
-		case now := <-ticker.C:
+		case now := <-again.C:
 			m.lookAgain(now)
+		}
+		if next, due := m.nextLook(); due {
+			again.Reset(time.Until(next))
 		}
 	}
 }

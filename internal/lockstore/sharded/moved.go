@@ -57,6 +57,16 @@ func (m *masters) lookAgain(now time.Time) {
 	}
 }
 
+// nextLook is when lookAgain has something to do, if it has.
+func (m *masters) nextLook() (at time.Time, due bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.second) == 0 {
+		return at, false
+	}
+	return m.second[0].again, true
+}
+
 // on says whether a key's slot is a shard's.
 func (m *masters) on(sh *shard, key string) bool {
 	return m.c.Snapshot().Owner(cluster.Slot([]byte(key))) == sh.is
