@@ -226,7 +226,8 @@ func (n *Node) closeIdle(user string) bool {
 // question whether Redis asks for a password. Each kind has a bound of its own: those of a Control for locks, authTurns a node
 // for logins, and one a node for that question. They are counted separately.
 
-// ownConn is one of the proxy's own connections. It is closed at the end of its term.
+// ownConn is one of the proxy's own connections. It is closed at the end of its term, and what it reads after that is no reply any more:
+// closing takes a moment, in which a former master still answers.
 type ownConn struct {
 	net.Conn
 	term context.Context
@@ -239,6 +240,15 @@ func newOwn(c net.Conn, term context.Context) *ownConn {
 	own := &ownConn{Conn: c, term: term}
 	own.left = context.AfterFunc(term, func() { own.end() })
 	return own
+}
+
+// Read implements net.Conn.
+func (c *ownConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.term.Err() != nil {
+		return 0, context.Cause(c.term)
+	}
+	return n, err
 }
 
 // Close implements net.Conn.

@@ -317,3 +317,20 @@ func TestControlOfDatabasesThatAreNotThere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A former master still answers while its connections are being closed. Its replies are none any more.
+func TestReplyOfAFormerMaster(t *testing.T) {
+	term, end := context.WithCancelCause(context.Background())
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	c := &ownConn{Conn: ours, term: term}
+	go func() { _, _ = theirs.Write([]byte("+OK\r\n+OK\r\n")) }()
+	if n, err := c.Read(make([]byte, 5)); n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
+	over := errors.New("over")
+	end(over)
+	if n, err := c.Read(make([]byte, 5)); n != 0 || !errors.Is(err, over) {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+}

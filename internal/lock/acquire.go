@@ -225,7 +225,7 @@ func (hs *holds) grant(a *acquire, ans lockstore.Acquired) (g Grant, lost lossRe
 	h.passTo(a.r.lent)
 	hs.begin(h, a.c, ans.Count)
 	g.nth = h.nth
-	h.deadline = lockstore.Later(h.deadline, until(ans))
+	h.promise(until(ans), ans.Sent)
 	h.replicas = max(h.replicas, a.r.Replicas)
 	if a.r.Lease == 0 {
 		h.lend(a.r.lent)
@@ -238,6 +238,7 @@ func (hs *holds) grant(a *acquire, ans lockstore.Acquired) (g Grant, lost lossRe
 		}
 	}
 	hs.planNext(h, ans.Sent)
+	hs.recheckLate(h, ans.Sent)
 	a.c.forgetLoss(h.id)
 	hs.done.remove(h.id)
 	return g, lost, false

@@ -34,8 +34,8 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	for _, id := range circle {
-		if m.watchdog.lookAgain(ctx, id, false, w.remaining()) != nil {
-			return nil // its client has gone: the wait ends with that, and with the offer that may be on its way
+		if m.watchdog.lookAgain(ctx, id, false, min(w.remaining(), patience, m.opts.Watchdog/3)) != nil {
+			return nil // its client has gone, or an offer may have come meanwhile: the wait ends with either
 		}
 	}
 	m.lines.mu.Lock()

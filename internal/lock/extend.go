@@ -219,10 +219,11 @@ func (hs *holds) extended(e *extension, done lockstore.Extended) (lost lossRecor
 	}
 	hs.begin(h, c, done.Count)
 	e.nth, h.lent = h.nth, nil
-	h.watched, h.deadline, h.registration = e.Watched, done.Sent.Add(lockstore.Milliseconds(done.TTL)), e.Registration
+	h.watched, h.deadline, h.asked, h.registration = e.Watched, done.Sent.Add(lockstore.Milliseconds(done.TTL)), done.Sent, e.Registration
 	h.lease = lockstore.Milliseconds(e.Lease)
 	h.ownEnd = done.Sent.Add(h.lease)
 	hs.planNext(h, done.Sent)
+	hs.recheckLate(h, done.Sent)
 	hs.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {
 		hs.lose(h, reasonExpired)

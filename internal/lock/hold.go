@@ -58,6 +58,7 @@ type leased struct {
 	renewedAt      time.Time
 	renewals       int64
 	deadline       time.Time // we are sure of the lock until then
+	asked          time.Time // when that was sent to which Redis has answered so
 	mayEnd         time.Time // or, if a RENEW that is under way is done, until then; zero: there is none
 	ownEnd         time.Time // when it ends if it is not renewed, and its owner does not read beside it
 	maybeCut       bool      // Redis may have less of its lease than its connection was promised
@@ -101,6 +102,7 @@ type holds struct {
 	byID   map[lockstore.ID]*hold
 	byKey  map[lockstore.LineKey]chain.Chain[*hold] // those that are live
 	grants int64                                    // the last hold.nth that was given out
+	looked time.Time                                // when recheckIf last went through those that are live
 	timetable
 }
 
@@ -239,6 +241,13 @@ func (hs *holds) find(id lockstore.ID) (s snapshot) {
 func (hs *holds) copy(h *hold) snapshot {
 	n := h.id.Kind.Spec()
 	return snapshot{live: h.live(), doubt: h.doubt, beside: n.RW && hs.byID[h.id.As(n.Other)].live(), count: h.count, nth: h.nth, late: h.late, leased: h.leased, voted: h.voted}
+}
+
+// promise notes that Redis has answered to what was sent at asked that it has the hold until then. holds.mu is held.
+func (h *hold) promise(until, asked time.Time) {
+	if until.After(h.deadline) {
+		h.deadline, h.asked = until, asked
+	}
 }
 
 // certainUntil is until when we are sure of a hold. holds.mu is held.

@@ -84,6 +84,7 @@ func TestLateLookLeavesTheLanesPatience(t *testing.T) {
 func TestQuorumReadIsLookedAtWhenItEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		m := bubbleNodes(w, 3).engine(t, "one", 0, Options{})
+		time.Sleep(time.Second) // its connections are made, and each has every lock looked at
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 55000})
 		id, _ := a.id(Read, 0, "k", "")
@@ -112,4 +113,41 @@ func TestRestoredHoldsAreLookedAtOnce(t *testing.T) {
 			t.Errorf("%d scripts for %d holds, lost: %q", looks, holds, told.reasons())
 		}
 	})
+}
+
+// A lock of which Redis has answered that it is held, and which is gone when every hold is looked at, is told lost although the answer is
+// read only after that.
+func TestLookMissesNoGrantUnderWay(t *testing.T) {
+	for verb, taken := range map[string]bool{"LOCK": false, "RENEW": true} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m, _ := bubbleSlow(t, w, s, Options{})
+			a, told := client(m)
+			if taken {
+				mustLock(t, a, Request{Key: "k"})
+			}
+			done := make(chan error, 1)
+			go func() {
+				if taken {
+					done <- a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 3600000})
+					return
+				}
+				_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 3600000})
+				done <- err
+			}()
+			time.Sleep(150 * time.Millisecond)
+			if pttl(t, s, "k") < 3000000 {
+				t.Fatal(verb, "is not done yet")
+			}
+			s.Do(t, "FLUSHALL")
+			m.holds.recheckIf(func(string, string) string { return lockstore.Failover })
+			if err := <-done; err != nil {
+				t.Fatal(verb, err)
+			}
+			time.Sleep(2 * time.Second)
+			if told.reasons() == "" || a.Held() != 0 {
+				t.Errorf("%s: told %q, %d held", verb, told.reasons(), a.Held())
+			}
+		})
+	}
 }

@@ -124,6 +124,14 @@ func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 	}
 }
 
+// recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that time: the last look may
+// have come between the two. mu is held.
+func (hs *holds) recheckLate(h *hold, sent time.Time) {
+	if sent.Before(hs.looked) {
+		hs.suspect(h, reasonGone)
+	}
+}
+
 // suspect makes the watchdog check a hold at once. mu is held.
 func (hs *holds) suspect(h *hold, reason string) {
 	if h.suspect != reasonForced { // that one is known, others are guesses
@@ -138,6 +146,7 @@ func (hs *holds) suspect(h *hold, reason string) {
 func (hs *holds) recheckIf(why func(key, already string) string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
+	hs.looked = time.Now()
 	for key, live := range hs.byKey {
 		for h := range live.All() {
 			if reason := why(key.Key, h.suspect); reason != "" {
@@ -148,8 +157,9 @@ func (hs *holds) recheckIf(why func(key, already string) string) {
 }
 
 // shorten moves the deadlines of the holds of some keys earlier by that much: at a new master whose clock is ahead of the
-// former one's locks end earlier, because Redis keeps the time at which a key expires, not its lease.
-func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
+// former one's locks end earlier, because Redis keeps the time at which a key expires, not its lease. What was sent after then was
+// answered by the new one.
+func (hs *holds) shorten(by time.Duration, then time.Time, some func(key string) bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for key, live := range hs.byKey {
@@ -157,6 +167,9 @@ func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
 			continue
 		}
 		for h := range live.All() {
+			if h.asked.After(then) {
+				continue
+			}
 			h.deadline = h.deadline.Add(-by)
 			if hs.noteDeadline(h); h.deadline.Before(h.next) {
 				hs.plan(h, h.deadline)

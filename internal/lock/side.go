@@ -107,7 +107,7 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
 		return false
 	}
-	h.deadline = lockstore.Later(h.deadline, reads.deadline)
+	h.promise(reads.deadline, reads.asked)
 	if !h.mayEnd.IsZero() {
 		h.mayEnd = lockstore.Later(h.mayEnd, reads.deadline) // RENEW does not shorten it to less
 	}

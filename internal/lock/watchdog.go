@@ -191,7 +191,10 @@ func (hs *holds) renewed(h *hold, code int64, sent time.Time, c *chunk) {
 			h.suspect = ""
 		}
 		if c.lease > 0 {
-			h.deadline = lockstore.Later(h.deadline, sent.Add(c.lease-hs.store.Rules().Drift(c.lease))) // Redis keeps the longer one too
+			h.promise(sent.Add(c.lease-hs.store.Rules().Drift(c.lease)), sent) // Redis keeps the longer one too
+		}
+		if c.restored == h {
+			h.asked = sent // its lease is what was left until the deadline, but for less than a millisecond
 		}
 		if c.restored == h && h.suspect == "" && h.id.Kind != Read { // what readers have, Redisson's watchdog may cut again
 			h.maybeCut = false

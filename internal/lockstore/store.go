@@ -94,8 +94,9 @@ type Host struct {
 	Recheck func(why func(key, already string) (reason string))
 	// Wake makes all who wait for some keys try: messages may have been missed.
 	Wake func(some func(key string) bool)
-	// Shorten moves the deadlines of the holds of some keys earlier by that much.
-	Shorten func(by time.Duration, some func(key string) bool)
+	// Shorten moves the deadlines of the holds of some keys earlier by that much, but not those that go by an answer to what was sent
+	// after then.
+	Shorten func(by time.Duration, then time.Time, some func(key string) bool)
 	// Regain calls take with the step that asks for a renewed hold once more, if the hold is still what that renewal says. No other
 	// step on the hold begins before take has returned.
 	Regain func(r Renewed, lease time.Duration, take func(*Acquire))

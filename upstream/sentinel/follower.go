@@ -163,10 +163,12 @@ func (f *Follower) logView(index int, before, v view) {
 	}
 }
 
-// move makes the Redis at to the master that is followed. mu is held.
+// move makes the Redis at to the master that is followed. mu is held. The former one's term is over before the hooks are called: no
+// reply that is read after them is its own.
 func (f *Follower) move(to place) {
 	former := f.now
 	if former != nil {
+		former.end(fmt.Errorf("%s is no longer the master, %s is", former.addr, to.addr))
 		for _, hook := range f.hooks {
 			hook()
 		}
@@ -178,9 +180,6 @@ func (f *Follower) move(to place) {
 	}
 	f.now = newMasterTerm(to)
 	f.tellChanged()
-	if former != nil {
-		former.end(fmt.Errorf("%s is no longer the master, %s is", former.addr, to.addr))
-	}
 }
 
 func newMasterTerm(at place) *masterTerm {
@@ -197,12 +196,12 @@ func (f *Follower) demote(t *masterTerm) {
 	if f.now != t || !t.confirmed {
 		return
 	}
+	t.end(notMaster(t.addr))
 	for _, hook := range f.hooks {
 		hook()
 	}
 	f.log.Warn("the master says that it is a master no longer, its connections are closed", "addr", t.addr)
 	f.now = newMasterTerm(t.place)
-	t.end(notMaster(t.addr))
 }
 
 // tellChanged wakes everybody who waits for a change. mu is held.

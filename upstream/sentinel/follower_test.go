@@ -30,6 +30,11 @@ func TestLowerEpoch(t *testing.T) {
 		t.Fatalf("at %q", now)
 	}
 	term := f.now
+	f.hooks = append(f.hooks, func() {
+		if term.ctx.Err() == nil {
+			t.Error("the former master may still be heard when the hooks are called")
+		}
+	})
 	if now := say("b:1", 0); now != "a:1" {
 		t.Errorf("a lower epoch counts at once: at %q", now)
 	}

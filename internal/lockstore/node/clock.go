@@ -58,25 +58,33 @@ func (c *Clock) Era() int {
 	return c.era
 }
 
+// Jump is by how much a clock has moved against ours, 0 if that is within ClockTolerance.
+type Jump struct {
+	By      time.Duration
+	Another bool      // the sample before was a former master's: By is the difference of the two clocks
+	Asked   time.Time // when the sample was asked for
+}
+
 // Set takes a sample of that era that was asked for at sent, and says by how much Redis' clock jumped since the last one.
-func (c *Clock) Set(micro int64, sent time.Time, era int) (jump time.Duration, ok bool) {
+func (c *Clock) Set(micro int64, sent time.Time, era int) (jump Jump, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if era != c.era {
-		return 0, false
+		return jump, false
 	}
+	jump.Another, jump.Asked = !c.known, sent
 	now := time.Now()
-	if !c.at.IsZero() { // if that was a former master's, jump is the difference of the clocks
+	if !c.at.IsZero() {
 		early := c.micro + sent.Sub(c.at).Microseconds()
 		late := c.micro + now.Sub(c.sent).Microseconds()
 		switch {
 		case micro < early:
-			jump = time.Duration(micro-early) * time.Microsecond
+			jump.By = time.Duration(micro-early) * time.Microsecond
 		case micro > late:
-			jump = time.Duration(micro-late) * time.Microsecond
+			jump.By = time.Duration(micro-late) * time.Microsecond
 		}
-		if jump.Abs() < ClockTolerance {
-			jump = 0
+		if jump.By.Abs() < ClockTolerance {
+			jump.By = 0
 		}
 	}
 	c.known, c.micro, c.at, c.sent = true, micro, now, sent
@@ -86,15 +94,15 @@ func (c *Clock) Set(micro int64, sent time.Time, era int) (jump time.Duration, o
 var errSwitched = errors.New("another Redis is the master now")
 
 // Sample asks the node for its time, and says by how much its clock jumped.
-func (n *Node) Sample() (jump time.Duration, err error) {
+func (n *Node) Sample() (jump Jump, err error) {
 	era := n.Clock.Era()
 	micro, sent, err := n.askTime()
 	if err != nil {
-		return 0, err
+		return jump, err
 	}
 	jump, ok := n.Clock.Set(micro, sent, era)
 	if !ok {
-		return 0, &upstream.NotSentError{Cause: errSwitched}
+		return jump, &upstream.NotSentError{Cause: errSwitched}
 	}
 	return jump, nil
 }

@@ -9,20 +9,20 @@ import (
 func TestClockJump(t *testing.T) {
 	var c Clock
 	sent := time.Now()
-	if jump, _ := c.Set(1e15, sent, 0); jump != 0 {
+	if jump, _ := c.Set(1e15, sent, 0); jump.By != 0 {
 		t.Fatal("the first sample jumped")
 	}
 	at, known := c.Now()
 	if !known || at < 1e15 {
 		t.Fatal(at)
 	}
-	if jump, _ := c.Set(at, time.Now(), 0); jump != 0 {
+	if jump, _ := c.Set(at, time.Now(), 0); jump.By != 0 || jump.Another {
 		t.Fatalf("an even clock jumped by %v", jump)
 	}
 	for _, by := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		at, _ = c.Now()
 		jump, _ := c.Set(at+by.Microseconds(), time.Now(), 0)
-		if d := jump - by; d.Abs() > time.Second {
+		if d := jump.By - by; d.Abs() > time.Second || jump.Another {
 			t.Errorf("jumped by %v, noticed %v", by, jump)
 		}
 	}
@@ -48,7 +48,7 @@ func TestClockOfANewMaster(t *testing.T) {
 	}
 	jump, ok := c.Set(1e12+1e9, time.Now(), c.Era())
 	ahead := time.Duration(1e9) * time.Microsecond
-	if at, known := c.Now(); !ok || (jump-ahead).Abs() > time.Minute || !known || at < 1e12+1e9 {
+	if at, known := c.Now(); !ok || (jump.By-ahead).Abs() > time.Minute || !jump.Another || !known || at < 1e12+1e9 {
 		t.Errorf("the new master's clock: %v %v %v %v", at, known, jump, ok)
 	}
 }

@@ -116,11 +116,11 @@ func (q *store) sample(n *quorumNode) error {
 		n.note(err)
 		return err
 	}
-	if jump.Abs() > node.ClockTolerance+lockstore.Drift(apart) {
+	if jump.By.Abs() > node.ClockTolerance+lockstore.Drift(apart) {
 		n.mu.Lock()
-		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+lockstore.Drift(q.maxLease)), time.Now()
+		n.jump, n.barred, n.since = jump.By, time.Now().Add(q.maxLease+lockstore.Drift(q.maxLease)), time.Now()
 		n.mu.Unlock()
-		q.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump)
+		q.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump.By)
 		q.recheck(lockstore.Clock)
 	}
 	trouble := n.jumped() // its clock is known all the same

@@ -244,7 +244,7 @@ func (m *masters) sync() {
 	for _, n := range now.Masters {
 		m.shardOf(n)
 	}
-	gone := movedSlots{before: before, now: now}
+	gone := movedSlots{before: before, now: now, at: time.Now()}
 	if before != nil {
 		gone.shards = m.successions(before, now)
 	}
@@ -295,13 +295,13 @@ func (m *masters) keepTime(ctx context.Context, sh *shard) {
 // sampleOf asks a shard for its time.
 func (m *masters) sampleOf(sh *shard) error {
 	jump, err := sh.Sample()
-	if err != nil || jump == 0 {
+	if err != nil || jump.By == 0 {
 		return err
 	}
-	m.host.Log.Warn("the clock of a node jumped, checking every lock there", "node", sh.is.Addr, "by", jump)
-	if jump < 0 {
+	m.host.Log.Warn("the clock of a node jumped, checking every lock there", "node", sh.is.Addr, "by", jump.By)
+	if jump.By < 0 {
 		now, _ := sh.Clock.Now()
-		sh.regress.Store(max(sh.regress.Load(), now-jump.Microseconds()+lateMost.Microseconds()))
+		sh.regress.Store(max(sh.regress.Load(), now-jump.By.Microseconds()+lateMost.Microseconds()))
 	}
 	m.recheck(sh, lockstore.Clock)
 	return nil

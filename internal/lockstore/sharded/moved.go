@@ -2,17 +2,20 @@ package sharded
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // movedSlots is the slots that have another owner now than they had before.
 type movedSlots struct {
 	before, now *cluster.Snapshot
+	at          time.Time // when that was noticed
 	shards      []succession
 	again       time.Time // when their locks are checked once more
 }
@@ -109,11 +112,17 @@ func (m *masters) successions(before, now *cluster.Snapshot) []succession {
 }
 
 // compareClocks moves the deadlines of locks that went to a node whose clock is ahead of the former one's earlier by that
-// much: Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
+// much: Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master. It goes on until the node
+// tells its time, or is no master either.
 func (m *masters) compareClocks(gone movedSlots, s succession) {
-	_, known := s.old.Clock.Now()
-	if !known || m.sampleOf(s.now) != nil {
+	if _, known := s.old.Clock.Now(); !known {
 		return
+	}
+	pause := retry.Backoff{First: 10 * time.Millisecond, Most: time.Second}
+	for m.sampleOf(s.now) != nil {
+		if !m.host.Sleep(context.Background(), pause.Next()) || !slices.Contains(m.c.Snapshot().Masters, s.now.is) {
+			return
+		}
 	}
 	is, _ := s.now.Clock.Now()
 	was, _ := s.old.Clock.Now() // after the question: the difference is not taken too small
@@ -122,7 +131,7 @@ func (m *masters) compareClocks(gone movedSlots, s succession) {
 		return
 	}
 	m.host.Log.Warn("the clock of a new master is ahead of the former one's", "node", s.now.is.Addr, "by", ahead)
-	m.host.Shorten(ahead, func(key string) bool {
+	m.host.Shorten(ahead, gone.at, func(key string) bool {
 		slot := cluster.Slot([]byte(key))
 		return gone.before.Owner(slot) == s.old.is && gone.now.Owner(slot) == s.now.is
 	})

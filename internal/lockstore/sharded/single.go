@@ -98,13 +98,13 @@ func (s *single) clockAt(_ string, now int64) int64 { return now }
 
 // sample asks Redis for its time.
 func (s *single) sample() error {
-	_, known := s.only.Clock.Now()
 	jump, err := s.only.Sample()
 	switch {
-	case jump != 0 && !known:
+	case jump.By == 0:
+	case jump.Another:
 		s.anotherClock(jump)
-	case jump != 0:
-		s.host.Log.Warn("Redis' clock jumped, checking every lock", "by", jump)
+	default:
+		s.host.Log.Warn("Redis' clock jumped, checking every lock", "by", jump.By)
 		s.recheck(lockstore.Clock)
 	}
 	return err
@@ -159,11 +159,12 @@ func (s *single) masterSwitches() {
 	s.switched.mu.Unlock()
 }
 
-// anotherClock is called with how much the new master's clock is ahead of the former one's.
-func (s *single) anotherClock(ahead time.Duration) {
-	s.host.Log.Warn("the new master's clock differs from the former one's", "by", ahead)
-	if ahead >= 0 {
-		s.host.Shorten(ahead, everyKey)
+// anotherClock is called with how much the new master's clock is ahead of the former one's. Nothing is sent to the new one before its
+// clock is known.
+func (s *single) anotherClock(ahead node.Jump) {
+	s.host.Log.Warn("the new master's clock differs from the former one's", "by", ahead.By)
+	if ahead.By >= 0 {
+		s.host.Shorten(ahead.By, ahead.Asked, everyKey)
 	}
 }
 

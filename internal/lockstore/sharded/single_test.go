@@ -35,10 +35,10 @@ func TestLooksAfterASwitch(t *testing.T) {
 // TestClockBehind: a new master whose clock is behind has locks last longer, which nobody relies on.
 func TestClockBehind(t *testing.T) {
 	var by []time.Duration
-	h := lockstore.Host{Log: slog.New(slog.DiscardHandler), Shorten: func(d time.Duration, _ func(string) bool) { by = append(by, d) }}
+	h := lockstore.Host{Log: slog.New(slog.DiscardHandler), Shorten: func(d time.Duration, _ time.Time, _ func(string) bool) { by = append(by, d) }}
 	s := &single{host: h}
-	s.anotherClock(-time.Hour)
-	s.anotherClock(10 * time.Second)
+	s.anotherClock(node.Jump{By: -time.Hour})
+	s.anotherClock(node.Jump{By: 10 * time.Second})
 	if !slices.Equal(by, []time.Duration{10 * time.Second}) {
 		t.Errorf("shortened by %v", by)
 	}
