@@ -5,9 +5,10 @@ import "bytes"
 // Slots is how many hash slots a cluster has.
 const Slots = 16384
 
-// crcTable is CRC16/XMODEM (polynomial 0x1021), which Redis uses for slots.
-var crcTable = func() (t [256]uint16) {
-	for i := range t {
+// crcTables are for CRC16/XMODEM (polynomial 0x1021), which Redis uses for slots: the k-th has what a byte adds that k bytes follow. So eight
+// bytes are looked up at once, where one after the other would each wait for the one before.
+var crcTables = func() (t [8][256]uint16) {
+	for i := range t[0] {
 		crc := uint16(i) << 8
 		for range 8 {
 			if crc&0x8000 != 0 {
@@ -16,7 +17,12 @@ var crcTable = func() (t [256]uint16) {
 				crc <<= 1
 			}
 		}
-		t[i] = crc
+		t[0][i] = crc
+	}
+	for k := range t[1:] {
+		for i, crc := range t[k] {
+			t[k+1][i] = crc<<8 ^ t[0][crc>>8]
+		}
 	}
 	return t
 }()
@@ -29,9 +35,14 @@ func Slot(key []byte) int {
 			key = key[open+1 : open+1+length]
 		}
 	}
-	crc := uint16(0)
+	crc, t := uint16(0), &crcTables
+	for len(key) >= 8 {
+		crc = t[7][byte(crc>>8)^key[0]] ^ t[6][byte(crc)^key[1]] ^ t[5][key[2]] ^ t[4][key[3]] ^
+			t[3][key[4]] ^ t[2][key[5]] ^ t[1][key[6]] ^ t[0][key[7]]
+		key = key[8:]
+	}
 	for _, b := range key {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^b]
+		crc = crc<<8 ^ t[0][byte(crc>>8)^b]
 	}
 	return int(crc) % Slots
 }

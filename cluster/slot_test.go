@@ -14,9 +14,9 @@ func TestSlot(t *testing.T) {
 	s := testredis.Start(t, "--cluster-enabled yes")
 	c := s.Dial(t)
 	keys := []string{"", "a", "123456789", "{", "}", "{}", "{}a", "a{}b", "a{b", "a}b{c", "{a}", "x{a}y", "{a}{b}", "{{a}}", "a{}{b}",
-		"}{a}", "{a", "a}", "\x00", "{\x00}", "ключ{й}", "{user1000}.following", "foo{{bar}}zap", "foo{bar}{zap}"}
+		"0123456789abcdef0123456789", "}{a}", "{a", "a}", "\x00", "{\x00}", "ключ{й}", "{user1000}.following", "foo{{bar}}zap", "foo{bar}{zap}"}
 	for range 2000 {
-		b := make([]byte, rand.IntN(12))
+		b := make([]byte, rand.IntN(40))
 		for i := range b {
 			b[i] = "ab{}\x00\xff"[rand.IntN(6)]
 		}
