@@ -76,7 +76,7 @@ func (u *clusteredPath) askAll(words [][]byte) ([]resp.Reply, error) {
 }
 
 func (u *clusteredPath) instead(c *commandtable.Command) func([][]byte) ([]byte, error) {
-	run := u.host.Routes().of(c).instead
+	run := u.route(c).instead
 	if run == nil {
 		return nil
 	}

@@ -21,6 +21,10 @@ type clusteredPath struct {
 	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
 	lane     *scriptcache.Lane // the lane of quick
 	presence *upstream.Pipe    // see show; nil: none
+	latest   struct {          // what route was asked for: most commands are the same as the one before
+		command *commandtable.Command
+		route   *route
+	}
 }
 
 func (b *Clustered) path(f *Forwarder) path { return &clusteredPath{Forwarder: f, nodes: b} }
@@ -193,15 +197,8 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
 
 // plan makes the plans of the run.
 func (u *clusteredPath) plan(b *Batch) {
-	routes := u.host.Routes()
 	b.nodes.words, b.nodes.plans = b.nodes.words[:0], b.nodes.plans[:cap(b.nodes.plans)]
-	var before *commandtable.Command // most commands in a pipeline are the same as the one before
-	facts := noRoute.facts
 	for i, raw := range b.run {
-		if b.cmds[i] != before {
-			before = b.cmds[i]
-			facts = routes.of(before).facts
-		}
 		if i == len(b.nodes.plans) {
 			b.nodes.plans = append(b.nodes.plans, nil)
 		}
@@ -211,12 +208,20 @@ func (u *clusteredPath) plan(b *Batch) {
 		from := len(b.nodes.words)
 		b.nodes.words = u.KeysOf(b.cmds[i], b.nodes.args[i], b.nodes.words)
 		to := len(b.nodes.words)
-		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: facts})
+		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: u.route(b.cmds[i]).facts})
 		if !b.nodes.apart {
 			b.nodes.plans[i].InPieces()
 		}
 	}
 	b.nodes.plans = b.nodes.plans[:len(b.run)]
+}
+
+// route is the route of a command, which may be nil.
+func (u *clusteredPath) route(c *commandtable.Command) *route {
+	if u.latest.route == nil || u.latest.command != c {
+		u.latest.command, u.latest.route = c, u.host.Routes().of(c)
+	}
+	return u.latest.route
 }
 
 // forwardScripts implements path: a lane has a connection to each node that is asked.
