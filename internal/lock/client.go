@@ -100,9 +100,11 @@ func (hs *holds) keptBy(c *Client) int {
 }
 
 // Waits is the lock that the client waits for, and for how long it has; "": none.
-func (c *Client) Waits() (key string, waited time.Duration) {
-	c.m.lines.mu.Lock()
-	defer c.m.lines.mu.Unlock()
+func (c *Client) Waits() (key string, waited time.Duration) { return c.m.lines.waitOf(c) }
+
+func (ls *lines) waitOf(c *Client) (key string, waited time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if w := c.waits; w != nil {
 		return w.id.Key, time.Since(w.since)
 	}

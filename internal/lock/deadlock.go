@@ -27,20 +27,20 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	if m.opts.MaxHold > 0 || !w.endless() {
 		return nil
 	}
-	m.lines.mu.Lock()
-	circle := m.holds.circle(w)
-	m.lines.mu.Unlock()
-	if circle == nil {
-		return nil
-	}
-	for _, id := range circle {
+	for _, id := range m.lines.circle(w) {
 		if m.watchdog.lookAgain(ctx, id, false, min(w.remaining(), patience, m.opts.Watchdog/3)) != nil {
 			return nil // its client has gone, or an offer may have come meanwhile: the wait ends with either
 		}
 	}
-	m.lines.mu.Lock()
-	defer m.lines.mu.Unlock()
-	if circle = m.holds.circle(w); circle == nil || w.claimed { // the offer is to be taken first
+	return m.lines.endCircle(w)
+}
+
+// endCircle returns the error for a waiter whose circle is still there, and takes it out of that.
+func (ls *lines) endCircle(w *waiter) error {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	circle := ls.holds.circle(w)
+	if circle == nil || w.claimed { // the offer is to be taken first
 		return nil
 	}
 	w.parked = false
@@ -50,6 +50,13 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 
 // endless says whether a wait ends with a grant only, or with its connection.
 func (w *waiter) endless() bool { return w.id.Owner == w.c.owner && w.r.Blocks && w.r.Block == 0 }
+
+// circle is the holds that keep w waiting for itself; none: there is no circle.
+func (ls *lines) circle(w *waiter) []lockstore.ID {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.holds.circle(w)
+}
 
 // circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own. nil: there
 // is no circle. lines.mu is held.

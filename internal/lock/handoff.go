@@ -181,7 +181,7 @@ func (r *release) Claim() *lockstore.Handoff {
 func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 	h := r.next
 	if err == nil {
-		h.note(turn, all[0].Code == lockstore.Granted)
+		h.lines.noteGrants(h, turn, all[0].Code == lockstore.Granted)
 	}
 	for i, w := range h.to {
 		if err == nil && all[i].Code == lockstore.Granted {
@@ -206,10 +206,10 @@ func (h *handoff) offerNothing(i int) {
 	}
 }
 
-// note keeps count of the grants in a row.
-func (h *handoff) note(turn, given bool) {
-	h.lines.mu.Lock()
-	defer h.lines.mu.Unlock()
+// noteGrants keeps count of the grants in a row.
+func (ls *lines) noteGrants(h *handoff, turn, given bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	switch {
 	case turn:
 		h.line.offer(time.Now())

@@ -117,10 +117,10 @@ type event struct {
 
 // next waits for the next event.
 func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Timer) event {
-	m, l := w.c.m, w.line
+	m := w.c.m
 	var e event
 	woken, offered := false, false
-	wake := w.park(timer)
+	wake := m.lines.park(w, timer)
 	select {
 	case e.offer = <-w.offer:
 		offered = true
@@ -135,16 +135,22 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	case <-m.drained:
 		e.ended = errDraining
 	}
-	m.lines.mu.Lock()
-	defer m.lines.mu.Unlock()
-	first, called := w.first(), w.called
+	m.lines.came(w, &e, woken, offered)
+	return e
+}
+
+// came notes what came to a waiter, and says whether it is to try.
+func (ls *lines) came(w *waiter, e *event, woken, offered bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l, first, called := w.line, w.first(), w.called
 	e.due = called || first && (woken || !time.Now().Before(lockstore.Later(l.tryAt, l.holdBack)))
 	if acts := e.due || e.ended != nil; acts {
 		w.parked, w.called = false, false
 		if w.claimed && !offered {
-			m.lines.mu.Unlock()
+			ls.mu.Unlock()
 			e.offer, offered = <-w.offer, true // it comes for sure
-			m.lines.mu.Lock()
+			ls.mu.Lock()
 		}
 	}
 	// The message of a turn that is offered to others may be here before the offer that says so.
@@ -162,15 +168,14 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 		default:
 		}
 	}
-	return e
 }
 
-// park lets the waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if it is
+// park lets a waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if it is
 // the head.
-func (w *waiter) park(timer *time.Timer) <-chan struct{} {
-	m, l := w.c.m, w.line
-	m.lines.mu.Lock()
-	defer m.lines.mu.Unlock()
+func (ls *lines) park(w *waiter, timer *time.Timer) <-chan struct{} {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := w.line
 	w.parked = true
 	if !w.first() {
 		timer.Stop()
@@ -187,22 +192,9 @@ func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 // listen waits until the line's channels are subscribed to, when the waiter has become the head of its line. If they were not yet, a message
 // may have been missed: the waiter is to try at once then.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
-	m, l := w.c.m, w.line
-	m.lines.mu.Lock()
-	if !w.first() || w.hears != nil || w.called || w.claimed { // an offer is to be taken first
-		m.lines.mu.Unlock()
+	if !w.c.m.lines.subscribe(w) {
 		return nil
 	}
-	w.hears, w.parked = []lockstore.Subscription{l.subscription}, false
-	if l.key.Fair {
-		w.hears = append(w.hears, m.store.Subscribe(w.ownChannel(), l))
-		if !m.holds.any(w.id.Line()) {
-			// A message on the waiter's own channel may have been missed, but not if a client of this proxy holds the lock: its release will wake
-			// the whole line.
-			l.tryAt = time.Time{}
-		}
-	}
-	m.lines.mu.Unlock()
 	for _, s := range w.hears {
 		waited, err := s.Ready(ctx, over)
 		if errors.Is(err, lockstore.ErrOver) {
@@ -212,12 +204,37 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 			return err
 		}
 		if waited {
-			m.lines.mu.Lock()
-			l.tryAt = time.Time{}
-			m.lines.mu.Unlock()
+			w.c.m.lines.tryAtOnce(w.line)
 		}
 	}
 	return nil
+}
+
+// subscribe makes the subscriptions of a waiter that has become the head of its line; false: it has not, or has them.
+func (ls *lines) subscribe(w *waiter) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := w.line
+	if !w.first() || w.hears != nil || w.called || w.claimed { // an offer is to be taken first
+		return false
+	}
+	w.hears, w.parked = []lockstore.Subscription{l.subscription}, false
+	if l.key.Fair {
+		w.hears = append(w.hears, ls.store.Subscribe(w.ownChannel(), l))
+		if !ls.holds.any(w.id.Line()) {
+			// A message on the waiter's own channel may have been missed, but not if a client of this proxy holds the lock: its release will wake
+			// the whole line.
+			l.tryAt = time.Time{}
+		}
+	}
+	return true
+}
+
+// tryAtOnce makes the head of a line try without being woken.
+func (ls *lines) tryAtOnce(l *line) {
+	ls.mu.Lock()
+	l.tryAt = time.Time{}
+	ls.mu.Unlock()
 }
 
 // refused notes what Redis said to a waiter.
