@@ -156,3 +156,51 @@ func TestForceComesAgain(t *testing.T) {
 		t.Error(code, err)
 	}
 }
+
+// TestClocksAreComparedUntilTheNodeTells: a new master that does not tell its time at first is asked again, and the locks that came to it end
+// earlier by how far it is ahead, but not those that it has answered for itself.
+func TestClocksAreComparedUntilTheNodeTells(t *testing.T) {
+	tc := testredis.StartCluster(t, 2, 0)
+	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := testredis.Opened(t, func() (*cluster.Cluster, error) {
+		return cluster.Open(t.Context(), target, cluster.Options{Node: upstream.NodeOptions{Logger: slog.New(slog.DiscardHandler)}})
+	})
+	s := opened(t, Cluster(c, ""), c.Close)
+	m := s.shards.(*masters)
+	shortened := make(chan time.Duration, 1)
+	noticed := time.Now()
+	m.host.Shorten = func(by time.Duration, then time.Time, _ func(string) bool) {
+		if !then.Equal(noticed) {
+			t.Errorf("deadlines of what was sent %v later change", then.Sub(noticed))
+		}
+		shortened <- by
+	}
+	m.mu.Lock()
+	now := m.shardOf(c.Snapshot().Masters[0])
+	m.mu.Unlock()
+	old := &shard{}
+	old.Clock.Set(time.Now().Add(-10*time.Second).UnixMicro(), time.Now(), old.Clock.Era())
+	for _, server := range tc.Servers {
+		server.Do(t, "ACL", "SETUSER", "default", "-time")
+	}
+	done := make(chan struct{})
+	go func() {
+		m.compareClocks(movedSlots{before: c.Snapshot(), now: c.Snapshot(), at: noticed}, succession{old: old, now: now})
+		close(done)
+	}()
+	select {
+	case by := <-shortened:
+		t.Fatalf("by %v, and the node does not tell its time", by)
+	case <-time.After(100 * time.Millisecond):
+	}
+	for _, server := range tc.Servers {
+		server.Do(t, "ACL", "SETUSER", "default", "+time")
+	}
+	if by := <-shortened; (by - 10*time.Second).Abs() > 5*time.Second {
+		t.Errorf("by %v", by)
+	}
+	<-done
+}
