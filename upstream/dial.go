@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/socket"
 )
 
-// A silent peer is found after keepAliveIdle + keepAliveCount*keepAliveInterval
-// when nothing is under way, and after userTimeout when bytes are.
+// A silent peer is found after userTimeout, whether bytes are under way or not: Linux then probes for that long, and counts no probes. Other
+// systems count them, and find an idle one after keepAliveIdle + keepAliveCount*keepAliveInterval.
 const (
 	keepAliveIdle     = 5 * time.Second
 	keepAliveInterval = 2 * time.Second

@@ -2,17 +2,35 @@ package downstream
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"syscall"
 	"time"
 )
+
+// lifeSign is how long a client may show no sign of life.
+const lifeSign = 11 * time.Second
+
+// The kernel sends probes to clients that are idle.
+const (
+	firstProbe  = 3 * time.Second // up to latestProbe
+	latestProbe = 6 * time.Second
+	probeEvery  = time.Second
+)
+
+// keepAlive has the kernel give up an idle client that has vanished, after lifeSign. A kernel loses probes to clients on its own machine when
+// thousands are due at the same tick: so clients that came together are probed in different seconds, and one answer to at least five probes
+// keeps a client.
+func keepAlive() net.KeepAliveConfig {
+	idle := firstProbe + time.Duration(rand.IntN(int((latestProbe-firstProbe)/time.Second)+1))*time.Second // the kernel counts in seconds
+	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: probeEvery, Count: int((lifeSign - idle) / probeEvery)}
+}
 
 // Keep-alive does not run while bytes are on their way to a client, and the kernel alone then gives a dead one up after a
 // quarter of an hour. TCP_USER_TIMEOUT would be shorter, but also cuts off a living client that does not read for that long.
 // So clients that have yet to acknowledge something are looked at: the dead acknowledge nothing, not even a probe of their full
 // window.
 const (
-	lifeSign  = 11 * time.Second // as keep-alive's 5 s + 3 × 2 s
 	lookEvery = time.Second
 	lookAfter = 4 * time.Second // whoever has sent a command since is alive
 )

@@ -30,8 +30,16 @@ func TestTCPUnderAConnection(t *testing.T) {
 func TestWhenTheDeadAreNoticed(t *testing.T) {
 	t.Parallel()
 	const least, most = 11 * time.Second, 14 * time.Second
-	if kept := keepAlive.Idle + time.Duration(keepAlive.Count)*keepAlive.Interval; kept != least {
-		t.Errorf("keep-alive takes %v", kept)
+	idle := map[time.Duration]int{}
+	for range 1000 {
+		k := keepAlive()
+		if kept := k.Idle + time.Duration(k.Count)*k.Interval; kept != least || k.Count < 5 {
+			t.Fatalf("keep-alive takes %v, and %d probes", kept, k.Count)
+		}
+		idle[k.Idle]++
+	}
+	if len(idle) != 4 || idle[firstProbe] == 0 || idle[latestProbe] == 0 {
+		t.Errorf("first probes come after %v", idle)
 	}
 	if lifeSign < least || lifeSign+lookEvery > most || lookAfter > lifeSign {
 		t.Errorf("looks for signs of life take %v to %v", lifeSign, lifeSign+lookEvery)

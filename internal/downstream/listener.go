@@ -12,9 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/socket"
 )
 
-// An idle peer that has vanished without closing its connection is noticed in 5 s + 3 × 2 s; for others see dead_peers.go.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
-
 const (
 	firstBackOff = 5 * time.Millisecond // after a failed accept, doubled up to lastBackOff
 	lastBackOff  = time.Second
@@ -124,7 +121,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	}
 	if tcp, ok := raw.(*net.TCPConn); ok {
 		// Refused when the socket is dead already: then its first read says so.
-		_ = tcp.SetKeepAliveConfig(keepAlive)
+		_ = tcp.SetKeepAliveConfig(keepAlive())
 	}
 	e.conn = socket.Direct(raw)
 	from := e.from
