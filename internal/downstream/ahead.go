@@ -86,7 +86,7 @@ func (c *Conn) readAhead(done chan<- struct{}) {
 	for c.armAhead() {
 		last := len(a.pieces) - 1
 		p := a.pieces[last]
-		n, err := c.Conn.Read(p[len(p):cap(p)])
+		n, err := c.readSocket(p[len(p):cap(p)])
 		a.pieces[last] = p[:len(p)+n]
 		if idle := c.gate.bounds.Load().IdleTimeout; n > 0 && idle > 0 && time.Since(armed) > idle/4 {
 			armed = time.Now()
@@ -149,16 +149,6 @@ func (c *Conn) endAhead() {
 	}
 }
 
-// heardAhead is the error that ended what was read ahead; nil: there was none.
-func (c *Conn) heardAhead() error {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	for c.read.ahead.done != nil {
-		c.haltAhead()
-	}
-	return c.read.ahead.err
-}
-
 // beginRead lets the caller read, until due if that is from the socket. read.mu is held, and nobody reads ahead.
 func (c *Conn) beginRead(due time.Time) {
 	if len(c.read.ahead.pieces) == 0 {
@@ -175,7 +165,7 @@ func (c *Conn) readNext(p []byte) (n int, err error) {
 	case a.err != nil:
 		err = a.err
 	default:
-		n, err = c.Conn.Read(p)
+		n, err = c.readSocket(p)
 	}
 	c.read.ahead.reading.Store(false)
 	return n, err

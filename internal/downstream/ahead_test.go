@@ -412,6 +412,8 @@ type givenUp struct {
 	up chan struct{}
 }
 
+func (g givenUp) NetConn() net.Conn { return &net.TCPConn{} }
+
 func (g givenUp) Read([]byte) (int, error) {
 	<-g.up
 	return 0, &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}

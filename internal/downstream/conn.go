@@ -54,6 +54,7 @@ type writeSide struct {
 	account        account     // in Gate.replies; used by the client's goroutine or, while that waits for a pipe, by the pipe's reader
 	unacknowledged atomic.Bool // something was written since the last look at its acknowledgement
 	dropped        atomic.Bool // over, and nothing more is to be written
+	calling        sync.Mutex  // held while the socket is written to
 }
 
 // ending is how a Conn ended.
@@ -63,6 +64,7 @@ type ending struct {
 	how   How
 	why   string
 	onEnd func() // cancels what the client waits for
+	noted error  // the reason that the kernel has given
 
 	ctx  context.Context // of Context; nil: it has not been asked for
 	stop context.CancelFunc
@@ -108,7 +110,7 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 		}
 		var n int
 		c.noteUnacknowledged() // for a write that blocks
-		n, err = c.Conn.Write(p[written:min(len(p), written+pieceBytes)])
+		n, err = c.writeSocket(p[written:min(len(p), written+pieceBytes)])
 		written += n
 		c.noteUnacknowledged()
 		if errors.Is(err, os.ErrDeadlineExceeded) && !c.write.dropped.Load() && (n > 0 || c.softIsOver()) {
@@ -188,17 +190,6 @@ func (c *Conn) Ending() (How, string) {
 	c.ending.mu.Lock()
 	defer c.ending.mu.Unlock()
 	return c.ending.how, c.ending.why
-}
-
-// writeEnd is readEnd of a write's error. The kernel says only once why it has given a client up: whoever reads ahead may have heard it.
-func (c *Conn) writeEnd(err error) (How, string) {
-	if how, why := readEnd(err); how == Gone {
-		if heard := c.heardAhead(); heard != nil && !errors.Is(heard, io.EOF) {
-			return readEnd(heard)
-		}
-		return how, why
-	}
-	return Left, "output not taken: " + err.Error()
 }
 
 // Context is the context that ends with the connection, or with parent, which is the same each time. It is made once: to make one for each

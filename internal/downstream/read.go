@@ -2,7 +2,6 @@ package downstream
 
 import (
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -39,7 +38,8 @@ type readSide struct {
 	judged  *Bounds     // whose limits of commands hold; nil: the first ones
 	small   atomic.Bool // resp.UnauthenticatedLimits hold instead; others may ask
 
-	ahead ahead
+	ahead   ahead
+	calling sync.Mutex // held while the socket is read
 }
 
 // source is the socket as resp.Reader sees it, behind what was read ahead: each read with the deadline of the moment.
@@ -60,7 +60,7 @@ func (s source) Read(p []byte) (int, error) {
 		if err == nil || c.woken(err) {
 			continue
 		}
-		c.HangUp(readEnd(err))
+		c.HangUp(c.readEnd(err))
 		return 0, err
 	}
 }
@@ -185,21 +185,4 @@ func (c *Conn) Wake() {
 func (c *Conn) WakeToAttend() {
 	c.attend.Store(true)
 	c.Wake()
-}
-
-// readEnd says from a read's error whether the client has gone or we have given it up, and why.
-func readEnd(err error) (How, string) {
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the latter within a TLS record
-		return Gone, "end of stream"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return Gone, "reset by the client"
-	case errors.Is(err, syscall.ETIMEDOUT):
-		return Left, "no sign of life"
-	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return Left, "read timeout"
-	}
-	return Left, err.Error()
 }
