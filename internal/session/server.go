@@ -125,6 +125,7 @@ type Server struct {
 	writes  writes
 	clients clients
 	pauses  pauses
+	runOut  runOut
 	loops   loops
 }
 

@@ -267,6 +267,9 @@ func (s *Session) End() {
 		s.guard.HangUp(downstream.Left, "closed")
 		how, why := s.guard.Ending()
 		s.srv.log.Debug("client left", "client", s.peer.addr, "id", s.peer.id, "why", why)
+		if locks := s.held(); locks > 0 && how == downstream.Left {
+			s.srv.runOut.add(locks, s.peer.addr, why)
+		}
 		s.guard.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // a client that reads nothing delays the end no longer than this
 		s.own.End()
 		if l := s.locks.engine.Load(); l != nil {

@@ -27,7 +27,8 @@ type progress struct {
 }
 
 // stuckLoop ends the waits of clients that have gone, and those that last longer than Options.UpstreamTimeout, until the server
-// ends. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by this goroutine.
+// ends. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by this goroutine. It also tells
+// whose locks run out.
 func (s *Server) stuckLoop() {
 	every, calm := stuckEvery, stuckAfter
 	if t := s.o.UpstreamTimeout; t > 0 {
@@ -43,8 +44,10 @@ func (s *Server) stuckLoop() {
 		case <-s.ctx.Done():
 			return
 		}
+		now := time.Now()
+		s.runOut.tell(s.log, now)
 		var waits bool
-		long, waits = s.waiting(time.Now(), long[:0])
+		long, waits = s.waiting(now, long[:0])
 		if waits {
 			timer.Reset(every)
 		} else {

@@ -1,0 +1,45 @@
+package session
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// runOut gathers for the log which clients were closed, or given up, although they held locks, which then run out. Thousands may be at once.
+type runOut struct {
+	mu             sync.Mutex // a leaf
+	clients, locks int        // not told yet
+	addr, why      string     // of the last one
+	quiet          time.Time  // nothing is told before
+}
+
+const runOutEvery = time.Second
+
+// add notes a client that had so many locks.
+func (r *runOut) add(locks int, addr, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients++
+	r.locks += locks
+	r.addr, r.why = addr, why
+}
+
+// take returns what is to be told at now, and begins anew; clients is 0 when nothing is.
+func (r *runOut) take(now time.Time) (clients, locks int, addr, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clients == 0 || now.Before(r.quiet) {
+		return 0, 0, "", ""
+	}
+	clients, locks = r.clients, r.locks
+	r.clients, r.locks, r.quiet = 0, 0, now.Add(runOutEvery)
+	return clients, locks, r.addr, r.why
+}
+
+// tell writes into the log what has been added, at most one line in runOutEvery.
+func (r *runOut) tell(to *slog.Logger, now time.Time) {
+	if clients, locks, addr, why := r.take(now); clients > 0 {
+		to.Warn("clients were closed that held locks, which end with their leases", "clients", clients, "locks", locks, "last", addr, "why", why)
+	}
+}
