@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/program"
@@ -182,8 +183,9 @@ func measureHeld(ctx context.Context, s settings, b *environment, rep *report) (
 	if err != nil {
 		return err
 	}
-	if err := each(ownLocks, func(i int) error {
-		return exchange{command("LOCK", watchedKey(i)), "+OK"}.do(clients[i/locksEach])
+	if err := each(ownLocks/locksEach, func(i int) error {
+		_, err := clients[i].eachLock(i, "LOCK", "+OK")
+		return err
 	}); err != nil {
 		return err
 	}
@@ -197,37 +199,47 @@ func measureHeld(ctx context.Context, s settings, b *environment, rep *report) (
 	if err := t.watchLocks(ctx, s, rep); err != nil {
 		return err
 	}
-	kept := 0
-	var mu sync.Mutex
-	err = each(ownLocks, func(i int) error {
-		err := exchange{command("UNLOCK", watchedKey(i)), ":1"}.do(clients[i/locksEach])
-		mu.Lock()
-		defer mu.Unlock()
-		if err == nil {
-			kept++
-		}
+	var kept atomic.Int64
+	unlocked := each(ownLocks/locksEach, func(i int) error {
+		n, err := clients[i].eachLock(i, "UNLOCK", ":1")
+		kept.Add(int64(n))
 		return err
 	})
-	rep.fact(fact{Name: watchKept, Value: float64(kept), Unit: "locks", Least: ownLocks})
-	return err
+	rep.fact(fact{Name: watchKept, Value: float64(kept.Load()), Unit: "locks", Least: ownLocks})
+	// Those without locks, too: a connection that is lost is a fault of its own.
+	return errors.Join(unlocked, each(ownClients, func(i int) error { return exchange{command("PING"), "+PONG"}.do(clients[i]) }))
+}
+
+// eachLock sends a verb for each lock of the connection of that number, until one has another reply than want; done is how many had that.
+func (c *client) eachLock(number int, verb, want string) (done int, err error) {
+	for done < locksEach {
+		if err := (exchange{command(verb, watchedKey(number*locksEach+done)), want}).do(c); err != nil {
+			return done, err
+		}
+		done++
+	}
+	return done, nil
 }
 
 func watchedKey(i int) string { return "bench:watched:" + strconv.Itoa(i) }
 
-// each does something for each of n, askersAtOnce at once; those of one connection are done by one.
+// each does something with each of n connections, askersAtOnce at once. Its error says with how many it failed, and how with the first.
 func each(n int, do func(i int) error) error {
-	errs := make([]error, askersAtOnce)
+	errs := make([]error, n)
 	var all sync.WaitGroup
 	for a := range askersAtOnce {
-		first := func(a int) int { return n / locksEach * a / askersAtOnce * locksEach }
 		all.Go(func() {
-			for i := first(a); i < first(a+1) && errs[a] == nil; i++ {
-				errs[a] = do(i)
+			for i := a; i < n; i += askersAtOnce {
+				errs[i] = do(i)
 			}
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d connections failed, the first: %w", len(failed), n, failed[0])
 }
 
 // memories are what the proxy has from the system, and what Redis has in use, in bytes.
