@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/checked"
 )
 
 const (
@@ -203,7 +205,7 @@ func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 		conn.Close()
 		return nil, &unsentError{cause: err}
 	}
-	return &controlConn{Conn: newOwn(conn, term), target: c.target}, nil
+	return &controlConn{Conn: checked.New(newOwn(conn, term)), target: c.target}, nil
 }
 
 var errControlClosed = error(&unsentError{cause: errors.New("control connection closed")})

@@ -334,3 +334,29 @@ func TestReplyOfAFormerMaster(t *testing.T) {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
 }
+
+// Bytes that are no reply, and replies that nobody asked for, end the connection. rueidis would panic in a goroutine of its own.
+func TestOddRepliesToControl(t *testing.T) {
+	t.Parallel()
+	for _, odd := range []string{"+OK\r\n+OK\r\n", "$-5\r\n", "$9999999999999999\r\n", "*-2\r\n", "*1000000000\r\n"} {
+		hungUp := make(chan struct{}, 8)
+		target := fakeRedis(t, func(_ int, c net.Conn) {
+			buf := make([]byte, 1<<10)
+			c.Read(buf)
+			c.Write([]byte("%1\r\n$5\r\nproto\r\n:3\r\n"))
+			c.Read(buf)
+			c.Write([]byte(odd))
+			for {
+				if _, err := c.Read(buf); err != nil {
+					hungUp <- struct{}{}
+					return
+				}
+			}
+		})
+		client := controlClientOf(t, newControl(t, target), 0)
+		if got, err := client.Do(context.Background(), client.B().Time().Build()).AsStrSlice(); err == nil {
+			t.Errorf("%q: got %q", odd, got)
+		}
+		<-hungUp
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/checked"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -50,7 +51,11 @@ func (p *proxy) options() rueidis.ClientOption {
 		InitAddress: []string{p.target.Addr}, Username: p.target.User, Password: p.target.Password, SelectDB: p.target.DB,
 		ClientName: "lockproxy-top", ForceSingleClient: true, DisableCache: true, DisableRetry: true,
 		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return upstream.Dial(ctx, p.target, answerTime)
+			conn, err := upstream.Dial(ctx, p.target, answerTime)
+			if err != nil {
+				return nil, err
+			}
+			return checked.New(conn), nil
 		},
 	}
 }

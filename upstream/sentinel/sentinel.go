@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/checked"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -131,5 +132,9 @@ func (s *sentinel) options() rueidis.ClientOption {
 }
 
 func (s *sentinel) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	return upstream.Dial(s.f.ctx, s.f.at(s.addr), sentinelTimeout)
+	conn, err := upstream.Dial(s.f.ctx, s.f.at(s.addr), sentinelTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return checked.New(conn), nil
 }
