@@ -19,6 +19,7 @@ type Call struct {
 	Script *scripts.Script
 	Keys   []string
 	Args   []string
+	Shape  Shape // of its reply
 }
 
 // build is the call as a command of its client: EVALSHA with the script's SHA, or EVAL with its source.
@@ -78,7 +79,10 @@ func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 	if refusal, ok := err.(*upstream.ReplyError); ok {
 		err = &upstream.ReplyError{Line: redisLine(refusal.Line)} // the same words as from Eval
 	}
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return c.judged(out)
 }
 
 // EvalReplicated runs a script and waits on the same connection until replicas of the node have it.
@@ -112,19 +116,4 @@ func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply
 func unknownScript(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && reply.IsNoScript()
-}
-
-// Ints reads a reply that is an integer, or an array of them.
-func Ints(reply rueidis.RedisMessage, err error) ([]int64, error) {
-	if err != nil {
-		return nil, err
-	}
-	if n, err := reply.AsInt64(); err == nil {
-		return []int64{n}, nil
-	}
-	out, err := reply.AsIntSlice()
-	if err != nil {
-		return nil, &upstream.ReplyError{Line: "ERR unexpected reply of a lock script: " + err.Error()}
-	}
-	return out, nil
 }

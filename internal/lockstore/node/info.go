@@ -24,6 +24,9 @@ func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
 	if err != nil {
 		return lockstore.Info{}, err
 	}
+	if len(parts) < 4 {
+		return lockstore.Info{}, errOdd(scripts.Info.Name)
+	}
 	text := make([]string, len(parts))
 	for i := range parts {
 		if text[i], err = parts[i].ToString(); err != nil {

@@ -97,7 +97,11 @@ func sendSteps(client rueidis.Client, steps []probeStep, left []string, by strin
 
 // codeOf is the first number of a script's reply.
 func codeOf(reply rueidis.RedisResult) int64 {
-	out, err := Ints(reply.ToMessage())
+	message, err := reply.ToMessage()
+	if err != nil {
+		return anyCode
+	}
+	out, err := intsIn(message)
 	if err != nil || len(out) == 0 {
 		return anyCode
 	}

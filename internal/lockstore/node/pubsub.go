@@ -64,6 +64,9 @@ func (n *Node) publishesWith(asked PubSub) (string, error) {
 	if err != nil {
 		return "", Outcome(err)
 	}
+	if len(known) < 2 {
+		return "", errOdd(scripts.Publishes.Name)
+	}
 	sharded, classic := known[0] == 1, known[1] == 1
 	switch {
 	case !sharded:

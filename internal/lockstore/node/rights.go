@@ -113,6 +113,9 @@ func (n *Node) lacking(all []right) ([]right, error) {
 	}
 	var lacking []right
 	for _, i := range numbers {
+		if i < 1 || i > int64(len(all)) {
+			return nil, errOdd(scripts.Account.Name)
+		}
 		lacking = append(lacking, all[i-1])
 	}
 	return lacking, nil

@@ -29,7 +29,7 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 	if a.Named {
 		keys = append(keys, id.WatchKey())
 	}
-	c := Call{DB: id.DB, Script: id.Kind.Spec().Acquire, Keys: keys}
+	c := Call{DB: id.DB, Script: id.Kind.Spec().Acquire, Keys: keys, Shape: Shape{Least: 4, Grant: true, Alone: AnyShort}}
 	c.Args = append(make([]string, 0, 9), leaseText(a.Lease), id.Field(), notAfter, flags)
 	if id.Kind != lockstore.Plain {
 		c.Args = append(append(c.Args, string(a.Registration), s.FenceTTL), id.Rest()...)
@@ -93,6 +93,9 @@ func Acquired(a *lockstore.Acquire, out []int64) lockstore.Acquired {
 	return got
 }
 
+// released is the shape of what a release returns.
+var released = Shape{Least: 2, Alone: AnyShort}
+
 // Release is the script of a release.
 func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	id := r.ID
@@ -108,10 +111,10 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	}
 	args := append(make([]string, 0, 7), id.Field(), s.Publish, notAfter, flags)
 	if id.Kind == lockstore.Plain && !r.Named { // each ARGV costs Redis time, and no other is looked at
-		return Call{DB: id.DB, Script: scripts.Release, Keys: keys, Args: args}
+		return Call{DB: id.DB, Script: scripts.Release, Keys: keys, Args: args, Shape: released}
 	}
 	args = append(args, string(r.Registration))
-	return Call{DB: id.DB, Script: id.Kind.Spec().Release, Keys: keys, Args: append(args, id.Rest()...)}
+	return Call{DB: id.DB, Script: id.Kind.Spec().Release, Keys: keys, Args: append(args, id.Rest()...), Shape: released}
 }
 
 // Released reads what that script has returned. One number alone is the answer of a common case: see release_short.lua.
@@ -215,6 +218,7 @@ func handing(release Call, asks []Call, of lockstore.LineKey, letters, publish s
 		all.Script = scripts.RWHandoff
 	}
 	all.Args = []string{strconv.Itoa(len(asks)), of.Channel(), letters, publish}
+	all.Shape.Least = 3 + 5*len(asks)
 	args := release.Args
 	describe(&all, release)
 	for _, step := range asks {
@@ -245,7 +249,7 @@ func Renew(r lockstore.Renewal, notAfter string) Call {
 		}
 	}
 	args[0], args[1], args[2] = strconv.FormatInt(r.Lease.Milliseconds(), 10), notAfter, string(letters)
-	return Call{DB: r.DB, Script: r.Kind.Spec().Renew, Keys: keys, Args: args}
+	return Call{DB: r.DB, Script: r.Kind.Spec().Renew, Keys: keys, Args: args, Shape: Shape{Least: len(r.Holds), Alone: TooLate}}
 }
 
 // Extend is the script of an extension.
@@ -261,7 +265,7 @@ func Extend(e lockstore.Extension, notAfter string) Call {
 		flags += "K"
 	}
 	args := []string{leaseText(e.Lease), e.ID.Field(), notAfter, flags, string(e.Registration), string(e.Known)}
-	return Call{DB: e.ID.DB, Script: e.ID.Kind.Spec().Extend, Keys: keys, Args: append(args, e.ID.Rest()...)}
+	return Call{DB: e.ID.DB, Script: e.ID.Kind.Spec().Extend, Keys: keys, Args: append(args, e.ID.Rest()...), Shape: Shape{Least: 3}}
 }
 
 // Force is the script that frees a lock, whoever holds it.
@@ -282,7 +286,7 @@ func (s Steps) Refresh(q lockstore.Queue, notAfter string) Call {
 	for _, p := range q.Places {
 		args = append(args, p.ID.Field(), strconv.FormatInt(p.Ticket, 10))
 	}
-	return Call{DB: q.DB, Script: scripts.Refresh, Keys: lockstore.PlainKeys(q.Key), Args: args}
+	return Call{DB: q.DB, Script: scripts.Refresh, Keys: lockstore.PlainKeys(q.Key), Args: args, Shape: Shape{Names: len(q.Places)}}
 }
 
 // Leave is the script that takes an owner out of a fair queue.
@@ -305,7 +309,7 @@ func (s Steps) Vacant(holds []lockstore.ID) Call {
 		}
 	}
 	args[0], args[1] = s.Publish, string(letters)
-	return Call{DB: holds[0].DB, Script: scripts.Vacant, Keys: keys, Args: args}
+	return Call{DB: holds[0].DB, Script: scripts.Vacant, Keys: keys, Args: args, Shape: Shape{Least: len(holds)}}
 }
 
 // guarded says whether a script touches keys that it does not declare, or one that it has deleted. In a slot that is moving
@@ -325,6 +329,3 @@ func (c Call) Guarded() Call {
 	}
 	return c
 }
-
-// Late says whether what a script returned is that its not-after had passed.
-func Late(out []int64) bool { return out[0] == scripts.Late }

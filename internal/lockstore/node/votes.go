@@ -15,9 +15,10 @@ import (
 // ever is a not-after that does not come.
 const ever = "9007199254740991"
 
-// around is a call with more KEYS and ARGV before its own, to the script in steps that is made from its own.
+// around is a call with more KEYS and ARGV before its own, to the script in steps that is made from its own, in which it is not short.
 func around(c Call, steps map[*scripts.Script]*scripts.Script, keys, args []string) Call {
-	return Call{DB: c.DB, Script: steps[c.Script], Keys: slices.Concat(keys, c.Keys), Args: slices.Concat(args, c.Args)}
+	c.Shape.Alone = min(c.Shape.Alone, TooLate)
+	return Call{DB: c.DB, Script: steps[c.Script], Keys: slices.Concat(keys, c.Keys), Args: slices.Concat(args, c.Args), Shape: c.Shape}
 }
 
 // Candidacy is the call of an acquire, which AsVote makes a vote for each node.

@@ -15,7 +15,8 @@ import (
 // RefreshQueue sends the script that tells which waiters are alive.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
 	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-		return node.Ints(d.eval(context.Background(), l, d.steps.Refresh(q, text)))
+		c := d.steps.Refresh(q, text)
+		return c.Ints(d.eval(context.Background(), l, c))
 	})
 	if err != nil {
 		return nil, 0, err
@@ -81,7 +82,8 @@ func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 	}
 	err := d.idempotent(func() (int64, error) {
 		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-			return node.Ints(d.evalBy(context.Background(), l, d.steps.Leave(id, text), send))
+			c := d.steps.Leave(id, text)
+			return c.Ints(d.evalBy(context.Background(), l, c, send))
 		})
 		return at, err
 	})

@@ -57,7 +57,7 @@ func (d *store) evalAcquire(ctx context.Context, l limits, a *lockstore.Acquire,
 		return out, 0, err
 	}
 	reply, acked, err := d.evalReplicated(ctx, l, c, a.Replicas, a.ReplicaWait)
-	out, err = node.Ints(reply, err)
+	out, err = c.Ints(reply, err)
 	return out, acked, err
 }
 
@@ -135,7 +135,8 @@ func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, er
 		out, err = d.renewReplicated(ctx, l, r, text)
 	} else {
 		l.again = min(r.Lease/12, time.Second/4)
-		out, err = node.Ints(d.eval(ctx, l, node.Renew(r, text).Brief()))
+		c := node.Renew(r, text).Brief()
+		out, err = c.Ints(d.eval(ctx, l, c))
 		if len(r.Holds) > 1 && errors.Is(err, lockstore.ErrMoving) {
 			out, err = d.oneByOne(ctx, l, r, text)
 		}
@@ -147,8 +148,9 @@ func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, er
 }
 
 func (d *store) renewReplicated(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
-	reply, acked, err := d.evalReplicated(ctx, l, node.Renew(r, text).Brief(), r.Replicas, time.Second)
-	out, err := node.Ints(reply, err)
+	c := node.Renew(r, text).Brief()
+	reply, acked, err := d.evalReplicated(ctx, l, c, r.Replicas, time.Second)
+	out, err := c.Ints(reply, err)
 	if err == nil && !node.Late(out) && acked < r.Replicas {
 		// A renewal that too few replicas have does not count. What out says of holds that have gone is true nevertheless.
 		err = &lockstore.Error{Code: "NOREPLICAS", Text: "the renewal reached too few replicas"}
@@ -165,7 +167,8 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	for i := range r.Holds {
 		one := r
 		one.Holds = r.Holds[i : i+1]
-		codes, err := node.Ints(d.eval(ctx, l, node.Renew(one, text).Brief()))
+		c := node.Renew(one, text).Brief()
+		codes, err := c.Ints(d.eval(ctx, l, c))
 		if err == nil && node.Late(codes) {
 			err = lockstore.ErrLate
 		}
@@ -204,7 +207,8 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 	}
 	err = d.idempotent(func() (int64, error) {
 		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-			return node.Ints(d.evalBy(ctx, l, node.Extend(e, text), send))
+			c := node.Extend(e, text)
+			return c.Ints(d.evalBy(ctx, l, c, send))
 		})
 		if done.Sent = sent; err == nil {
 			done.Code, done.Count, done.TTL = out[0], out[1], out[2]
@@ -220,7 +224,8 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 // Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of who has it next.
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
 	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-		return node.Ints(d.eval(ctx, l, d.steps.Force(f, text)))
+		c := d.steps.Force(f, text)
+		return c.Ints(d.eval(ctx, l, c))
 	})
 	if err != nil {
 		return 0, err

@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 // A lock that ends without an UNLOCK wakes nobody by itself: Redis only drops the key. Whoever waits elsewhere may have been told of
@@ -170,7 +169,8 @@ func (d *store) tellVacant(batch []*vacancy) {
 	for i, v := range batch {
 		ids[i] = v.id
 	}
-	out, err := node.Ints(d.eval(context.Background(), limits{allow: notAfter}, d.steps.Vacant(ids)))
+	c := d.steps.Vacant(ids)
+	out, err := c.Ints(d.eval(context.Background(), limits{allow: notAfter}, c))
 	now := time.Now()
 	for i, v := range batch {
 		switch {
