@@ -360,3 +360,32 @@ func TestOddRepliesToControl(t *testing.T) {
 		<-hungUp
 	}
 }
+
+// A timer that was about to give up when its script was answered leaves the next one alone.
+func TestLateTimerSparesTheNextScript(t *testing.T) {
+	t.Parallel()
+	p := open(t, newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{}), Identity{Proto: 2})
+	var a client
+	if _, err := a.do(p, []string{"PING"}); err != nil {
+		t.Fatal(err)
+	}
+	before := p.link.Load()
+	c := newScriptCall().(*scriptCall)
+	begun, over := make(chan struct{}), make(chan struct{})
+	c.late = time.AfterFunc(time.Hour, func() {
+		close(begun)
+		time.Sleep(100 * time.Millisecond) // as if others had the processor
+		c.giveUp()
+		close(over)
+	})
+	c.begin(p)
+	c.late.Reset(0)
+	<-begun
+	c.end()
+	c.begin(p)
+	<-over
+	if got, err := a.do(p, []string{"PING"}); err != nil || p.link.Load() != before {
+		t.Errorf("the connection is another one: %q, %v", got, err)
+	}
+	c.end()
+}

@@ -34,10 +34,11 @@ type scriptCall struct {
 	reply []byte
 	late  *time.Timer
 	pipe  atomic.Pointer[Pipe] // the pipe that it runs on; nil: none
+	fired chan struct{}        // gets one from each timer that was not stopped
 }
 
 func newScriptCall() any {
-	c := &scriptCall{}
+	c := &scriptCall{fired: make(chan struct{}, 1)}
 	c.late = time.AfterFunc(time.Hour, c.giveUp)
 	c.late.Stop()
 	return c
@@ -48,16 +49,27 @@ func (c *scriptCall) giveUp() {
 	if p := c.pipe.Load(); p != nil {
 		p.drop(errSilent)
 	}
+	c.fired <- struct{}{}
 }
 
 // do is Pipe.Do with a time-out.
 func (c *scriptCall) do(p *Pipe) error {
+	c.begin(p)
+	defer c.end()
+	return p.Do(&c.req)
+}
+
+func (c *scriptCall) begin(p *Pipe) {
 	c.pipe.Store(p)
 	c.late.Reset(scriptTimeout)
-	err := p.Do(&c.req)
-	c.late.Stop()
+}
+
+// end waits for a timer that was about to give up: it would end the connection of the next call, which has the same scriptCall.
+func (c *scriptCall) end() {
 	c.pipe.Store(nil)
-	return err
+	if !c.late.Stop() {
+		<-c.fired
+	}
 }
 
 // Reply gathers the reply.
