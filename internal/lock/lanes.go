@@ -20,6 +20,9 @@ const (
 	renewAllowed, renewAllowedMost = 5 * time.Second, 20 * time.Second
 	// laneRest is how long a lane starts nothing after its node could not be reached.
 	laneRest = 50 * time.Millisecond
+	// laneKept is how long a lane is kept in which nothing is renewed any more, for what it knows of a node that was slow or away. A node that has
+	// left a cluster does not come back.
+	laneKept = time.Minute
 )
 
 // chunkKey is what the holds that go into one renewal script have in common.
@@ -59,6 +62,7 @@ type lane struct {
 	open    map[chunkKey]*chunk   // those of them that take more holds
 	rest    time.Time             // nothing is started before
 	allow   time.Duration         // how long Redis may take to get to a script: more than renewAllowed when it was slower
+	ended   time.Time             // when its last script did
 	failed  int                   // renewals that failed since that was logged last
 	logged  time.Time
 }
@@ -142,7 +146,7 @@ func (wd *watchdog) startAll() (next time.Duration) {
 		switch {
 		case ln.queue.Len() > 0 && ln.running == 0 && rest > 0:
 			next = min(next, rest)
-		case ln.queue.Len() == 0 && ln.running == 0 && ln.failed == 0 && ln.allow == renewAllowed:
+		case ln.queue.Len() == 0 && ln.running == 0 && (ln.failed == 0 && ln.allow == renewAllowed || time.Since(ln.ended) > laneKept):
 			delete(wd.lanes, key)
 		}
 	}
@@ -225,6 +229,7 @@ func (wd *watchdog) noteChunk(ln *lane, holds int, came outcomeOf) (failed int) 
 	defer wd.mu.Unlock()
 	now := time.Now()
 	ln.running--
+	ln.ended = now
 	switch {
 	case came.brief && !lockstore.Unreached(came.err): // it says nothing of the others
 	case errors.Is(came.err, lockstore.ErrLate):
