@@ -24,7 +24,13 @@ const (
 	controlBuffer  = 64 << 10        // read and write, each; rueidis takes 512 KiB by itself
 	controlRing    = 10              // 2^10 calls under way; further callers wait even when their ctx ends
 	subscriberRing = 4               // 2^4: one goroutine subscribes, one call after the other, and a ring of 1024 takes 4096 allocations
+	waiterRing     = 2               // 2^2: one batch at a time
+	waiterBuffer   = 4 << 10         // a batch is two commands, of which one may be a script's source
+	waiterKept     = 10 * time.Second
 )
+
+// WaitersMost is how many batches with WAIT may be under way in a database, each on a connection of its own; further ones wait, without an end.
+const WaitersMost = 128
 
 // ControlOptions are a Control's settings; zero fields stand for the defaults.
 type ControlOptions struct {
@@ -45,10 +51,11 @@ type Control struct {
 	clients map[controlUse]*controlClient // those of databases that Redis has, and of 0
 }
 
-// controlUse is what a client is for: commands in a database, or, in database 0, subscriptions.
+// controlUse is what a client is for: commands in a database, batches with WAIT there or, in database 0, subscriptions.
 type controlUse struct {
 	db         int
 	subscribes bool
+	waits      bool
 }
 
 // controlClient is made once, by the first who asks; the others wait for it.
@@ -86,6 +93,13 @@ func NewControl(t Target, o ControlOptions) *Control {
 // A call whose ctx ends returns at once but is still carried out. Blocking
 // commands do not belong here.
 func (c *Control) Client(db int) (rueidis.Client, error) { return c.client(controlUse{db: db}) }
+
+// Waiter returns the client for batches with WAIT in database db, which is as Client's but for its connections: each batch has one to
+// itself, since WAIT answers for the writes of its own. There are WaitersMost, and one more that asks whether Redis is there; they are
+// small, and closed when they have not been used for ten seconds.
+func (c *Control) Waiter(db int) (rueidis.Client, error) {
+	return c.client(controlUse{db: db, waits: true})
+}
 
 // Subscriber returns the client for Dedicate and SetPubSubHooks, on connections
 // of its own, because a slow hook holds up everything behind it. The client
@@ -145,9 +159,12 @@ func (c *Control) drop(use controlUse, why error) error {
 }
 
 func (c *Control) options(use controlUse) rueidis.ClientOption {
-	ring, ping := controlRing, controlPing
-	if use.subscribes {
+	ring, ping, buffer := controlRing, controlPing, controlBuffer
+	switch {
+	case use.subscribes:
 		ring, ping = subscriberRing, subscriberPing
+	case use.waits:
+		ring, buffer = waiterRing, waiterBuffer
 	}
 	return rueidis.ClientOption{
 		InitAddress:         []string{c.target.Addr}, // with Sentinels dial finds the address
@@ -164,8 +181,10 @@ func (c *Control) options(use controlUse) rueidis.ClientOption {
 		AlwaysPipelining:    true, // a ctx that ends must not end the connection
 		PipelineMultiplex:   -1,   // one connection keeps calls in order
 		RingScaleEachConn:   ring,
-		ReadBufferEachConn:  controlBuffer,
-		WriteBufferEachConn: controlBuffer,
+		ReadBufferEachConn:  buffer,
+		WriteBufferEachConn: buffer,
+		BlockingPoolSize:    WaitersMost,
+		BlockingPoolCleanup: waiterKept,
 	}
 }
 

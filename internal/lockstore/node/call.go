@@ -88,7 +88,7 @@ func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 // EvalReplicated runs a script and waits on the same connection until replicas of the node have it.
 // acked is how many did within the time; the script's own outcome is in err.
 func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
-	client, err := n.Control.Client(c.DB)
+	client, err := n.Control.Waiter(c.DB)
 	if err != nil {
 		return reply, 0, Outcome(err)
 	}

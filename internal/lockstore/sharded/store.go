@@ -18,6 +18,7 @@ type store struct {
 	host   lockstore.Host
 	steps  node.Steps
 	vacant vacancies // locks that have ended without an UNLOCK
+	turns  replicaTurns
 }
 
 // shards are the Redis servers that have the locks: a single one, or the masters of a cluster by slot.
@@ -77,7 +78,7 @@ func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
 }
 
 func newStore(s shards, publish string, h lockstore.Host) *store {
-	return &store{shards: s, host: h, steps: node.NewSteps(publish, h), vacant: newVacancies()}
+	return &store{shards: s, host: h, steps: node.NewSteps(publish, h), vacant: newVacancies(), turns: replicaTurns{all: map[replicaKey]*replicaPlaces{}}}
 }
 
 func (d *store) Parts() []func(context.Context) { return append(d.shards.Parts(), d.tellVacancies) }

@@ -1,0 +1,75 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	// replicaVerbs is how many LOCKs with REPLICAS may be under way in a database of a node, each on a connection of its own. The other
+	// connections are for renewals, of which a lane has no more than renewSmall under way: if one waited for a connection, its not-after would pass.
+	replicaVerbs = upstream.WaitersMost - renewSmall
+	// replicaTurn is how long a LOCK waits for others to be through, as for a connection to Redis. Meanwhile the watchdog passes its hold by.
+	replicaTurn = time.Second
+)
+
+// errCrowded is why a LOCK with REPLICAS was not sent.
+var errCrowded = errors.New("too many LOCKs wait for replicas")
+
+// replicaTurns are the LOCKs with REPLICAS that are under way, and those that wait for a turn.
+type replicaTurns struct {
+	mu  sync.Mutex
+	all map[replicaKey]*replicaPlaces // of databases in which there are some
+}
+
+type replicaKey struct {
+	node any // see lockstore.Lane
+	db   int
+}
+
+// replicaPlaces are those of a database of a node.
+type replicaPlaces struct {
+	taken chan struct{} // has one for each LOCK that is under way
+	users int           // that are under way or wait; replicaTurns.mu guards it
+}
+
+// enter waits for a turn, before the LOCK's not-after is computed. leave ends the turn; err: there was none in time, or ctx ended.
+func (r *replicaTurns) enter(ctx context.Context, key replicaKey, wait time.Duration) (leave func(), err error) {
+	p := r.use(key)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case p.taken <- struct{}{}:
+		return func() { <-p.taken; r.done(key, p) }, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = errCrowded
+	}
+	r.done(key, p)
+	return nil, &upstream.NotSentError{Cause: err}
+}
+
+func (r *replicaTurns) use(key replicaKey) *replicaPlaces {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.all[key]
+	if p == nil {
+		p = &replicaPlaces{taken: make(chan struct{}, replicaVerbs)}
+		r.all[key] = p
+	}
+	p.users++
+	return p
+}
+
+func (r *replicaTurns) done(key replicaKey, p *replicaPlaces) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.users--; p.users == 0 {
+		delete(r.all, key)
+	}
+}

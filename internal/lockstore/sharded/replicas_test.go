@@ -1,0 +1,63 @@
+package sharded
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Of many LOCKs that wait for replicas so many are under way as there are places, and the others are told so; a renewal that waits for
+// replicas goes past them. The connections are closed when nobody needs them any more.
+func TestLocksThatWaitForReplicasAreBounded(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	d := at(t, s.URL())
+	connections := func() int { return strings.Count(fmt.Sprintf("%s", s.Do(t, "CLIENT", "LIST")), "name=lockproxy") }
+	took := lockstore.ID{Key: "held", Owner: "me"}
+	if got, err := d.Acquire(t.Context(), &lockstore.Acquire{ID: took, Lease: 60_000, Patience: time.Minute}); err != nil || got.Code != lockstore.Granted {
+		t.Fatal(got, err)
+	}
+	before := connections()
+	var crowded, granted atomic.Int64
+	var running sync.WaitGroup
+	for i := range 2 * replicaVerbs {
+		running.Go(func() {
+			a := &lockstore.Acquire{ID: lockstore.ID{Key: fmt.Sprint("k", i), Owner: "me"}, Lease: 60_000, Replicas: 1, ReplicaWait: 4 * time.Second, Patience: time.Minute}
+			switch got, err := d.Acquire(t.Context(), a); {
+			case errors.Is(err, errCrowded) && upstream.IsNotSent(err):
+				crowded.Add(1)
+			case err == nil && got.Code == lockstore.Granted && got.Acked == 0:
+				granted.Add(1)
+			default:
+				t.Error(got, err)
+			}
+		})
+	}
+	eventually(t, "the places are taken", func() bool { return connections() >= before+replicaVerbs })
+	began := time.Now()
+	_, err := d.Renew(t.Context(), lockstore.Renewal{Lease: time.Minute, Replicas: 1, Allow: time.Second, Holds: []lockstore.Renewed{{ID: took}}})
+	if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "too few replicas") || took > 3*time.Second {
+		t.Errorf("renewed after %v: %v", took, err)
+	}
+	if most := connections() - before; most > replicaVerbs+2 { // one for the renewal, one that asks whether Redis is there
+		t.Errorf("%d connections", most)
+	}
+	running.Wait()
+	if crowded.Load() != replicaVerbs || granted.Load() != replicaVerbs {
+		t.Errorf("%d were sent, %d were not", granted.Load(), crowded.Load())
+	}
+	d.turns.mu.Lock()
+	if len(d.turns.all) != 0 {
+		t.Error("places are kept that nobody uses")
+	}
+	d.turns.mu.Unlock()
+	eventually(t, "the connections are closed", func() bool { return connections() <= before+1 })
+}
