@@ -116,7 +116,7 @@ alerts: ## the alerts for Prometheus, and the names of metrics, by Prometheus' o
 
 # Runs are counted, because Go sometimes takes the end of a time for a failure (golang/go#75804). Inputs that reach new code are not
 # made smaller, because that took nearly all of the time: 1,390 runs in 10 s instead of 159,192.
-fuzz: ## every fuzz target, FUZZRUNS (300000) times each, those with a client and its connections a tenth of that: some three minutes
+fuzz: ## every fuzz target, FUZZRUNS (300000) times each, those with a client and its connections a tenth of that: a minute or two
 	@set -e; for pkg in ./proto/resp ./internal/checked; do \
 		targets=$$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' $$pkg/*_test.go); \
 		if [ -z "$$targets" ]; then echo "no fuzz targets in $$pkg"; exit 1; fi; \
