@@ -94,8 +94,8 @@ func clientKill(c Client, args [][]byte, out []byte) []byte {
 // objectionToKill is what Redis has against this user's CLIENT KILL, and whether there is a user of that name.
 func objectionToKill(c Client, f KillFilter) (line string) {
 	probe := []string{"CLIENT", "KILL", "ADDR", "0.0.0.0:0"}
-	if f.User != "" {
-		probe = append(probe, "USER", f.User)
+	if f.User != nil {
+		probe = append(probe, "USER", *f.User)
 	}
 	return objection(c, probe...)
 }
@@ -153,10 +153,11 @@ func clientUnblock(c Client, args [][]byte, out []byte) []byte {
 	return relay(c, reply, err, out)
 }
 
-// KillFilter is what CLIENT KILL was given; "" and 0 stand for anything.
+// KillFilter is what CLIENT KILL was given. What was not given, which is nil, "" or 0, stands for anything. An address or a user may be
+// given as "", which is nobody's; an ID, a TYPE and an age may not.
 type KillFilter struct {
 	ID                int64
-	Addr, LAddr, User string
+	Addr, LAddr, User *string
 	Kind              string // TYPE
 	Age               int64  // seconds, at least
 	SkipMe            bool
@@ -166,7 +167,7 @@ type KillFilter struct {
 // parseKill reads CLIENT KILL. line is the error that Redis gives; "": none.
 func parseKill(args [][]byte) (f KillFilter, line string) {
 	if len(args) == 3 {
-		return KillFilter{Addr: string(args[2]), old: true}, "" // the old form may kill its own sender
+		return KillFilter{Addr: new(string(args[2])), old: true}, "" // the old form may kill its own sender
 	}
 	f.SkipMe = true
 	for i := 2; i < len(args); i += 2 {
@@ -196,11 +197,11 @@ func parseKill(args [][]byte) (f KillFilter, line string) {
 				return f, unknownType(value)
 			}
 		case "ADDR":
-			f.Addr = string(value)
+			f.Addr = new(string(value))
 		case "LADDR":
-			f.LAddr = string(value)
+			f.LAddr = new(string(value))
 		case "USER":
-			f.User = string(value)
+			f.User = new(string(value))
 		case "SKIPME":
 			switch strings.ToLower(string(value)) {
 			case "yes":
@@ -219,8 +220,8 @@ func parseKill(args [][]byte) (f KillFilter, line string) {
 
 // Matches says whether a client is one of those to kill. SkipMe is left to the caller.
 func (f KillFilter) Matches(c ClientFacts) bool {
-	return (f.Kind == "" || f.Kind == c.kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == "" || f.Addr == c.Addr) &&
-		(f.LAddr == "" || f.LAddr == c.LAddr) && (f.User == "" || f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
+	return (f.Kind == "" || f.Kind == c.kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == nil || *f.Addr == c.Addr) &&
+		(f.LAddr == nil || *f.LAddr == c.LAddr) && (f.User == nil || *f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
 }
 
 // appendReply appends the reply to a CLIENT KILL that has killed so many clients.

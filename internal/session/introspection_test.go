@@ -89,6 +89,25 @@ func TestKillFilters(t *testing.T) {
 	bystander.expect("+PONG\r\n", "PING")
 }
 
+// A filter that is given and empty is nobody's, not everybody's.
+func TestKillByAnEmptyFilter(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	direct, killer, holder := dialWire(t, server.Addr()), dialWire(t, p.addr), dialWire(t, p.addr)
+	holder.expect("+OK\r\n", "LOCK", "l")
+	for _, filter := range [][]string{{""}, {"ADDR", ""}, {"LADDR", ""}, {"USER", ""}, {"ADDR", "", "LADDR", ""}, {"ADDR", "", "SKIPME", "no"}, {"USER", "default", "ADDR", ""},
+		{"ID", "0"}, {"ID", ""}, {"TYPE", ""}, {"SKIPME", ""}} {
+		args := append([]string{"CLIENT", "KILL"}, filter...)
+		if want, got := direct.do(args...), killer.do(args...); got != want {
+			t.Errorf("%q: %q, want %q", filter, got, want)
+		}
+		holder.expect("+PONG\r\n", "PING")
+		killer.expect("+PONG\r\n", "PING")
+	}
+	holder.expect(":1\r\n", "UNLOCK", "l")
+}
+
 func TestKillOfTheOld(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, b *bubble) {
 		old, killer := b.dial(t), b.dial(t)
