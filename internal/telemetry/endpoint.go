@@ -16,7 +16,14 @@ import (
 	"github.com/prometheus/otlptranslator"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"golang.org/x/net/netutil"
 )
+
+// mostConnections is how many there may be at once: who comes later waits.
+const mostConnections = 64
+
+// mostScrapes is how many are worked at at once; one more is refused.
+const mostScrapes = 8
 
 // endpoint serves GET /metrics in Prometheus' text format, and the handlers it is given.
 type endpoint struct {
@@ -51,7 +58,7 @@ func newEndpoint(o Options, more sdkmetric.Producer) (*endpoint, sdkmetric.Reade
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       10 * time.Second,
 			WriteTimeout:      time.Minute,
-			IdleTimeout:       2 * time.Minute,
+			IdleTimeout:       30 * time.Second,
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 		},
@@ -64,6 +71,7 @@ func (e *endpoint) listen(ctx context.Context) (err error) {
 	if e.listener, err = e.sockets.Listen(ctx, "tcp", e.server.Addr); err != nil {
 		return fmt.Errorf("metrics endpoint: %w", err)
 	}
+	e.listener = netutil.LimitListener(e.listener, mostConnections)
 	e.serving.Go(e.serve)
 	return nil
 }
@@ -73,6 +81,8 @@ func routes(registry *prometheus.Registry, handlers map[string]http.Handler, log
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		Registry: registry,
+
+		MaxRequestsInFlight: mostScrapes,
 	}))
 	for pattern, h := range handlers {
 		mux.Handle(pattern, h)
