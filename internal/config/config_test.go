@@ -103,7 +103,7 @@ func TestSizesAreRedis(t *testing.T) {
 			t.Errorf("%s is %d (%v), want %d", text, c.Limits.MaxBulk, err, want)
 		}
 	}
-	for _, text := range []string{"", "mb", "1.5gb", "-1", "1bb", "1tb", "9999999999gb"} {
+	for _, text := range []string{"", "mb", "1.5gb", "-1", "1bb", "1tb", "9999999999gb", "1Ⱥ", "1Ⱥkb", "İb"} {
 		if _, err := Parse([]string{"--max-bulk", text}); err == nil {
 			t.Errorf("%q was taken for a size", text)
 		}

@@ -297,8 +297,9 @@ func size(field func(*Config) *int) func(*Config, string) error {
 }
 
 func parseSize(v string) (bytes int, err error) {
-	digits := strings.TrimRight(strings.ToLower(v), "bkmg")
-	unit, known := sizeUnits[strings.ToLower(v[len(digits):])]
+	lower := strings.ToLower(v) // which may be longer than v
+	digits := strings.TrimRight(lower, "bkmg")
+	unit, known := sizeUnits[lower[len(digits):]]
 	n, err := strconv.Atoi(digits)
 	if err != nil || !known || n < 0 || n > math.MaxInt/unit {
 		return 0, fmt.Errorf("%q is not a size such as 65536, 64kb, 512mb or 1gb", v)
