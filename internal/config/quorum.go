@@ -11,6 +11,9 @@ const (
 	minNodeTimeout = 5 * time.Millisecond
 )
 
+// mostMaxLease bounds how long a restarted node counts for nobody. With much more, sums of times would be below 0, and it would count at once.
+const mostMaxLease = 24 * time.Hour
+
 // quorumFaults are those of the nodes that keep the locks.
 func (c Config) quorumFaults() (faults []error) {
 	if len(c.Quorum.Nodes) == 0 {
@@ -38,6 +41,9 @@ func (c Config) quorumFaults() (faults []error) {
 	}
 	if c.Quorum.MaxLease < c.Locks.WatchdogTimeout {
 		fault("quorum-max-lease: %v is below lock-watchdog-timeout's %v", c.Quorum.MaxLease, c.Locks.WatchdogTimeout)
+	}
+	if c.Quorum.MaxLease > mostMaxLease {
+		fault("quorum-max-lease: %v is above %v", c.Quorum.MaxLease, mostMaxLease)
 	}
 	if longest := c.Locks.WatchdogTimeout / 10; c.Quorum.NodeTimeout < minNodeTimeout || c.Quorum.NodeTimeout > longest {
 		fault("quorum-node-timeout: %v is not from %v to a tenth of lock-watchdog-timeout, %v", c.Quorum.NodeTimeout, minNodeTimeout, longest)

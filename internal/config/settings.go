@@ -92,7 +92,7 @@ var settings = []setting{
 		quorumNodes},
 	{"quorum-password-file", "", false, "As `upstream-password-file`, for the user of each of the `quorum` nodes.",
 		text(func(c *Config) *string { return &c.Quorum.PasswordFile })},
-	{"quorum-max-lease", "1m", false, "With `quorum`: the longest lease, and how long a node must have been up before it counts, since a node that was restarted may have forgotten locks. The same at every proxy; not below `lock-watchdog-timeout`.",
+	{"quorum-max-lease", "1m", false, "With `quorum`: the longest lease, and how long a node must have been up before it counts, since a node that was restarted may have forgotten locks. The same at every proxy; not below `lock-watchdog-timeout`, and at most `24h`.",
 		duration(func(c *Config) *time.Duration { return &c.Quorum.MaxLease })},
 	{"quorum-node-timeout", "200ms", false, "With `quorum`: how long a node may take to answer before the others decide. Far above a round trip, and at most a tenth of `lock-watchdog-timeout`.",
 		duration(func(c *Config) *time.Duration { return &c.Quorum.NodeTimeout })},
