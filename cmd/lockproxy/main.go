@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/logqueue"
 	"github.com/lockproxy/lockproxy/internal/runlock"
 	"github.com/lockproxy/lockproxy/internal/top"
 )
@@ -66,7 +67,10 @@ func run(args []string) int {
 	}
 	// Before somebody takes it, and after, it would end the process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	log, level := newLogger(cfg)
+	logqueue.OutliveReader()
+	out := newLogQueue(cfg)
+	defer out.Close(logTime)
+	log, level := newLogger(cfg, out)
 	useThreads(cfg.Threads)
 	defer runtime.KeepAlive(collectLate())
 	ctx, stop := context.WithCancel(context.Background())

@@ -73,7 +73,7 @@ func TestReadyzOfAMistake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, level := newLogger(cfg)
+	log, level := newLogger(cfg, os.Stderr)
 	a, err := newApp(t.Context(), settings{cfg: cfg, latest: cfg, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(func() {})}, log)
 	if err != nil {
 		t.Fatal(err)

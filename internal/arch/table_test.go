@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 7, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/page", "internal/systemd", "internal/backend", "internal/runlock", "internal/top"}},
+		may: []string{"internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/page", "internal/systemd", "internal/backend", "internal/runlock", "internal/top"}},
 	{pkg: "internal/session", floor: 6, what: "one client connection: read, order, reply, hang up",
 		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/own", "internal/dedicated", "internal/scriptcache", "internal/share", "internal/slowlog", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/own", floor: 5, what: "what a client has of connections of its own: when, at which node, and what becomes of them",
@@ -54,6 +54,7 @@ var table = []row{
 		may: []string{"upstream", "scripts"}, libs: stdOnly},
 	{pkg: "internal/share", floor: 0, what: "what the clients of one user may take together", libs: []string{"golang.org/x/time/rate"}},
 	{pkg: "internal/hottest", floor: 0, what: "which names come most often", libs: stdOnly},
+	{pkg: "internal/logqueue", floor: 0, what: "lines for a reader who may not read, for whom nobody waits", libs: stdOnly},
 	{pkg: "internal/slowlog", floor: 0, what: "the last commands that took long", libs: stdOnly},
 	{pkg: "internal/chain", floor: 0, what: "a list in the order in which its members came, who carry their links", libs: stdOnly},
 	{pkg: "internal/agenda", floor: 0, what: "things to do at a time of their own, the earliest first", libs: stdOnly},
