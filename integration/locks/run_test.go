@@ -47,7 +47,10 @@ func begin(t *testing.T, cmd *exec.Cmd) *runner {
 	}
 	t.Cleanup(func() { _ = out.Close() })
 	defer w.Close()
-	cmd.Stdout, cmd.Stderr = w, w
+	cmd.Stdout = w
+	if cmd.Stderr == nil {
+		cmd.Stderr = w
+	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

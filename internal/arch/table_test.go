@@ -68,7 +68,7 @@ var table = []row{
 	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",
 		may: []string{"internal/checked", "internal/retry", "internal/socket", "proto/resp", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/runlock", floor: 2, what: "lockproxy run: a command that runs while a lock is held",
-		may: []string{"internal/retry", "upstream", "proto/resp"}, libs: []string{"golang.org/x/sys/unix"}},
+		may: []string{"internal/logqueue", "internal/retry", "upstream", "proto/resp"}, libs: []string{"golang.org/x/sys/unix"}},
 	{pkg: "internal/top", floor: 2, what: "lockproxy top: who holds and waits for which lock, in a terminal",
 		may: []string{"upstream", "internal/checked", "internal/display"}, libs: []string{"github.com/redis/rueidis", "github.com/gdamore/tcell/v2", "github.com/rivo/tview"}},
 	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream", "internal/tlsfiles"}},

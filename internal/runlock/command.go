@@ -51,25 +51,25 @@ func (c *command) pass(s os.Signal) {
 	if !ok || !c.group && fromTerminal(n) {
 		return
 	}
-	c.signal(n)
+	_ = c.signal(n) // it has ended, or runs as another user, as with kill(1)
 	if ends(n) {
 		c.goOn()
 	}
 }
 
-// stop asks the command to end, or kills it.
-func (c *command) stop(kill bool) {
+// stop asks the command to end, or kills it. os.ErrPermission says that this process may not, because it runs as another user.
+func (c *command) stop(kill bool) error {
 	if kill {
-		c.signal(syscall.SIGKILL)
-		return
+		return c.signal(syscall.SIGKILL)
 	}
-	c.signal(syscall.SIGTERM)
+	err := c.signal(syscall.SIGTERM)
 	c.goOn()
+	return err
 }
 
 // endGroup waits, when the command itself has ended, for what it has started and was asked to stop with it. What is left when kill comes
-// is killed.
-func (c *command) endGroup(kill <-chan time.Time, signals <-chan os.Signal) {
+// is killed, with stop's error.
+func (c *command) endGroup(kill <-chan time.Time, signals <-chan os.Signal) error {
 	look := time.NewTicker(lookAgain)
 	defer look.Stop()
 	for c.left() {
@@ -78,10 +78,10 @@ func (c *command) endGroup(kill <-chan time.Time, signals <-chan os.Signal) {
 		case s := <-signals:
 			c.pass(s)
 		case <-kill:
-			c.stop(true)
-			return
+			return c.stop(true)
 		}
 	}
+	return nil
 }
 
 // code is the exit code of a command that has ended.

@@ -38,21 +38,21 @@ func suspends(group bool) []os.Signal {
 // suspend stops the command and all that it has started, and then this process. It returns when this process goes on. The SIGCONT
 // that it went on at is passed on.
 func (c *command) suspend() {
-	c.signal(syscall.SIGSTOP)
+	_ = c.signal(syscall.SIGSTOP) // it has ended, or goes on as another user
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // one may always stop oneself
 }
 
 // goOn continues a command that is stopped, which would not hear of a signal otherwise.
-func (c *command) goOn() { c.signal(syscall.SIGCONT) }
+func (c *command) goOn() { _ = c.signal(syscall.SIGCONT) }
 
 // signal sends a signal to the command, and to what it has started. The number of a command that has ended may be another process' by
-// now, which Process knows; that of a group is nobody else's while somebody is in it.
-func (c *command) signal(s syscall.Signal) {
+// now, which Process knows; that of a group is nobody else's while somebody is in it. The error says that all have ended, or that none
+// may be sent a signal.
+func (c *command) signal(s syscall.Signal) error {
 	if c.group {
-		_ = syscall.Kill(-c.cmd.Process.Pid, s) // all have ended
-		return
+		return syscall.Kill(-c.cmd.Process.Pid, s)
 	}
-	_ = c.cmd.Process.Signal(s) // it has ended
+	return c.cmd.Process.Signal(s)
 }
 
 // left says that somebody is in the group of the command.

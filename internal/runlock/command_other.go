@@ -11,7 +11,7 @@ import (
 func attributes() (*syscall.SysProcAttr, bool) { return nil, false }
 
 // signal sends a signal to the command.
-func (c *command) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
+func (c *command) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) }
 
 // suspends are the signals at which the command stops by itself: it has no group of its own.
 func suspends(bool) []os.Signal { return nil }

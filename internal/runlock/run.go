@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/logqueue"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -31,6 +32,9 @@ const (
 
 // Main takes the lock that args name, runs the command in args while it has it, and returns the exit code.
 func Main(args []string) int {
+	logqueue.OutliveReader()
+	said = logqueue.New(os.Stderr, dropped)
+	defer said.Close(sayTime)
 	o, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -63,7 +67,17 @@ func Main(args []string) int {
 	return h.run(file, o.command, signals)
 }
 
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "lockproxy run: "+format+"\n", args...) }
+// said is what goes to standard error. Nothing waits for it: a command whose lock is lost is stopped also when nobody reads there.
+var said *logqueue.Queue
+
+// sayTime is how long the end waits for who reads it.
+const sayTime = time.Second
+
+func say(format string, args ...any) { fmt.Fprintf(said, "lockproxy run: "+format+"\n", args...) }
+
+func dropped(lines int) []byte {
+	return fmt.Appendf(nil, "lockproxy run: %d lines could not be written here\n", lines)
+}
 
 const (
 	dialTime   = 5 * time.Second
@@ -221,18 +235,19 @@ func (h *holder) watch(c *command, signals <-chan os.Signal) {
 	lose := func(why string) {
 		if h.lost == "" {
 			h.lost = why
-			say("the lock %s is lost, stopping the command: %s", h.key, why)
 			left := min(h.lease/3, time.Until(h.until))
 			killed = left <= 0 // this process did not run for a while
-			c.stop(killed)
+			err := c.stop(killed)
 			kill.Reset(left)
+			say("the lock %s is lost, stopping the command: %s", h.key, why)
+			complain(err)
 		}
 	}
 	for {
 		select {
 		case <-c.done:
 			if h.lost != "" && !killed {
-				c.endGroup(kill.C, signals)
+				complain(c.endGroup(kill.C, signals))
 			}
 			return
 		case <-c.suspended:
@@ -266,9 +281,16 @@ func (h *holder) watch(c *command, signals <-chan os.Signal) {
 		case <-stop.C:
 			lose("it could not be renewed")
 		case <-kill.C:
-			c.stop(true)
+			complain(c.stop(true))
 			killed = true
 		}
+	}
+}
+
+// complain says of a command that could not be sent a signal what that is. That it has ended meanwhile is no fault.
+func complain(err error) {
+	if errors.Is(err, os.ErrPermission) {
+		say("the command cannot be stopped, it runs as another user, and now without the lock")
 	}
 }
 
