@@ -121,6 +121,35 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 	return p, nil
 }
 
+// AskQueued says what Redis has against a command of id, which does not run: it is queued in a transaction, on a connection of its own that
+// is closed then. The reply is +QUEUED, an error, or Redis' error to MULTI. Other errors are those of Dedicate.
+func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (reply []byte, err error) {
+	counted, err := n.opts.Budget.take(id, true)
+	if err != nil {
+		return nil, err
+	}
+	defer counted.give()
+	conn, _, err := Connect(ctx, n.target, id, n.opts.DialTimeout)
+	if err != nil {
+		return nil, notSent(err)
+	}
+	defer conn.Close()
+	until := time.Now().Add(n.opts.DialTimeout)
+	begun, err := Ask(ctx, conn, until, "MULTI")
+	switch {
+	case err != nil:
+		return nil, notSent(err)
+	case ErrorIn(begun) != nil: // the command would be run
+		return begun, nil
+	case string(begun) != "+OK\r\n":
+		return nil, notSent(errors.New("an unexpected reply to MULTI"))
+	}
+	if reply, err = Ask(ctx, conn, until, words...); err != nil {
+		return nil, notSent(err)
+	}
+	return reply, nil
+}
+
 // clientID asks Redis for the connection's CLIENT ID. It is 0 when Redis does not tell it (see mayNotKnow); any
 // other error reply means that Redis refuses the connection. asked: Redis wants it to authenticate first.
 func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int64, asked bool, err error) {

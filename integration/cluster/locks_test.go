@@ -90,14 +90,27 @@ func TestClusterLocksAccess(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
 	for _, s := range tc.Servers {
 		s.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@read", "+@write")
+		s.Do(t, "ACL", "SETUSER", "boss", "on", ">secret", "~app:*", "+@read", "+@write", "+multi")
+		s.Do(t, "ACL", "SETUSER", "partly", "on", ">secret", "~app:*", "+@read", "+@write", "+multi", "-del", "(~tmp:* +del)")
 	}
-	w := harness.Dial(t, harness.StartClusterProxy(t, tc).Addr())
+	p := harness.StartClusterProxy(t, tc)
+	w, boss, partly := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	harness.Expect(t, w, ok, "AUTH", "app", "secret")
+	harness.Expect(t, boss, ok, "AUTH", "boss", "secret")
+	harness.Expect(t, partly, ok, "AUTH", "partly", "secret")
 	for i := range 10 {
 		harness.Expect(t, w, ok, "LOCK", fmt.Sprint("app:", i))
 		harness.Expect(t, w, yes, "UNLOCK", fmt.Sprint("app:", i))
 		if got := w.Do("LOCK", fmt.Sprint("other:", i)); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%q", got)
 		}
+		key := fmt.Sprint("app:force:", i)
+		harness.Expect(t, w, ok, "LOCK", key)
+		for _, c := range []*harness.Wire{w, partly} {
+			if got := c.Do("UNLOCK", key, "FORCE"); !strings.HasPrefix(got, "-NOPERM ") {
+				t.Errorf("%q", got)
+			}
+		}
+		harness.Expect(t, boss, yes, "UNLOCK", key, "FORCE")
 	}
 }

@@ -66,14 +66,11 @@ func TestWhoIsShownOtherClients(t *testing.T) {
 func TestWhoMayForce(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	for user, rules := range map[string][]string{
-		"worker": {"~app:*", "+@all", "-del"}, "operator": {"~app:1", "+@all"}, "stranger": {"~other:*", "+@all"},
+	for user, rules := range map[string][]any{
+		"worker": {"~app:*", "+@all", "-del"}, "operator": {"~app:1", "+@all"}, "stranger": {"~other:*", "+@all"}, "without": {"~app:*", "+@all", "-multi"},
+		"selector": {"~app:*", "+@all", "-del", "(~tmp:* ~app:1:* +del)"}, "selects": {"~app:*", "+@all", "-del", "(~app:1 +del)"},
 	} {
-		words := []any{"ACL", "SETUSER", user, "on", ">p"}
-		for _, rule := range rules {
-			words = append(words, rule)
-		}
-		s.Do(t, words...)
+		s.Do(t, append([]any{"ACL", "SETUSER", user, "on", ">p"}, rules...)...)
 	}
 	p := harness.StartProxy(t, s.URL())
 	as := func(user string) *harness.Wire {
@@ -81,18 +78,19 @@ func TestWhoMayForce(t *testing.T) {
 		harness.Expect(t, w, "+OK\r\n", "AUTH", user, "p")
 		return w
 	}
-	holder, worker, operator := harness.Dial(t, p.Addr()), as("worker"), as("operator")
-	for range 2 { // the second answer may be remembered
+	holder, worker := harness.Dial(t, p.Addr()), as("worker")
+	granted := []*harness.Wire{as("operator"), as("selects")}
+	for i := range 4 { // the later answers may be remembered
 		harness.Expect(t, holder, "+OK\r\n", "LOCK", "app:1")
-		for _, w := range []*harness.Wire{worker, as("stranger")} {
-			if got := w.Do("UNLOCK", "app:1", "FORCE"); !strings.HasPrefix(got, "-NOPERM ") {
-				t.Errorf("FORCE without the right to DEL: %q", got)
+		for _, user := range []string{"worker", "stranger", "selector", "without"} {
+			if got := as(user).Do("UNLOCK", "app:1", "FORCE"); !strings.HasPrefix(got, "-NOPERM ") {
+				t.Errorf("FORCE without the right to DEL, by %s: %q", user, got)
 			}
 		}
 		if !exists(t, s, "app:1") {
 			t.Error("it was freed")
 		}
-		harness.Expect(t, operator, ":1\r\n", "UNLOCK", "app:1", "FORCE")
+		harness.Expect(t, granted[i%2], ":1\r\n", "UNLOCK", "app:1", "FORCE")
 		harness.Eventually(t, "the loss is known", func() bool { return strings.HasPrefix(holder.Do("UNLOCK", "app:1"), "-LOCKLOST") })
 	}
 	harness.Expect(t, worker, "+OK\r\n", "LOCK", "app:2")

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -31,9 +32,17 @@ func (u *clusteredPath) ask(words [][]byte, at Place) ([]byte, error) {
 		return u.askNode(at.node, c.Raw)
 	case apart:
 		return u.askApart(words, at.cmd)
+	case queued:
+		n := u.nodes.Snapshot().Owner(cluster.Slot(words[1]))
+		if n == nil {
+			return nil, errNobodys
+		}
+		return u.askQueued(n.Upstream(), words)
 	}
 	return u.askPlan(c)
 }
+
+var errNobodys = &upstream.NotSentError{Cause: errors.New("no node has the key's slot")}
 
 func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
 	p := cluster.NewPlan(c)

@@ -131,6 +131,7 @@ const (
 	atSlot
 	atNode
 	apart
+	queued
 )
 
 // AtKey is the node that has the key, which is the word after the command's name.
@@ -150,9 +151,20 @@ func AtNode(n *cluster.Node) Place {
 // Apart is all nodes that c concerns, on connections where it need not wait for others.
 func Apart(c *commandtable.Command) Place { return Place{kind: apart, cmd: c} }
 
+// Queued is the node that has the key, where the command is queued in a transaction that does not run: what Redis has against it is asked.
+func Queued() Place { return Place{kind: queued} }
+
 // Ask sends a command that changes nothing, as the client, and returns Redis' reply as it came. After a lost reply the error is a
 // *upstream.NotSentError, as if nothing had been asked, except at Apart.
 func (f *Forwarder) Ask(words [][]byte, at Place) ([]byte, error) { return f.path.ask(words, at) }
+
+func (f *Forwarder) askQueued(n *upstream.Node, words [][]byte) ([]byte, error) {
+	texts := make([]string, len(words))
+	for i, word := range words {
+		texts[i] = string(word)
+	}
+	return n.AskQueued(f.clientContext(), f.host.Identity(), texts...)
+}
 
 // AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are left out.
 func (f *Forwarder) AskAll(words [][]byte) ([]resp.Reply, error) { return f.path.askAll(words) }

@@ -38,8 +38,11 @@ func (u *singlePath) pipe() (*upstream.Pipe, error) {
 }
 
 func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
-	if at.kind == apart {
+	switch at.kind {
+	case apart:
 		return u.askApart(resp.Command(words))
+	case queued:
+		return u.askQueued(u.node, words)
 	}
 	p, err := u.pipe()
 	if err != nil {

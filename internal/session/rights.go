@@ -1,11 +1,10 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -132,19 +131,22 @@ func (s *Session) SeesClients() bool {
 	return refusal == nil && err == nil
 }
 
-// MayDelete returns Redis' refusal if the client's user may not run DEL. Redis is asked with a key that does not exist, whose name
-// begins as the lock's does. A refusal that is only about that key's name is ignored: May has asked about the lock's own.
+// MayDelete returns Redis' refusal if the client's user may not run DEL of that key, or MULTI, by which Redis is asked: it looks at a user's
+// rights when it queues a command. DEL of another key would be another question, since a user may have rights to some keys alone.
 func (s *Session) MayDelete(key []byte) error {
 	refusal, err := s.refusal(grant{command: "del", key: string(key)}, func() ([]byte, error) {
-		return s.askKey("DEL", string(key)+":lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
+		reply, err := s.askAt(backend.Queued(), []byte("DEL"), key)
+		if line, bad := resp.ErrorLine(reply); err == nil && bad && !judged(line) {
+			err = &upstream.ReplyError{Line: line}
+		}
+		return reply, err
 	})
-	if err != nil {
-		return err
-	}
-	if refusal != nil && strings.Contains(refusal.Error(), " to run ") {
-		return refusal
-	}
-	return nil
+	return cmp.Or(err, refusal)
+}
+
+// judged says by an error of Redis' that it has looked at the user's rights: it does so before it redirects.
+func judged(line string) bool {
+	return strings.HasPrefix(line, "NOPERM") || strings.HasPrefix(line, "MOVED ") || strings.HasPrefix(line, "ASK ")
 }
 
 const passwordGone = "password not valid any more"
