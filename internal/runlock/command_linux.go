@@ -38,7 +38,7 @@ func suspends(group bool) []os.Signal {
 // suspend stops the command and all that it has started, and then this process. It returns when this process goes on. The SIGCONT
 // that it went on at is passed on.
 func (c *command) suspend() {
-	_ = c.signal(syscall.SIGSTOP) // it has ended, or goes on as another user
+	_ = c.signal(syscall.SIGSTOP)                       // it has ended, or goes on as another user
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // one may always stop oneself
 }
 

@@ -24,8 +24,9 @@ Usage: lockproxy run --lock NAME [flags] -- command [argument ...]
 
 The command gets LOCKPROXY_LOCK, and in LOCKPROXY_TOKEN the fencing token. Signals
 are passed on to it, but for SIGINT and SIGQUIT at a terminal, whose keys send them
-to both. If the lock is lost it gets SIGTERM, and SIGKILL a third of a lease later. Exit code: the command's own, 128 + n after signal n; 123 the lock
-was lost; 124 somebody else held it; 125 other trouble; 126, 127 no such command.
+to both. If the lock is lost it gets SIGTERM, and SIGKILL a third of a lease later.
+Exit code: the command's own, 128 + n after signal n; 123 the lock was lost; 124
+somebody else held it; 125 other trouble; 126, 127 no such command.
 `
 
 // options are what the command line says.

@@ -40,11 +40,17 @@ type replicaPlaces struct {
 // enter waits for a turn, before the LOCK's not-after is computed. leave ends the turn; err: there was none in time, or ctx ended.
 func (r *replicaTurns) enter(ctx context.Context, key replicaKey, wait time.Duration) (leave func(), err error) {
 	p := r.use(key)
+	leave = func() { <-p.taken; r.done(key, p) }
+	select {
+	case p.taken <- struct{}{}: // also if there is no time to wait
+		return leave, nil
+	default:
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case p.taken <- struct{}{}:
-		return func() { <-p.taken; r.done(key, p) }, nil
+		return leave, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
