@@ -163,6 +163,23 @@ var transactions = []sequence{
 		a: MULTI ; SUBSCRIBE ch ; GET k ; PUBLISH ch x ; PSUBSCRIBE c* d* ; UNSUBSCRIBE ch
 		a 1: EXEC
 		b: PUBLISH ch y`},
+	{"messages to itself inside", 0, `
+		a 8: MULTI ; SUBSCRIBE ch ; PUBLISH ch x ; PUBLISH ch y ; SELECT 5 ; EXEC
+		a: UNSUBSCRIBE ch ; CLIENT GETNAME ; SET k a
+		b: WATCH k ; GET k ; MULTI ; SET k b ; EXEC ; GET k
+		a: GET k ; MULTI
+		b: GET k
+		a: CLIENT GETNAME ; EXEC`},
+	{"messages to itself inside", 3, `
+		a: SUBSCRIBE ch
+		a 9: MULTI ; PUBLISH ch x ; GET k ; EXEC ; MULTI ; CLIENT GETNAME ; SET q 1 ; EXEC
+		a 5: MULTI ; PUBLISH ch x ; EXEC ; WATCH w
+		a: UNSUBSCRIBE ch
+		b: SET w 1 ; MULTI ; SET b 2 ; EXEC
+		a: MULTI ; SET a 2 ; EXEC`},
+	{"a list like a message inside", 2, `
+		a 6: RPUSH l message x y ; MULTI ; SUBSCRIBE p q ; LRANGE l 0 -1 ; EXEC
+		a: UNSUBSCRIBE p ; UNSUBSCRIBE q ; GET k ; CLIENT GETNAME ; GET k`},
 	{"tracking inside", 3, `
 		a: MULTI ; CLIENT TRACKING on ; GET k ; EXEC
 		b: SET k b

@@ -10,7 +10,9 @@ import (
 // did to the connection, so only those are kept.
 //
 // Redis counts a SUBSCRIBE to two channels as one element, but sends two confirmations: so the reply ends too early, and the
-// frames that should be its last come after it. A null means that a watched key has changed: nothing has run, and nothing follows.
+// frames that should be its last come after it. So does, in RESP2, a message that a command of the transaction brings to this connection,
+// which Redis does not count at all; in RESP3 see resp.Scanner. A null means that a watched key has changed: nothing has run, and nothing
+// follows.
 type execution struct {
 	scan   resp.Scanner   // of the current element
 	start  []byte         // the first bytes of the current element
@@ -72,6 +74,9 @@ func (x *execution) confirms() bool {
 
 // element takes one element, of which the middle may be missing.
 func (x *execution) element(t *State, elem []byte) {
+	if t.message(elem) {
+		return
+	}
 	if x.due == 0 {
 		x.advance(t, elem[0] == '-')
 	}

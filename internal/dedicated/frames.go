@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // classifyAt is how many bytes of a frame tell what it is.
@@ -52,9 +53,25 @@ func FirstText(frame []byte) string {
 	return string(text)
 }
 
-// isMessage says whether a frame with that first word is a message to a subscriber in RESP2.
+// secondText says whether the second element of an array is that string, as far as the frame's beginning tells.
+func secondText(frame []byte, text string) bool {
+	for range 3 { // the array's line, and the two of its first element
+		var ok bool
+		if _, frame, ok = bytes.Cut(frame, []byte("\r\n")); !ok {
+			return false
+		}
+	}
+	want := resp.AppendBulk(nil, []byte(text))
+	n := min(len(frame), len(want))
+	return n > 0 && bytes.Equal(frame[:n], want[:n])
+}
+
+// messages are the first words of messages to a subscriber in RESP2, with what they come for.
+var messages = map[string]SubscriptionKind{"message": OfChannel, "pmessage": OfPattern, "smessage": OfShard}
+
 func isMessage(verb string) bool {
-	return verb == "message" || verb == "pmessage" || verb == "smessage"
+	_, is := messages[verb]
+	return is
 }
 
 // monitorLine says whether a frame is a line of MONITOR: +1700000000.123456 [0 127.0.0.1:1] "get" "k".

@@ -157,7 +157,7 @@ func (p *Conn) classify(frame []byte) frameKind {
 	switch {
 	case confirms:
 		return frameConfirmation
-	case frame[0] == '>' || isMessage(verb):
+	case frame[0] == '>' || isMessage(verb) && (!p.state.stray || p.state.message(frame)):
 		return frameMessage
 	}
 	return frameReply
@@ -269,6 +269,8 @@ func (p *Conn) finish(frame []byte) {
 			p.Host.RightsChanged(len(p.pending.all) == 1) // if others are pending, one of them may be to what changes the rights
 		}
 		p.popPending()
+	case p.frame.kind == frameReply && p.interceptor == nil:
+		p.life.tainted = true // nobody asked for it: what Redis keeps for this connection is not known any more
 	}
 	if p.state.pauses != 0 || p.state.settings != nil {
 		p.Host.Adopt(p.state.pauses, p.state.settings)

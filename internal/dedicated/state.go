@@ -167,6 +167,25 @@ func (t *State) apply(e Effect) {
 	}
 }
 
+// message says whether a frame within EXEC's reply, or behind it, is a message to the client: in RESP2 an array that says so, of
+// what the client has subscribed to, since a reply may look like that, too.
+func (t *State) message(frame []byte) bool {
+	verb, confirms := confirmation(frame)
+	switch {
+	case frame[0] == '>':
+		return !confirms
+	case frame[0] != '*' || t.proto != 2 || !isMessage(verb):
+		return false
+	}
+	kind := messages[verb]
+	for sub := range t.kept.subs {
+		if sub.Kind == kind && secondText(frame, sub.Name) {
+			return true
+		}
+	}
+	return false
+}
+
 // confirmed takes a confirmation, which ends in the number of subscriptions: sharded ones, or all others together.
 func (t *State) confirmed(frame []byte) {
 	verb, yes := confirmation(frame)

@@ -48,7 +48,10 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		switch e.Kind {
 		case commandtable.ConnBlock, commandtable.ConnWait:
 			e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args), Shuts: c.Name == "shutdown"}
-		case commandtable.ConnSubscribe, commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
+		case commandtable.ConnSubscribe:
+			p.Taint() // messages in the midst of replies are told from these as well as can be, but nobody else relies on that
+			e.Args = len(cmd.Args) - 1
+		case commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
 			e.Args = len(cmd.Args) - 1
 		case commandtable.ConnTracking:
 			p.Taint() // Redis forgets only later what a connection has read, and would tell the next client that turns tracking on there
@@ -90,8 +93,8 @@ func leaves(c *commandtable.Command, cmd redcon.Command) bool {
 // queue sends a command to be queued in a transaction. here: lockproxy answers the command outside of transactions.
 func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) {
 	e := &dedicated.Reply{Cmd: c}
-	if c != nil && strings.HasPrefix(c.Name, "client|") {
-		p.Taint() // what it sets on the connection is this client's
+	if c != nil && (strings.HasPrefix(c.Name, "client|") || c.Conn == commandtable.ConnSubscribe) {
+		p.Taint() // what it sets on the connection is this client's; for SUBSCRIBE see send
 	}
 	if c != nil && here {
 		cmd.Raw, e.Effect = o.host.Queued(c, cmd, p.nameThen())

@@ -40,14 +40,16 @@ const (
 
 // level is an aggregate whose elements are being scanned.
 type level struct {
-	left      int64
-	attribute bool
+	left  int64
+	aside bool // it is not counted in what is around it: an attribute of what follows, or a message
 }
 
 // A Scanner finds the ends of reply frames in a stream of bytes that comes in
 // pieces of any size: RESP2 and RESP3, all types but the streamed ones, which
 // Redis does not send. It keeps no bytes and allocates nothing; bodies are
-// skipped by count. Attributes belong to the frame behind them.
+// skipped by count. Attributes belong to the frame behind them. A push within another frame is not one of its elements, unless it confirms a
+// subscription: Redis before 7.2 writes a message that a command brings to its own connection into the reply that is being written, as to
+// PUBLISH within EXEC, and does not count it. Each confirmation is counted, of which Redis counts the first of a command.
 //
 // It checks what it needs to stay in step, types, lengths and line ends, not
 // whether the text of a number is one. A text line has no bound, since it is
@@ -64,6 +66,25 @@ type Scanner struct {
 	n      int64 // the length so far, or what is left of the body
 	err    error
 	levels []level // those around the present frame, depth of them
+	naming bool    // the first element of a push within another frame is to come, or coming
+	name   shortName
+}
+
+// shortName is the beginning of a text, longer than any that is looked for.
+type shortName struct {
+	text [16]byte
+	n    int
+}
+
+func (w *shortName) add(p []byte) { w.n += copy(w.text[w.n:], p) }
+
+// confirms says whether a push of that name confirms a subscription, or the end of one.
+func (w *shortName) confirms() bool {
+	switch string(w.text[:w.n]) {
+	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
+		return true
+	}
+	return false
 }
 
 // Kind returns the first byte of the frame that is being scanned or, between
@@ -82,7 +103,7 @@ func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 			if s.depth == 0 {
 				s.kind = p[i]
 			}
-			if end := scalar(p[i:]); end > 0 {
+			if end := scalar(p[i:]); end > 0 && !s.naming {
 				i += end
 				complete = true
 			} else {
@@ -178,6 +199,9 @@ func (s *Scanner) goOn(p []byte) (n int, complete bool, err error) {
 		return 1, complete, err
 	case scanBody:
 		k := min(s.n, int64(len(p)))
+		if s.naming && s.typ == '$' {
+			s.name.add(p[:k])
+		}
 		if s.n -= k; s.n == 0 {
 			s.at = scanBodyCR
 		}
@@ -244,9 +268,10 @@ func (s *Scanner) length() (complete bool, err error) {
 	case '%', '|':
 		s.n *= 2
 	}
+	within := s.typ == '>' && s.depth > 0
 	if s.n == 0 {
-		if s.typ == '|' {
-			s.at = scanType // what it belongs to follows
+		if s.typ == '|' || within {
+			s.at, s.naming = scanType, false // what is counted follows
 			return false, nil
 		}
 		return true, nil
@@ -254,8 +279,9 @@ func (s *Scanner) length() (complete bool, err error) {
 	if s.depth == maxDepth {
 		return false, ErrFrameDepth
 	}
-	s.levels = append(s.levels[:s.depth], level{s.n, s.typ == '|'})
+	s.levels = append(s.levels[:s.depth], level{s.n, s.typ == '|' || within})
 	s.depth++
+	s.naming, s.name = within, shortName{}
 	s.at = scanType
 	return false, nil
 }
@@ -264,14 +290,18 @@ func (s *Scanner) length() (complete bool, err error) {
 // outermost one is complete.
 func (s *Scanner) finish() bool {
 	s.at = scanType
+	if s.naming {
+		s.naming = false
+		s.levels[s.depth-1].aside = !s.name.confirms()
+	}
 	for s.depth > 0 {
 		l := &s.levels[s.depth-1]
 		if l.left--; l.left > 0 {
 			return false
 		}
 		s.depth--
-		if l.attribute {
-			return false // what it belongs to follows
+		if l.aside {
+			return false // what is counted follows
 		}
 	}
 	return true

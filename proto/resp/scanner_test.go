@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,11 @@ var frames = []struct {
 	{">3\r\n+message\r\n$1\r\nc\r\n$0\r\n\r\n", '>'},
 	{"|1\r\n+ttl\r\n:3600\r\n$1\r\na\r\n", '$'}, {"|0\r\n*0\r\n", '*'}, {"|1\r\n+k\r\n|1\r\n+a\r\n+b\r\n+v\r\n>1\r\n_\r\n", '>'},
 	{"*3\r\n:1\r\n|1\r\n+a\r\n*1\r\n+b\r\n:2\r\n:3\r\n", '*'},
+	// A message within a reply is not one of its elements, the confirmation of a subscription is.
+	{"*2\r\n>3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n:1\r\n:2\r\n", '*'},
+	{"*1\r\n%1\r\n>4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$1\r\nm\r\n+a\r\n>1\r\n*1\r\n>1\r\n_\r\n_\r\n+b\r\n", '*'},
+	{"*2\r\n>3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n>3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n", '*'},
+	{"*1\r\n>0\r\n>2\r\n$20\r\nsubscribesubscribe..\r\n_\r\n>1\r\n$-1\r\n>1\r\n+subscribe\r\n:1\r\n", '*'},
 	{strings.Repeat("*1\r\n", maxDepth) + ":1\r\n", '*'},
 	{"$70000\r\n" + strings.Repeat("\n", 70000) + "\r\n", '$'},
 }
@@ -168,6 +174,7 @@ func reference(p string, depth int) (n int, kind byte, err error) {
 	if size > 0 && depth == maxDepth {
 		return 0, kind, ErrFrameDepth
 	}
+	aside := kind == '|' || kind == '>' && depth > 0 && !confirms(p[n:])
 	for ; size > 0; size-- {
 		k, _, err := reference(p[n:], depth+1)
 		if k == 0 || err != nil {
@@ -175,7 +182,7 @@ func reference(p string, depth int) (n int, kind byte, err error) {
 		}
 		n += k
 	}
-	if kind == '|' {
+	if aside {
 		k, kind, err := reference(p[n:], depth)
 		if k == 0 || err != nil {
 			return 0, kind, err
@@ -183,6 +190,14 @@ func reference(p string, depth int) (n int, kind byte, err error) {
 		return n + k, kind, nil
 	}
 	return n, kind, nil
+}
+
+// confirms says whether the first element of a push is the name of a confirmation.
+func confirms(elements string) bool {
+	line, rest, _ := strings.Cut(elements, "\r\n")
+	size, err := strconv.Atoi(strings.TrimPrefix(line, "$"))
+	return err == nil && line[0] == '$' && size <= len(rest) && size >= 0 &&
+		slices.Contains([]string{"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe"}, rest[:size])
 }
 
 func FuzzScanner(f *testing.F) {
