@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -189,6 +190,8 @@ func (p *proxy) waits(w *wire) bool {
 	return c != nil && c.activity.waiting.Load() != nil
 }
 
+var anyOf3 = regexp.MustCompile(`(unsubscribe\r\n\$3\r\nok)[123]`)
+
 // Subscriptions of all sizes, twice the same, none, refused, all in one pipeline with ordinary replies behind.
 func TestSubscriptionsAreCounted(t *testing.T) {
 	t.Parallel()
@@ -236,6 +239,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 				if strings.Contains(f, "\r\nserver\r\n") {
 					continue
 				}
+				f = anyOf3.ReplaceAllString(f, "${1}N") // Redis' order is by what a connection had subscribed to before
 				to.WriteString(f)
 			}
 		}
