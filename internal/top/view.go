@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
@@ -43,13 +44,15 @@ const (
 	filterPage = "filter"
 )
 
+// plain gives every box the terminal's own background. It is tview's for all views, and so set once.
+var plain = sync.OnceFunc(func() {
+	tview.Styles.PrimitiveBackgroundColor, tview.Styles.ContrastBackgroundColor = tcell.ColorDefault, tcell.ColorDefault
+})
+
 func newView(o options, p asker) *view {
+	plain()
 	v := &view{opts: o, proxy: p, asked: make(chan int, 1), app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(), foot: tview.NewTextView(),
 		filter: tview.NewInputField(), bottom: tview.NewPages()}
-	tview.Styles.PrimitiveBackgroundColor, tview.Styles.ContrastBackgroundColor = tcell.ColorDefault, tcell.ColorDefault
-	for _, box := range []interface{ SetBackgroundColor(tcell.Color) *tview.Box }{v.head, v.table, v.foot, v.filter} {
-		box.SetBackgroundColor(tcell.ColorDefault)
-	}
 	v.head.SetTextColor(tcell.ColorDefault)
 	v.foot.SetDynamicColors(true).SetTextColor(tcell.ColorDefault)
 	v.table.SetFixed(1, 1)
