@@ -30,6 +30,7 @@
 --         {0, 1, ttl in ms, ticket or 0}     free, but it is another waiter's turn, who counts as alive for ttl ms more
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
+--         {-6, 0, 0, 0}                      the hold that was to be re-entered has gone, nothing done: see reenters
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
 local past, now = late(ARGV[3])
@@ -38,6 +39,10 @@ if past then return {-2, 0, 0, 0} end
 local lock, lease, owner, flags = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4]
 local queue = KEYS[2]
 local held, stale, waited = false, false, nil
+
+-- reenters returns whether the proxy knows of a hold of this connection's, which it enters again. If that has gone, no new one is made in its
+-- place: it would have the count that was known, as if nothing had been done, and if the reply were lost the proxy could not tell the two apart.
+local function reenters() return not string.find(flags, '[NOWD]') end
 
 -- refuse returns a refusal. An owner that waits (E) first enters the fair queue, or keeps its place there.
 local function refuse(turn, ttl)
@@ -52,7 +57,12 @@ if redis.call('EXISTS', lock) == 1 then
   held = seen[2]
   if not held then return refuse(0, redis.call('PTTL', lock)) end
   -- A hold that the proxy does not know (N), or a field that is no valid count, is not re-entered: the count starts again at 1.
-  if string.find(flags, 'N') or not string.find(held, '^[1-9]%d*$') or #held > 15 then held, stale = false, true end
+  if string.find(flags, 'N') or not string.find(held, '^[1-9]%d*$') or #held > 15 then
+    if reenters() then return {-6, 0, 0, 0} end
+    held, stale = false, true
+  end
+elseif reenters() then
+  return {-6, 0, 0, 0}
 elseif redis.call('EXISTS', queue) == 1 then
   local fair = mind(queue, now)
   local turn, left, gone = fair.first(owner)

@@ -7,4 +7,5 @@ const (
 	OtherKind = -3 // the key holds a lock of another kind, or no lock
 	NoLock    = -4
 	Upgrade   = -5 // the owner reads, and asked to write
+	NoHold    = -6 // the owner does not have the hold that it was to re-enter: nothing was done
 )

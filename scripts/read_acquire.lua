@@ -24,6 +24,7 @@
 --         {0, 0, ttl in ms, 0}               somebody else writes
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
+--         {-6, 0, 0, 0}                      without N, O, W and D: the hold that was to be re-entered has gone, nothing done (see acquire)
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[3]) then return {-2, 0, 0, 0} end
@@ -38,6 +39,7 @@ local count, left = counted(seen[2]), 0
 if not string.find(flags, 'N') then left = own(holds, count) end
 local held = left > 0
 if not held then
+  if not string.find(flags, '[NOWD]') then return {-6, 0, 0, 0} end
   forget(holds, count, 2)
   count = 0
 end

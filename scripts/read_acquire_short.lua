@@ -25,7 +25,7 @@ if flags == 'NM' or flags == 'M' then
   elseif mode == 'read' then
     local held = call('HGET', lock, ARGV[2])
     if not held then
-      count = '1'
+      if flags == 'NM' then count = '1' end
     elseif held == '1' and flags == 'M' then
       local left = call('PTTL', KEYS[2] .. ':1')
       if left > 0 and left - lease <= 0 then count = '2' end

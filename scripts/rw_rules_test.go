@@ -179,7 +179,7 @@ func TestRWLetters(t *testing.T) {
 	want(t, run(t, s, scripts.WriteRelease, []string{"k", rwChannel, watchW}, "me:write", "PUBLISH", soon, "AW", "r1", "me", "{k}"), "[-1 1]")
 	s.Do(t, "SET", token, "x")
 	before := contents(t, s)
-	want(t, run(t, s, scripts.WriteAcquire, []string{"k", token}, 1000, "me:write", soon, "F", "", 0, "me", "{k}"),
+	want(t, run(t, s, scripts.WriteAcquire, []string{"k", token}, 1000, "me:write", soon, "FN", "", 0, "me", "{k}"),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	want(t, contents(t, s), before)
 }
@@ -193,7 +193,7 @@ func TestReadRenewSparesOthers(t *testing.T) {
 		keys = append(keys, key, "{"+key+"}:o:rwlock_timeout")
 		args = append(args, "o")
 		if len(key) == 1 {
-			run(t, s, scripts.ReadAcquire, keys[len(keys)-2:], 1000, "o", soon, "", "", 0, "o:write", "{"+key+"}")
+			run(t, s, scripts.ReadAcquire, keys[len(keys)-2:], 1000, "o", soon, "N", "", 0, "o:write", "{"+key+"}")
 			run(t, s, scripts.ReadAcquire, keys[len(keys)-2:], 90000, "o", soon, "", "", 0, "o:write", "{"+key+"}")
 		}
 	}

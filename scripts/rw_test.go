@@ -22,6 +22,9 @@ func holdsOf(owner string) string { return "{k}:" + owner + ":rwlock_timeout" }
 func step(t *testing.T, s *testredis.Server, op, owner string, lease int, more string) string {
 	t.Helper()
 	reply := stepAsIs(t, s, op, owner, lease, more)
+	if strings.HasPrefix(reply, "[-6 ") { // the engine asks for a first hold then
+		reply = stepAsIs(t, s, op, owner, lease, more+"N")
+	}
 	switch {
 	case reply == "1" && strings.HasSuffix(op, "LOCK"):
 		return fmt.Sprintf("[1 1 %d 0 1]", lease)

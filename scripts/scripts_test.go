@@ -83,6 +83,53 @@ func TestAcquire(t *testing.T) {
 		"WRONGTYPE Operation against a key holding the wrong kind of value")
 }
 
+// TestReentryMakesNoHold: a connection that enters a hold again which has gone is given none in its place, whoever else has the lock or waits
+// for it; if the reply were lost, the count that Redis has then could be the old one.
+func TestReentryMakesNoHold(t *testing.T) {
+	s := testredis.Start(t)
+	readers := [][]any{{"HSET", "k", "mode", "read", "you", 1}, {"SET", holdsOf("you") + ":1", 1, "PX", 60000}}
+	queue := func(first string) [][]any {
+		return [][]any{{"RPUSH", "redisson_lock_queue:{k}", first}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, first}}
+	}
+	acquire := func(letters string) string {
+		return run(t, s, scripts.Acquire, plain("k", token), 60000, "me", soon, letters, "PUBLISH", "", 0, 300000, 0)
+	}
+	read := func(letters string) string {
+		return run(t, s, scripts.ReadAcquire, []string{"k", holdsOf("me")}, 60000, "me", soon, letters, "", 0, "me:write", "{k}")
+	}
+	write := func(letters string) string {
+		return run(t, s, scripts.WriteAcquire, []string{"k", token}, 60000, "me:write", soon, letters, "", 0, "me", "{k}")
+	}
+	for _, c := range []struct {
+		step    func(letters string) string
+		letters []string
+		state   [][]any
+	}{
+		{acquire, []string{"", "F", "E", "FE"}, nil},
+		{acquire, []string{"", "F", "E"}, queue("me")},
+		{acquire, []string{"", "F", "E"}, queue("you")},
+		{acquire, []string{"", "F"}, [][]any{{"HSET", "k", "me", "x"}}},
+		{read, []string{"", "M"}, nil},
+		{read, []string{"", "M"}, readers},
+		{read, []string{"", "M"}, append(readers, []any{"HSET", "k", "me", 2})}, // the lease of its holds is over
+		{read, []string{""}, [][]any{{"HSET", "k", "mode", "write", "me:write", 1}}},
+		{write, []string{"", "M", "F"}, nil},
+		{write, []string{"", "M"}, [][]any{{"HSET", "k", "mode", "write", "me:write", "x"}}},
+	} {
+		for _, letters := range c.letters {
+			s.Do(t, "FLUSHALL")
+			for _, command := range c.state {
+				s.Do(t, command...)
+			}
+			before := contents(t, s)
+			if got := c.step(letters); got != "[-6 0 0 0]" {
+				t.Errorf("%q, %v: %s", letters, c.state, got)
+			}
+			want(t, contents(t, s), before)
+		}
+	}
+}
+
 func TestAcquireSideKeys(t *testing.T) {
 	s := testredis.Start(t)
 	run(t, s, scripts.Acquire, plain("k", token, watch), 60000, "me", soon, "FW", "PUBLISH", "reg-1", 0)
@@ -109,7 +156,7 @@ func TestAcquireSideKeys(t *testing.T) {
 	s.Do(t, "DEL", "k")
 	s.Do(t, "SET", token, "x")
 	before := contents(t, s)
-	want(t, run(t, s, scripts.Acquire, plain("k", token), 60000, "me", soon, "F", "PUBLISH", "", 0),
+	want(t, run(t, s, scripts.Acquire, plain("k", token), 60000, "me", soon, "FN", "PUBLISH", "", 0),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	want(t, contents(t, s), before)
 }

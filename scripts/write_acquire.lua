@@ -27,6 +27,7 @@
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
 --         {-5, 0, 0, 0}                      the owner reads, and would wait for its own UNLOCK
+--         {-6, 0, 0, 0}                      without N, O, W and D: the hold that was to be re-entered has gone, nothing done (see acquire)
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
 local past, now = late(ARGV[3])
@@ -43,6 +44,7 @@ if mode and not (mode == 'write' and seen[2]) then return {0, 0, redis.call('PTT
 local count = counted(seen[2])
 if string.find(flags, 'N') then count = 0 end
 local held = count > 0
+if not held and not string.find(flags, '[NOWD]') then return {-6, 0, 0, 0} end
 local once = held and string.find(flags, 'O')
 
 local next_key, token = 2, 0

@@ -46,8 +46,31 @@ func (a *acquire) update() {
 	a.Count, a.Beside = s.count, s.beside
 }
 
-// ask sends the request.
+// ask sends the request. If Redis does not have the hold that was to be entered again, that is lost, and a first one is asked for.
 func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
+	ans, err := a.send(ctx)
+	if err != nil || ans.Code != lockstore.NoHold {
+		return ans, err
+	}
+	if lost, yes := a.c.m.holds.foundGone(a); yes {
+		return lockstore.Acquired{}, lost.error(a.r.Key)
+	}
+	return a.send(ctx)
+}
+
+// foundGone ends a hold that Redis does not have. One that was reported lost while the request was under way stays lost, as with grant.
+func (hs *holds) foundGone(a *acquire) (lost lossRecord, yes bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if a.h.count > 0 {
+		hs.lose(a.h, a.h.whyGone())
+		return lossRecord{}, false
+	}
+	return a.c.lossOf(a.h.id)
+}
+
+// send sends the request once.
+func (a *acquire) send(ctx context.Context) (lockstore.Acquired, error) {
 	if a.r.Lease > 0 && !a.c.m.sitOut(ctx, a.h) {
 		return lockstore.Acquired{}, ctx.Err()
 	}

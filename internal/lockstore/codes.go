@@ -10,6 +10,7 @@ const (
 	Granted = scripts.Done    // Redis has given the owner the lock, or has found that the owner had it already
 	Refused = 0               // another owner has the lock, or it is another waiter's turn. Redis has at most given the owner a place in the fair queue
 	Upgrade = scripts.Upgrade // nothing was done: the owner reads, and asked to write
+	NoHold  = scripts.NoHold  // nothing was done: a connection was to re-enter a hold that has gone. A quorum makes it anew instead
 
 	// OthersTurn is the Count of a refusal when nobody has the lock: Redis keeps it for another waiter of the fair queue.
 	OthersTurn = 1

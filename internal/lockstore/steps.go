@@ -27,7 +27,7 @@ type Acquire struct {
 	Ticket      int64         // at this place; 0: the last
 }
 
-// Acquired is the outcome of an acquire, perhaps found out after its reply was lost. Code is Granted, Refused, Upgrade or OtherKind.
+// Acquired is the outcome of an acquire, perhaps found out after its reply was lost. Code is Granted, Refused, Upgrade, NoHold or OtherKind.
 type Acquired struct {
 	Code   int64
 	Count  int64 // of the owner's holds; of a refusal OthersTurn, or 0
