@@ -138,6 +138,9 @@ With these nothing is lost, and nobody holds what is another's; somebody waits f
 * Redisson's RLock takes a free lock although somebody waits in its fair queue. LOCK and FAIRLOCK do not.
 * When Redisson unlocks a fair lock in whose queue nobody stands, it tells nobody. A waiting LOCK, or a waiting RLock, sees that
   at its next look: LOCK after ` + "`wait-poll`" + ` at the latest, RLock when the lease it saw is over. FAIRLOCK stands in the queue.
+* Locks ` + "`" + `a` + "`" + ` and ` + "`" + `{a}` + "`" + ` share the name of a fair queue: a thread that waits in Redisson's RFairLock ` + "`" + `{a}` + "`" + ` keeps its lock ` + "`" + `a` + "`" + ` from everybody
+  until that thread is served or gives up. lockproxy refuses ` + "`" + `FAIRLOCK {a}` + "`" + `, and ` + "`" + `LOCK {a}` + "`" + ` takes no heed of the queue. They also share the
+  fencing token's key, where tokens of both rise, and the channel, where a message of the one has the waiters of the other look in vain.
 * A spin lock of Redisson publishes nothing: waiters of its name see it free at their next look.
 * A thread of Redisson that dies in the queue counts as alive for its ` + "`fairLockWaitTimeout`" + `, five minutes; until then those behind
   it wait, lockproxy's too. A lockproxy that dies is over after 10 s, for all who look with lockproxy's scripts. To a thread of

@@ -30,6 +30,12 @@ func otherKind(key string) error {
 	return &Error{Code: "LOCKKIND", Text: fmt.Sprintf("'%s' holds a lock of another kind", lockstore.Printable(key))}
 }
 
+// noQueue is the error of a FAIRLOCK whose place would be in another lock's queue.
+func noQueue(key string) error {
+	return &Error{Code: "ERR", Text: fmt.Sprintf("'%s' has no fair queue of its own: it would be that of lock '%s'",
+		lockstore.Printable(key), lockstore.Printable(key[1:len(key)-1]))}
+}
+
 func isCode(err error, code string) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == code

@@ -92,10 +92,13 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
+	r.Fair = r.Fair && !c.m.store.Rules().Votes // each node would have a queue of its own, and no majority could say whose turn it is
+	if r.Fair && lockstore.SharesQueue(r.Key) {
+		return Grant{}, noQueue(r.Key)
+	}
 	if err := c.m.admit(ctx, r); err != nil {
 		return Grant{}, err
 	}
-	r.Fair = r.Fair && !c.m.store.Rules().Votes // each node would have a queue of its own, and no majority could say whose turn it is
 	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	held := c.m.holds.inside(id)
 	if held && !named && !r.Self && c.reentryRefused() {

@@ -3,6 +3,7 @@ package lock
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -74,5 +75,58 @@ func TestKeysOfOtherLocksAreNoLocks(t *testing.T) {
 	mustUnlock(t, a, UnlockRequest{Key: "rwlock_timeout:1"}, true)
 	if n := s.Do(t, "DBSIZE").(int64); n != 0 {
 		t.Fatal(n)
+	}
+}
+
+// TestNoQueueOfAnotherLock: lock `{a}` would have the fair queue of lock `a`. So it has none, and who waits for the one keeps nobody from the
+// other, whose users may be others.
+func TestNoQueueOfAnotherLock(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	b, _ := client(m)
+	mustLock(t, a, Request{Key: "{a}"})
+	_, err := b.Lock(t.Context(), Request{Key: "{a}", Fair: true, Blocks: true, Block: 100})
+	wantCode(t, err, "ERR")
+	if n := s.Do(t, "DBSIZE").(int64); n != 1 {
+		t.Error(n, "keys")
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "{a}"}, true)
+
+	mustLock(t, a, Request{Key: "a"})
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(t.Context(), Request{Key: "a", Fair: true, Blocks: true})
+		got <- err
+	}()
+	eventually(t, 10*time.Second, "it waits", func() bool { return s.Do(t, "LLEN", "redisson_lock_queue:{a}").(int64) == 1 })
+	for _, r := range []Request{{Key: "{a}"}, {Key: "{a}", Fence: true}, {Key: "{a}", Owner: "job"}} {
+		if _, err := a.Lock(t.Context(), r); err != nil {
+			t.Errorf("%+v: %v", r, err)
+			continue
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "{a}", Owner: r.Owner}, true)
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "a"}, true)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTokenOfLookalikesRises: locks `a` and `{a}` share the key of the fencing token, and each of them gets a higher one than both have had.
+func TestTokenOfLookalikesRises(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	last := int64(0)
+	for range 3 {
+		for _, name := range []string{"a", "{a}"} {
+			g := mustLock(t, a, Request{Key: name, Fence: true})
+			if g.Token <= last {
+				t.Errorf("%s: token %d after %d", name, g.Token, last)
+			}
+			last = g.Token
+			mustUnlock(t, a, UnlockRequest{Key: name}, true)
+		}
 	}
 }

@@ -95,13 +95,13 @@ func (id ID) Keys() []string {
 	return []string{id.Key}
 }
 
-// PlainKeys are the first KEYS of the scripts that take, free, or wait for a plain lock.
+// PlainKeys are the first KEYS of the scripts that free a plain lock, or wait for it.
 func PlainKeys(name string) []string { return append(make([]string, 0, 5), name, QueueKey(name)) }
 
 // AcquireKeys are the first KEYS of the script that takes this hold, ReleaseKeys of that which gives it back.
 func (id ID) AcquireKeys() []string {
 	if id.Kind == Plain {
-		return PlainKeys(id.Key)
+		return append(make([]string, 0, 5), id.Key, OwnQueueKey(id.Key))
 	}
 	return id.Keys()
 }

@@ -23,6 +23,18 @@ func TokenKey(name string) string { return Prefixed("redisson_lock_token", name)
 // QueueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and lockproxy_fair.
 func QueueKey(name string) string { return Prefixed("redisson_lock_queue", name) }
 
+// SharesQueue says whether a lock would have the fair queue of another one: `{a}` that of `a`. It has none then, as nobody but the users of
+// `a` may say who waits for that.
+func SharesQueue(name string) bool { return wholeTag(name) }
+
+// OwnQueueKey is QueueKey, or, for a lock without a queue, a key that never exists.
+func OwnQueueKey(name string) string {
+	if SharesQueue(name) {
+		return GuardKey(name)
+	}
+	return QueueKey(name)
+}
+
 // WatchKey holds the registration of a named owner's hold: which LOCK made it, or has it renewed.
 func WatchKey(name, owner string) string { return besideHold("lockproxy_watch", name, owner) }
 

@@ -12,7 +12,7 @@ import (
 
 // Info is the script that says what there is of a lock.
 func Info(db int, key string) Call {
-	return Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.QueueKey(key)}, Args: []string{lockstore.ReadPrefix(key)}}
+	return Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.OwnQueueKey(key)}, Args: []string{lockstore.ReadPrefix(key)}}
 }
 
 // ParseInfo takes its reply apart.
