@@ -43,17 +43,23 @@ local function reads(holds, count)
   return false
 end
 
+-- unseen returns for how many ms readers count that a script may not look at: as long as the hash lasts, or a day if it has no TTL.
+local function unseen(lock)
+  local left = redis.call('PTTL', lock)
+  return left == -1 and 86400000 or math.max(0, left)
+end
+
 -- live returns for how many ms anybody but except still reads, 0 if nobody does. If it may not check all holds it returns at least
--- the TTL of the hash, so that no live reader is taken for dead.
+-- unseen, so that no live reader is taken for dead.
 local function live(lock, prefix, except)
-  if redis.call('HLEN', lock) > looks then return math.max(0, redis.call('PTTL', lock)) end
+  if redis.call('HLEN', lock) > looks then return unseen(lock) end
   local left, all = 0, redis.call('HGETALL', lock)
   for i = 1, #all, 2 do
     local field = all[i]
     if field ~= except and field ~= 'mode' and string.sub(field, -6) ~= ':write' then
       local holds = prefix .. ':' .. field .. ':rwlock_timeout'
       for hold = counted(all[i + 1]), 1, -1 do
-        if not may_look() then return math.max(left, redis.call('PTTL', lock)) end
+        if not may_look() then return math.max(left, unseen(lock)) end
         left = math.max(left, redis.call('PTTL', hold_key(holds, hold)))
       end
     end

@@ -276,3 +276,27 @@ func TestRWDeadReaders(t *testing.T) {
 	want(t, step(t, s, "UNLOCK WRITE", "a", 0, ""), "[1 0]")
 	want(t, contents(t, s), "")
 }
+
+// TestReadersThatAreNotLookedAt: in a hash of more than a script may look at, others count as readers, also if it has no TTL.
+func TestReadersThatAreNotLookedAt(t *testing.T) {
+	s := testredis.Start(t)
+	many := []any{"HSET", "k", "mode", "read", "a", 1}
+	for i := range 5001 {
+		many = append(many, fmt.Sprint("r", i), 1)
+	}
+	for name, others := range map[string][]any{
+		"many fields": many, "a large count": {"HSET", "k", "mode", "read", "a", 1, "dead", 9000, "b", 1},
+	} {
+		for _, op := range []string{"UNLOCK READ", "RENEW READ"} {
+			s.Do(t, "FLUSHALL")
+			s.Do(t, others...)
+			for _, owner := range []string{"a", "b", "r1"} {
+				s.Do(t, "SET", holdsOf(owner)+":1", 1, "PX", 600000)
+			}
+			step(t, s, op, "a", 1000, "")
+			if left(t, s, "k") < 600000 {
+				t.Errorf("%s, %s: the lock has %d ms left", name, op, left(t, s, "k"))
+			}
+		}
+	}
+}
