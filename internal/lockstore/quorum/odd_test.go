@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// liar stands before a Redis and, once it has something to say, says that instead of what a script returned.
+// liar stands before a Redis and, once it has something to say, says that instead of what a script returned; to say nothing is to hang up.
 type liar struct {
 	says    atomic.Pointer[string]
 	running sync.WaitGroup
@@ -63,6 +64,9 @@ func (l *liar) talk(c net.Conn, addr string) {
 			return
 		}
 		answer := buf[:n]
+		if lies && *said == "" {
+			return
+		}
 		if lies {
 			answer = []byte(*said)
 		}
@@ -109,5 +113,40 @@ func TestNodeThatReturnsTooFewNumbers(t *testing.T) {
 		}
 		_, _ = q.Info(t.Context(), 0, "k")
 		running.Wait()
+	}
+}
+
+// TestLateReleaseIsSatOut: a release that begins late on a node, and whose reply is lost, is not sent again before the first request can no
+// longer be done.
+func TestLateReleaseIsSatOut(t *testing.T) {
+	t.Parallel()
+	servers := testredis.StartSet(t, 1)
+	var l liar
+	addr := l.before(t, servers[0])
+	var running sync.WaitGroup
+	q := openStore(t, servers, func(work func()) { running.Go(work) })
+	control := upstream.NewControl(upstream.Target{Network: "tcp", Addr: addr}, upstream.ControlOptions{DialTimeout: 10 * time.Second})
+	t.Cleanup(control.Close)
+	q.all[0].Control = control
+	id := lockstore.ID{Key: "k", Owner: "me"}
+	if got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Lease: 30_000}); err != nil || got.Code != lockstore.Granted {
+		t.Fatal(got, err)
+	}
+	running.Wait()
+	var slept []time.Duration
+	q.host.Sleep = func(_ context.Context, d time.Duration) bool {
+		slept = append(slept, d)
+		return false
+	}
+	l.says.Store(new(string))
+	d := q.newDropping(&lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)}, false)
+	d.until = time.Now().Add(-time.Minute)
+	answer, sent := make(chan result, 1), time.Now()
+	d.step(q.all[0], d.places[q.all[0]].mine, answer)
+	if said := <-answer; !lockstore.Unknown(said.err) {
+		t.Fatal(said)
+	}
+	if left := q.timeout - time.Since(sent); len(slept) == 0 || slept[0] < left {
+		t.Errorf("it was sent again after %v, and could be done for %v more", slept, left)
 	}
 }

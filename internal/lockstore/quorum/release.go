@@ -123,8 +123,8 @@ func (d *dropping) stepAfter(before *step, n *quorumNode, mine *step, answer cha
 // step asks one node. The first outcome is sent to answer, the last one is returned.
 func (d *dropping) step(n *quorumNode, mine *step, answer chan<- result) result {
 	q, named := d.q, d.r.Named
-	said := unasked(n)
-	if until := d.until; !named || time.Now().Before(until) {
+	said, until := unasked(n), d.until
+	if !named || time.Now().Before(until) {
 		if !named {
 			until = lockstore.Later(until, q.until(0))
 		}
@@ -135,7 +135,7 @@ func (d *dropping) step(n *quorumNode, mine *step, answer chan<- result) result 
 		return said
 	}
 	if lockstore.Unknown(said.err) {
-		q.host.Sleep(context.Background(), time.Until(d.until)+node.ClockTolerance) // after that it is not done any more
+		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // after that it is not done any more
 	}
 	for {
 		r, asked := q.askedFor(mine)
