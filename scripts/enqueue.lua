@@ -43,6 +43,22 @@ local function insert(queue, tickets, owner, ticket)
   end
 end
 
+-- strangers returns how many waiters of Redisson are in a queue of that length. All others have tickets. Tickets may be left of waiters that
+-- Redisson has taken out, so the list is looked at, up to 1,000 waiters, unless the last one is lockproxy's and its score says that none of
+-- Redisson's stood before it.
+local function strangers(queue, timeouts, tickets, length, now)
+  local least = math.max(0, length + 1 - redis.call('HLEN', tickets))
+  local last = redis.call('LINDEX', queue, -1)
+  if not last or redis.call('HEXISTS', tickets, last) == 1 and (tonumber(redis.call('ZSCORE', timeouts, last) or 0) or 0) <= now + alive then
+    return least
+  end
+  local count = 0
+  for _, ticket in ipairs(redis.call('HMGET', tickets, unpack(redis.call('LRANGE', queue, 0, 999)))) do
+    if not ticket then count = count + 1 end
+  end
+  return math.max(least, count)
+end
+
 -- enqueue returns the owner's ticket. Its argument ticket is the one that this waiter got before, or 0: a waiter that was taken out of
 -- the queue although it is alive comes back to its old place.
 local function enqueue(queue, owner, ticket, fair_wait, time)
@@ -61,7 +77,7 @@ local function enqueue(queue, owner, ticket, fair_wait, time)
     if not known and ticket > 0 then
       insert(queue, tickets, owner, ticket)
     else
-      others = math.max(0, length + 1 - redis.call('HLEN', tickets))
+      others = strangers(queue, timeouts, tickets, length, now)
       if not known then redis.call('RPUSH', queue, owner) end
     end
     redis.call('ZADD', timeouts, until_when(now, others, fair_wait), owner)
