@@ -13,8 +13,8 @@ import (
 
 // A mutating script whose reply was lost is never sent again blindly. Once Redis' clock has passed its not-after it can no
 // longer run; only then what Redis holds says whether it was done. For a connection as owner the count tells, since nobody else
-// changes it, and a LOCK that enters a hold again makes none if that has gone (lockstore.NoHold). A named owner has the lock or not, and may be at work through other connections and proxies: LOCK may be sent
-// again, and so may UNLOCK while the registration says that it is the same hold.
+// changes it, and a LOCK that enters a hold again makes none if that has gone (lockstore.NoHold). A named owner has the lock or not, and may be
+// at work through other connections and proxies: LOCK may be sent again, and so may UNLOCK while the registration says that it is the same hold.
 
 // settled is the outcome of a request.
 type settled struct {
