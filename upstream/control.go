@@ -96,7 +96,7 @@ func (c *Control) Client(db int) (rueidis.Client, error) { return c.client(contr
 
 // Waiter returns the client for batches with WAIT in database db, which is as Client's but for its connections: each batch has one to
 // itself, since WAIT answers for the writes of its own. There are WaitersMost, and one more that asks whether Redis is there; they are
-// small, and closed when they have not been used for ten seconds.
+// small, and every ten seconds those that are not in use are closed.
 func (c *Control) Waiter(db int) (rueidis.Client, error) {
 	return c.client(controlUse{db: db, waits: true})
 }

@@ -68,7 +68,8 @@ const logTime = time.Second
 func newLogQueue(cfg config.Config) *logqueue.Queue {
 	return logqueue.New(os.Stderr, func(lines int) []byte {
 		var line bytes.Buffer
-		log, _ := newLogger(cfg, &line)
+		log, level := newLogger(cfg, &line)
+		level.Set(slog.LevelWarn) // it is said however little else is
 		log.Warn("lines of the log were dropped, since nobody read them", "lines", lines)
 		return line.Bytes()
 	})

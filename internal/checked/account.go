@@ -1,6 +1,9 @@
 package checked
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+)
 
 var (
 	errUnasked   = errors.New("a reply that nobody asked for")
@@ -28,7 +31,8 @@ type kind uint8
 const (
 	ordinary     kind = iota // a reply
 	subscribes               // a confirmation for each channel, or an error
-	unsubscribes             // any number of confirmations, and the PONG to the PING behind it
+	unsubscribes             // any number of confirmations, and the PONG to the PING behind it; or an error first
+	pongs                    // that PONG, behind an error
 )
 
 // ask notes a command with its first argument and the number of all.
@@ -70,7 +74,10 @@ func (a *account) answer(f *frame) error {
 	switch what, _ := a.commands.first(); {
 	case what == subscribes && (f.kind != '-' || f.text.is("QUEUED")):
 		return errSubscribe
-	case what == unsubscribes && !pong(f):
+	case what == unsubscribes && refusal(f):
+		a.commands.entries[a.commands.head].what = pongs
+		return nil
+	case (what == unsubscribes || what == pongs) && !pong(f):
 		return errUnsubscribe
 	}
 	a.commands.pop()
@@ -86,6 +93,16 @@ func (a *account) message(f *frame) bool {
 // pong says whether a frame is the answer to the PING behind UNSUBSCRIBE.
 func pong(f *frame) bool {
 	return f.kind == '+' && f.text.is("PONG") || f.kind == '*' && f.text.is("pong")
+}
+
+// refusal says whether a frame is an error of UNSUBSCRIBE, as of a node of a cluster that does not have the slot any more, behind which rueidis
+// waits for the PONG. It takes some errors for the PONG itself, since they are of every command, or of PING (isUnsubReply).
+func refusal(f *frame) bool {
+	if f.kind != '-' || f.text.n > shortText {
+		return false
+	}
+	line := f.text.start[:f.text.n]
+	return !bytes.HasPrefix(line, []byte("LOADING")) && !bytes.HasPrefix(line, []byte("BUSY")) && !bytes.Contains(line, []byte("'ping'"))
 }
 
 // confirm notes the confirmation of a subscription, if the message is one. Redis ends subscriptions also when nobody asked for that.

@@ -54,6 +54,9 @@ func TestOddConfirmationsEndTheConnection(t *testing.T) {
 		"one too many":                {"+PONG\r\n", began + alsoBegan + alsoBegan},
 		"a reply and a confirmation":  {"+PONG\r\n", "-ERR no\r\n" + began},
 		"a busy Redis":                {"+PONG\r\n", began + alsoBegan, "-BUSY a script runs\r\n-BUSY a script runs\r\n"},
+		"a PING that is refused":      {"+PONG\r\n", began + alsoBegan, "-MOVED 1 h:'ping'\r\n+PONG\r\n"},
+		"two refusals":                {"+PONG\r\n", began + alsoBegan, "-MOVED 1 h:1\r\n-MOVED 1 h:1\r\n"},
+		"a long refusal":              {"+PONG\r\n", began + alsoBegan, "-MOVED 1 " + strings.Repeat("h", 100) + "'ping'\r\n+PONG\r\n"},
 		"UNSUBSCRIBE has two answers": {"+PONG\r\n", began + alsoBegan, "+OK\r\n+OK\r\n"},
 		"UNSUBSCRIBE begins one":      {"+PONG\r\n", began + alsoBegan, began + "+PONG\r\n"},
 	} {
@@ -73,6 +76,17 @@ func TestRepliesComeThrough(t *testing.T) {
 	heard, err := listen(patient, []string{hello, "+PONG\r\n", began + said + alsoBegan, ended + "+PONG\r\n"})
 	if err != nil || heard != "hi" {
 		t.Errorf("heard %q, %v", heard, err)
+	}
+}
+
+// A node of a cluster that does not have the slot any more refuses to end a subscription there. The connection stays.
+func TestUnsubscribingIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{"-MOVED 16383 10.11.12.13:6379\r\n", "-CLUSTERDOWN Hash slot not served\r\n"} {
+		heard, err := listen(patient, []string{hello, "+PONG\r\n", began + said + alsoBegan, refusal + "+PONG\r\n"})
+		if err == nil || heard != "hi" || !strings.Contains(refusal, err.Error()) {
+			t.Errorf("%q: heard %q, %v", refusal, heard, err)
+		}
 	}
 }
 

@@ -16,8 +16,8 @@ const (
 	maxDepth = 32
 	// maxNumber is the longest number of 64 bits, its sign included.
 	maxNumber = 20
-	// shortText is how much is kept of a text: more than the longest word that is looked for, or number.
-	shortText = 24
+	// shortText is how much is kept of a text: more than the longest word that is looked for, or number, and most redirects.
+	shortText = 64
 )
 
 var (

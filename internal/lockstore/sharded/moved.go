@@ -60,6 +60,13 @@ func (m *masters) lookAgain(now time.Time) {
 	}
 }
 
+// leads says whether a shard is still that of a master.
+func (m *masters) leads(sh *shard) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shards[sh.is] == sh && slices.Contains(m.c.Snapshot().Masters, sh.is)
+}
+
 // nextLook is when lookAgain has something to do, if it has.
 func (m *masters) nextLook() (at time.Time, due bool) {
 	m.mu.Lock()
@@ -120,7 +127,7 @@ func (m *masters) compareClocks(gone movedSlots, s succession) {
 	}
 	pause := retry.Backoff{First: 10 * time.Millisecond, Most: time.Second}
 	for m.sampleOf(s.now) != nil {
-		if !m.host.Sleep(context.Background(), pause.Next()) || !slices.Contains(m.c.Snapshot().Masters, s.now.is) {
+		if !m.host.Sleep(context.Background(), pause.Next()) || !m.leads(s.now) {
 			return
 		}
 	}

@@ -38,7 +38,7 @@ func (d *store) inTime(again time.Duration, send func(l limits, text string, not
 // Acquire sends the script, again only when it surely was not done.
 func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
 	if a.Replicas > 0 {
-		leave, err := d.turns.enter(ctx, replicaKey{d.Lane(a.ID.Key).Node, a.ID.DB}, min(a.Patience, replicaTurn))
+		leave, err := d.turns.enter(ctx, replicaKey{d.Lane(a.ID.Key).Node, a.ID.DB}, min(a.ReplicaWait, replicaTurn))
 		if err != nil {
 			return got, err
 		}
