@@ -98,7 +98,7 @@ func pong(f *frame) bool {
 // refusal says whether a frame is an error of UNSUBSCRIBE, as of a node of a cluster that does not have the slot any more, behind which rueidis
 // waits for the PONG. It takes some errors for the PONG itself, since they are of every command, or of PING (isUnsubReply).
 func refusal(f *frame) bool {
-	if f.kind != '-' || f.text.n > shortText {
+	if f.kind != '-' || f.text.n > shortText || f.text.is("PONG") || f.text.is("QUEUED") {
 		return false
 	}
 	line := f.text.start[:f.text.n]
