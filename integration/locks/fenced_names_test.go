@@ -54,6 +54,11 @@ func fencedByName(t *testing.T, near, far *harness.Proxy) {
 						t.Errorf("%s: %q: %q, want %q", what, words, got, want)
 					}
 				}
+				if verb == "FAIRLOCK" && strings.HasPrefix(name, "{") && strings.HasSuffix(name, "}") {
+					check(w, "-ERR ", as(verb, owner, "PX 600000")) // its queue would be another lock's
+					check(w, "-NOTHELD ", as("FENCED", owner, inc))
+					continue
+				}
 				check(w, "+OK\r\n", as(verb, owner, "PX 600000"))
 				check(w, ":", as("FENCED", owner, inc))
 				if verb == "RLOCK" && owner == "" { // once more, for a short time
