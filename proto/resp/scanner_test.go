@@ -27,6 +27,7 @@ var frames = []struct {
 	{"*1\r\n%1\r\n>4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$1\r\nm\r\n+a\r\n>1\r\n*1\r\n>1\r\n_\r\n_\r\n+b\r\n", '*'},
 	{"*2\r\n>3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n>3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n", '*'},
 	{"*1\r\n>0\r\n>2\r\n$20\r\nsubscribesubscribe..\r\n_\r\n>1\r\n$-1\r\n>1\r\n+subscribe\r\n:1\r\n", '*'},
+	{"*1\r\n>0\r\n$9\r\nsubscribe\r\n", '*'}, // the text is behind the push, which has none
 	{strings.Repeat("*1\r\n", maxDepth) + ":1\r\n", '*'},
 	{"$70000\r\n" + strings.Repeat("\n", 70000) + "\r\n", '$'},
 }
@@ -174,7 +175,7 @@ func reference(p string, depth int) (n int, kind byte, err error) {
 	if size > 0 && depth == maxDepth {
 		return 0, kind, ErrFrameDepth
 	}
-	aside := kind == '|' || kind == '>' && depth > 0 && !confirms(p[n:])
+	aside := kind == '|' || kind == '>' && depth > 0 && (size == 0 || !confirms(p[n:]))
 	for ; size > 0; size-- {
 		k, _, err := reference(p[n:], depth+1)
 		if k == 0 || err != nil {
