@@ -41,8 +41,8 @@ func isCode(err error, code string) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// mayBeHeld is the error of a MULTILOCK with a lease if the nodes do not tell whether its owner has given back a lock that is renewed: the lock
-// must neither end while the owner counts on it, nor be renewed for ever.
-func mayBeHeld(id lockstore.ID) error {
-	return &Error{Code: "NOQUORUM", Text: "too few nodes tell whether this owner has '" + lockstore.Printable(id.Key) + "' already: the locks were not taken"}
+// errUnsure is the error if the nodes do not tell whether a named owner has given back a lock that is renewed. A MULTILOCK with a lease fails
+// then: the lock must neither end while the owner counts on it, nor be renewed for ever.
+func errUnsure(id lockstore.ID) error {
+	return &Error{Code: "NOQUORUM", Text: "too few nodes tell whether this owner has '" + lockstore.Printable(id.Key) + "' already: nothing was done"}
 }

@@ -68,6 +68,7 @@ type leased struct {
 type voted struct {
 	attempt  string    // under which this proxy's renewals count on the nodes; "": under none
 	taken    time.Time // since when another connection seems to have taken it over
+	unsure   bool      // the last renewal did not tell: the nodes do not agree, or too few have answered
 	unwanted bool      // an UNLOCK without a majority has gone out: when it is gone it was given back, not lost
 }
 

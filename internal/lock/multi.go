@@ -159,7 +159,7 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 	if here := m.holds.find(t.id); b.r.Owner != "" && (b.r.Lease > 0 || !m.store.Rules().Votes) && here.live {
 		s, err := m.store.Look(t.id, true, 0, time.Now().Add(time.Second)) // a connection may be lost meanwhile
 		if s.Unsure {
-			err = mayBeHeld(t.id)
+			err = errUnsure(t.id)
 		} else if err == nil && (s.Count == 0 || here.watched && !s.Watched) {
 			err = m.watchdog.lookAgain(ctx, t.id, true, patience)
 		}
@@ -175,7 +175,7 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 	t.had = err != nil || s.Count > 0 || s.Unsure
 	watched = s.Watched && !s.Registration.Names(ours) // its renewals have ended here
 	if err == nil && s.Unsure && watched && b.r.Lease > 0 {
-		return mayBeHeld(t.id)
+		return errUnsure(t.id)
 	}
 	if t.until = (time.Time{}); err == nil && t.had && !watched {
 		t.until = s.MayEnd()

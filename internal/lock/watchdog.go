@@ -173,9 +173,10 @@ func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*
 	}
 }
 
-// noteTaken remembers since when another connection seems to have taken a hold over. holds.mu is held.
+// noteTaken remembers since when another connection seems to have taken a hold over. What is undecided does not refute that. holds.mu is held.
 func (h *hold) noteTaken(said int64) {
-	switch {
+	switch h.unsure = said == lockstore.Undecided; {
+	case h.unsure:
 	case said != lockstore.Taking:
 		h.taken = time.Time{}
 	case h.taken.IsZero():
@@ -271,18 +272,28 @@ func (hs *holds) renewalFailed(h *hold) {
 	hs.plan(h, now.Add(pause))
 }
 
-// takenLook is how long lookAgain waits before it looks again.
-const takenLook = 50 * time.Millisecond
+const (
+	// takenLook is how long lookAgain waits before it looks again.
+	takenLook = 50 * time.Millisecond
+	// unsureLook is for how long it looks again while nodes do not agree.
+	unsureLook = time.Second
+)
 
 // lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would. It waits for others at work on the hold for so long.
-// On a quorum it goes on until it is known whether another connection has taken the hold over.
+// On a quorum it goes on until it is known whether another connection has given a named owner's hold back, or has taken it over. The error is
+// errUnsure when the nodes do not tell.
 func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, named bool, long time.Duration) error {
-	for {
+	for began := time.Now(); ; {
 		if err := wd.extendLease(ctx, id, named, long, 0); err != nil {
 			return err
 		}
-		if s := wd.holds.find(id); !s.live || s.taken.IsZero() {
+		s := wd.holds.find(id)
+		unsure := s.unsure && named && wd.store.Rules().Votes
+		if !s.live || s.taken.IsZero() && !unsure {
 			return nil
+		}
+		if unsure && time.Since(began) > unsureLook {
+			return errUnsure(id)
 		}
 		if !wd.sleep(ctx, takenLook) {
 			return ctx.Err()
