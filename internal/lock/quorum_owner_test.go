@@ -521,6 +521,47 @@ func TestQuorumMultiLockOfWhatMayHaveBeenGivenBack(t *testing.T) {
 	}
 }
 
+// An UNLOCK of a named owner that a node gets late does not end what the owner has taken through another proxy since it was answered. A node that
+// was in trouble when it was sent is not waited for; any other is, until it cannot do what it was sent any more.
+func TestQuorumUnlockThatComesLate(t *testing.T) {
+	for _, troubled := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, 3)
+			times := quorum.Options{NodeTimeout: 200 * time.Millisecond}
+			one, two := ns.engine(t, "one", 0, Options{}, times), ns.engine(t, "two", 0, Options{}, times)
+			a, _ := client(one)
+			b, _ := client(two)
+			time.Sleep(2 * time.Second) // the nodes' clocks are known
+			r, u := Request{Key: "k", Kind: Read, Owner: "job"}, UnlockRequest{Key: "k", Side: Read, Owner: "job"}
+			mustLock(t, a, r)
+			mustUnlock(t, a, u, true) // the nodes have the scripts
+			mustLock(t, b, r)
+			time.Sleep(time.Second)
+			if troubled {
+				ns.link("one", 0).Delay(300*time.Millisecond, 0)
+				mustLock(t, a, Request{Key: "other"})
+				time.Sleep(250 * time.Millisecond)
+			}
+			if ns.link("one", 0).Delay(190*time.Millisecond, 0); !troubled {
+				ns.link("one", 0).Delay(250*time.Millisecond, 0)
+				ns.servers[0].Jump(-100 * time.Millisecond) // it does for longer what it was sent
+			}
+			began := time.Now()
+			mustUnlock(t, a, u, true)
+			if took := time.Since(began); troubled != (took < 100*time.Millisecond) || took > time.Second {
+				t.Errorf("troubled %v: answered after %v", troubled, took)
+			}
+			ns.link("two", 2).Cut() // the other two are the majority
+			r.Lease = 20_000
+			mustLock(t, b, r)
+			time.Sleep(time.Second)
+			if n := ns.holding(t, "k", 2); n != 2 {
+				t.Errorf("troubled %v: %d of the two nodes still have it", troubled, n)
+			}
+		})
+	}
+}
+
 // An UNLOCK that is said again where the first one reached too few nodes, right after the LOCK through another proxy, gives the lock back:
 // what the first one later leaves alone, since it may have been taken anew, is no answer to the second one. The other proxy would renew
 // it for as long as the client that took it stays.

@@ -54,7 +54,8 @@ func valuesOf[T any](answers []said[T]) []T {
 	return all
 }
 
-// Force frees a lock on all nodes, even one that no majority has. The answer is a majority's.
+// Force frees a lock on all nodes, even one that no majority has. The answer is a majority's. It is given when no node can do it any more: who
+// takes the lock then is not to lose it.
 func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err error) {
 	until := q.until(0)
 	answers, err := each(q, "it may still be held", func(n *quorumNode) (code int64, err error) {
@@ -73,6 +74,9 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 	})
 	if err != nil {
 		return 0, err
+	}
+	if len(answers) < len(q.all) {
+		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance)
 	}
 	return tally.Forced(valuesOf(answers), len(q.all)), nil
 }

@@ -76,17 +76,23 @@ func (l *liar) talk(c net.Conn, addr string) {
 	}
 }
 
+// among is the store of so many nodes of which the last is asked through the liar. running has what goes on behind its answers.
+func (l *liar) among(t *testing.T, nodes int, running *sync.WaitGroup) *store {
+	servers := testredis.StartSet(t, nodes)
+	q := openStore(t, servers, func(work func()) { running.Go(work) })
+	addr := l.before(t, servers[nodes-1])
+	control := upstream.NewControl(upstream.Target{Network: "tcp", Addr: addr}, upstream.ControlOptions{DialTimeout: 10 * time.Second})
+	t.Cleanup(control.Close)
+	q.all[nodes-1].Control = control
+	return q
+}
+
 // A node whose scripts return fewer numbers than they do counts as one that has not answered, and the others decide.
 func TestNodeThatReturnsTooFewNumbers(t *testing.T) {
 	t.Parallel()
-	servers := testredis.StartSet(t, 3)
 	var l liar
-	addr := l.before(t, servers[2])
 	var running sync.WaitGroup
-	q := openStore(t, servers, func(work func()) { running.Go(work) })
-	control := upstream.NewControl(upstream.Target{Network: "tcp", Addr: addr}, upstream.ControlOptions{DialTimeout: 10 * time.Second})
-	t.Cleanup(control.Close)
-	q.all[2].Control = control
+	q := l.among(t, 3, &running)
 	id := lockstore.ID{Key: "k", Owner: "me"}
 	acquire := func() {
 		t.Helper()
@@ -120,14 +126,9 @@ func TestNodeThatReturnsTooFewNumbers(t *testing.T) {
 // longer be done.
 func TestLateReleaseIsSatOut(t *testing.T) {
 	t.Parallel()
-	servers := testredis.StartSet(t, 1)
 	var l liar
-	addr := l.before(t, servers[0])
 	var running sync.WaitGroup
-	q := openStore(t, servers, func(work func()) { running.Go(work) })
-	control := upstream.NewControl(upstream.Target{Network: "tcp", Addr: addr}, upstream.ControlOptions{DialTimeout: 10 * time.Second})
-	t.Cleanup(control.Close)
-	q.all[0].Control = control
+	q := l.among(t, 1, &running)
 	id := lockstore.ID{Key: "k", Owner: "me"}
 	if got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Lease: 30_000}); err != nil || got.Code != lockstore.Granted {
 		t.Fatal(got, err)
@@ -142,7 +143,7 @@ func TestLateReleaseIsSatOut(t *testing.T) {
 	d := q.newDropping(&lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)}, false)
 	d.until = time.Now().Add(-time.Minute)
 	answer, sent := make(chan result, 1), time.Now()
-	d.step(q.all[0], d.places[q.all[0]].mine, answer)
+	d.step(q.all[0], d.places[q.all[0]].mine, true, answer)
 	if said := <-answer; !lockstore.Unknown(said.err) {
 		t.Fatal(said)
 	}

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,7 +31,7 @@ func (q *store) insist(n *quorumNode, giveUp time.Time, build func(notAfter stri
 
 // Release gives back one hold, or all: one of several is only counted here, the last one is dropped on all nodes. With an attempt
 // only what that has is given back. A named owner is answered when every node has answered, or can only act if it is known that
-// the owner has not come back.
+// the owner has not come back: it may take the lock through another proxy then.
 func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
 	if !r.Named && !r.Frees() {
 		done.Left = r.Count - 1
@@ -43,6 +44,9 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	all := gather(q, d.until, d.from, func(all []result) bool {
 		return !r.Named && q.done(all)
 	})
+	if r.Named && r.Attempt == "" && q.mayStillComeTo(all) {
+		q.host.Sleep(context.Background(), time.Until(d.until)+node.ClockTolerance)
+	}
 	t, ok := q.tallyOf(all), false
 	if r.Attempt != "" {
 		done.Code, done.Left, ok = t.Retracted()
@@ -56,10 +60,15 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	return done, err
 }
 
+// mayStillComeTo says whether a node may still do what it was sent, by what those have answered that did in time.
+func (q *store) mayStillComeTo(all []result) bool {
+	return len(all) < len(q.all) || slices.ContainsFunc(all, func(r result) bool { return lockstore.Unknown(r.err) })
+}
+
 // dropping is one release on all nodes. It goes on after it was answered, until each node has done it or the lease is over there. It must not
 // end a hold that its owner takes meanwhile. An owner without a name comes back through this proxy only, where its next step on a node waits
-// for this one. An owner with a name may come back through another proxy: after the first request nodes are told when the release was asked
-// for, and keep what the owner was given since.
+// for this one. An owner with a name may come back through another proxy: after the first request, and where that is not waited for, nodes are
+// told when the release was asked for, and keep what the owner was given since.
 type dropping struct {
 	q            *store
 	r            *lockstore.Release
@@ -103,28 +112,25 @@ func (d *dropping) from(n *quorumNode) result {
 			return unasked(n)
 		}
 	}
-	answer := make(chan result, 1)
-	q.host.Background(func() { d.stepAfter(before, n, mine, answer) })
-	if d.skipTroubled && n.troubled() {
+	waits, answer := !d.skipTroubled || !n.troubled(), make(chan result, 1)
+	q.host.Background(func() {
+		defer q.end(n, d.r.ID, mine)
+		if before != nil {
+			<-before.done
+		}
+		mine.said = d.step(n, mine, waits, answer)
+	})
+	if !waits {
 		return unasked(n) // as if it had not been asked; the step goes on in the background
 	}
 	return <-answer
 }
 
-// stepAfter is step when the one before it, if any, is over. It ends the step.
-func (d *dropping) stepAfter(before *step, n *quorumNode, mine *step, answer chan<- result) {
-	defer d.q.end(n, d.r.ID, mine)
-	if before != nil {
-		<-before.done
-	}
-	mine.said = d.step(n, mine, answer)
-}
-
-// step asks one node. The first outcome is sent to answer, the last one is returned.
-func (d *dropping) step(n *quorumNode, mine *step, answer chan<- result) result {
+// step asks one node. The first outcome is sent to answer, the last one is returned. waits says that the verb waits for the first one.
+func (d *dropping) step(n *quorumNode, mine *step, waits bool, answer chan<- result) result {
 	q, named := d.q, d.r.Named
 	said, until := unasked(n), d.until
-	if !named || time.Now().Before(until) {
+	if !named || waits && time.Now().Before(until) {
 		if !named {
 			until = lockstore.Later(until, q.until(0))
 		}
