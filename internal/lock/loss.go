@@ -127,7 +127,7 @@ func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 // recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that time: the last look may
 // have come between the two. mu is held.
 func (hs *holds) recheckLate(h *hold, sent time.Time) {
-	if sent.Before(hs.looked) && !hs.store.Rules().Votes { // a quorum's nodes are compared one by one, and more often
+	if sent.Before(hs.looked) {
 		hs.suspect(h, reasonGone)
 	}
 }

@@ -562,6 +562,38 @@ func TestQuorumUnlockThatComesLate(t *testing.T) {
 	}
 }
 
+// An UNLOCK through another proxy than the LOCK, which passes a node before the LOCK's vote comes there and does not reach two others, leaves no
+// majority with the lock, which the LOCK's proxy would renew for as long as the client stays.
+func TestQuorumUnlockOvertakesAVote(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, nodes)
+			one, two := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+			a, _ := client(one)
+			b, _ := client(two)
+			time.Sleep(2 * time.Second) // the nodes' clocks are known
+			for _, r := range everyKind() {
+				r.Owner = "job"
+				for i := range nodes / 2 {
+					ns.link("one", i).Cut()
+				}
+				ns.link("two", nodes-1).Delay(50*time.Millisecond, 0)
+				mustLock(t, b, r)
+				mustUnlock(t, a, UnlockRequest{Key: r.Key, Owner: "job", Side: r.Kind}, true)
+				ns.link("two", nodes-1).Heal()
+				time.Sleep(2 * time.Minute)
+				if n := two.Stats().Held; n > 0 || ns.holding(t, r.Key) > 0 {
+					t.Errorf("%d nodes, %s: %d holds are renewed, %d nodes have it", nodes, r.Key, n, ns.holding(t, r.Key))
+				}
+				for i := range nodes / 2 {
+					ns.link("one", i).Heal()
+				}
+				time.Sleep(5 * time.Second)
+			}
+		})
+	}
+}
+
 // An UNLOCK that is said again where the first one reached too few nodes, right after the LOCK through another proxy, gives the lock back:
 // what the first one later leaves alone, since it may have been taken anew, is no answer to the second one. The other proxy would renew
 // it for as long as the client that took it stays.

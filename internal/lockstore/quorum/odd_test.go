@@ -140,7 +140,7 @@ func TestLateReleaseIsSatOut(t *testing.T) {
 		return false
 	}
 	l.says.Store(new(string))
-	d := q.newDropping(&lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)}, false)
+	d := q.newDropping(&lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)}, q.all, false)
 	d.until = time.Now().Add(-time.Minute)
 	answer, sent := make(chan result, 1), time.Now()
 	d.step(q.all[0], d.places[q.all[0]].mine, true, answer)

@@ -39,13 +39,11 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	}
 	whole := *r
 	whole.All, whole.Waiters = true, nil
-	d := q.newDropping(&whole, r.Named && q.wellEnough())
+	d := q.newDropping(&whole, q.all, r.Named && q.wellEnough())
 	defer close(d.answered)
-	all := gather(q, d.until, d.from, func(all []result) bool {
-		return !r.Named && q.done(all)
-	})
-	if r.Named && r.Attempt == "" && q.mayStillComeTo(all) {
-		q.host.Sleep(context.Background(), time.Until(d.until)+node.ClockTolerance)
+	all := d.ask(func(all []result) bool { return !r.Named && q.done(all) })
+	if r.Named && r.Attempt == "" {
+		all = q.settle(d, all)
 	}
 	t, ok := q.tallyOf(all), false
 	if r.Attempt != "" {
@@ -60,12 +58,42 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	return done, err
 }
 
+// settle waits until a named owner's UNLOCK can be answered, and returns what the nodes have said by then. No node is to do the UNLOCK after that,
+// since it would end what the owner takes next. And no vote for a LOCK before the UNLOCK, from another proxy, is to come to a node after the
+// UNLOCK has passed it: together with the nodes that could not be asked such nodes may be a majority, and that proxy would renew the lock for
+// ever. They are asked once more when there can be no such vote any more.
+func (q *store) settle(d *dropping, all []result) []result {
+	end := time.Now()
+	if q.mayStillComeTo(all) {
+		end = lockstore.Later(end, d.until.Add(node.ClockTolerance))
+	}
+	var passed []*quorumNode
+	if q.tallyOf(all).Overtaken() {
+		end = lockstore.Later(end, q.until(0).Add(node.ClockTolerance))
+		for _, r := range all {
+			if r.code() == lockstore.NotHeld {
+				passed = append(passed, r.node)
+			}
+		}
+	}
+	if time.Now().Before(end) {
+		q.host.Sleep(context.Background(), time.Until(end))
+	}
+	if len(passed) == 0 {
+		return all
+	}
+	again := q.newDropping(d.r, passed, false)
+	defer close(again.answered)
+	all = slices.DeleteFunc(all, func(r result) bool { return slices.Contains(passed, r.node) })
+	return append(all, again.ask(everybody[result])...)
+}
+
 // mayStillComeTo says whether a node may still do what it was sent, by what those have answered that did in time.
 func (q *store) mayStillComeTo(all []result) bool {
 	return len(all) < len(q.all) || slices.ContainsFunc(all, func(r result) bool { return lockstore.Unknown(r.err) })
 }
 
-// dropping is one release on all nodes. It goes on after it was answered, until each node has done it or the lease is over there. It must not
+// dropping is one release on some nodes, or all. It goes on after it was answered, until each node has done it or the lease is over there. It must not
 // end a hold that its owner takes meanwhile. An owner without a name comes back through this proxy only, where its next step on a node waits
 // for this one. An owner with a name may come back through another proxy: after the first request, and where that is not waited for, nodes are
 // told when the release was asked for, and keep what the owner was given since.
@@ -83,13 +111,22 @@ type place struct{ before, mine *step }
 
 // newDropping takes the release's place on each node at once: a goroutine that begins late, on a busy machine, would drop what the owner,
 // who has heard the answer of the other nodes, has taken since.
-func (q *store) newDropping(r *lockstore.Release, skipTroubled bool) *dropping {
+func (q *store) newDropping(r *lockstore.Release, nodes []*quorumNode, skipTroubled bool) *dropping {
 	d := &dropping{q: q, r: r, until: q.until(0), skipTroubled: skipTroubled, places: map[*quorumNode]place{}, answered: make(chan struct{})}
-	for _, n := range q.all {
+	for _, n := range nodes {
 		before, mine := q.begin(n, r, n.earliest(), d.answered)
 		d.places[n] = place{before, mine}
 	}
 	return d
+}
+
+// ask is gather for its nodes.
+func (d *dropping) ask(enough func([]result) bool) []result {
+	answers := make(chan result, len(d.places))
+	for n := range d.places {
+		d.q.host.Background(func() { answers <- d.from(n) })
+	}
+	return collect(answers, len(d.places), d.until, enough)
 }
 
 // from gives the hold back on one node, after what is under way for it there.

@@ -208,6 +208,14 @@ func (t Tally) Freed() (code, left int64, ok bool) {
 	return lockstore.NotHeld, 0, true
 }
 
+// Overtaken says whether a release that has freed the lock may leave a majority with it: nodes that did not have the hold, to which a vote may
+// come late, and those that did not answer.
+func (t Tally) Overtaken() bool {
+	code, _, ok := t.Freed()
+	had := t.Count(lockstore.StillHeld) + t.Count(lockstore.Freed)
+	return ok && code == lockstore.Freed && t.Count(lockstore.NotHeld) > 0 && t.Nodes-had >= t.majority()
+}
+
 // Retracted is the result of taking back one attempt: lockstore.Freed when the hold has ended where it was, StillHeld when others count on
 // it, NotHeld when no majority had it. ok is false when too few nodes answered.
 func (t Tally) Retracted() (code, left int64, ok bool) {
