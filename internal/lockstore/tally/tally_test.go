@@ -161,6 +161,30 @@ func TestTallyOfReleases(t *testing.T) {
 	}
 }
 
+// A release may be overtaken where the nodes that had nothing to give back, and those that did not answer, are a majority.
+func TestTallyOfOvertakenReleases(t *testing.T) {
+	yes, none := []int64{1, 0}, []int64{-1, 0}
+	for _, c := range []struct {
+		nodes int
+		said  [][]int64
+		want  bool
+	}{
+		{3, [][]int64{yes, none}, true},
+		{3, [][]int64{yes, yes}, false},
+		{3, [][]int64{yes, yes, none}, false},
+		{3, [][]int64{yes, none, none}, false}, // it was not held
+		{3, [][]int64{none, none}, false},
+		{3, [][]int64{yes}, false},
+		{5, [][]int64{yes, yes, none}, true},
+		{5, [][]int64{yes, yes, yes, none}, false},
+		{5, [][]int64{yes, none, none}, true},
+	} {
+		if got := (Tally{c.nodes, c.said}).Overtaken(); got != c.want {
+			t.Errorf("%d nodes, %v: %v", c.nodes, c.said, got)
+		}
+	}
+}
+
 func TestTallyOfRenewals(t *testing.T) {
 	for _, c := range []struct {
 		nodes int
