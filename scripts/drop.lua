@@ -6,12 +6,14 @@
 --         has then taken the lock again, nor if no attempt is noted
 -- ARGV[2] the attempt by which the proxy has the lock, '' = not known
 -- ARGV[3…] those of the release
--- RETURNS what the release returns, or {-1, 0} when nothing was done
+-- RETURNS what the release returns, or {-1, 0} when nothing was done; when the hold has ended, then for each attempt that counted on it a number
+--         made from its name, by which the proxy sees on which nodes an attempt has come
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
+local noted = redis.pcall('HGETALL', KEYS[1])
+if noted.err then noted = {} end
 if ARGV[1] ~= '' then
-  local noted = redis.pcall('HGETALL', KEYS[1])
-  if noted.err or #noted == 0 then return {-1, 0} end
+  if #noted == 0 then return {-1, 0} end
   for i = 1, #noted, 2 do
     local at = tonumber(noted[i + 1])
     if (noted[i] ~= ARGV[2] or ARGV[2] == '') and not (at and at <= tonumber(ARGV[1])) then return {-1, 0} end
@@ -22,4 +24,9 @@ for i = 2, #KEYS do keys[#keys + 1] = KEYS[i] end
 for i = 3, #ARGV do args[#args + 1] = ARGV[i] end
 local out = release(keys, args)
 if out[1] == 1 or out[1] == -1 and out[2] == 0 then redis.call('DEL', KEYS[1]) end
+if out[1] == 1 then
+  for i = 1, #noted, 2 do
+    out[#out + 1] = noted[i] == '' and 0 or tonumber(string.sub(redis.sha1hex(noted[i]), 1, 12), 16)
+  end
+end
 return out

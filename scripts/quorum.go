@@ -18,6 +18,10 @@ var (
 		ReadRelease:  load("read_drop", lua("late tell full rw registration")+step("release", "read_release")+lua("drop")),
 		WriteRelease: load("write_drop", lua("late tell full rw registration")+step("release", "write_release")+lua("drop")),
 	}
+	ForceOwners = map[*Script]*Script{
+		Force:   load("force_owners", lua("late tell queue")+step("force", "force")+lua("force_owners")),
+		RWForce: load("rw_force_owners", lua("late tell rw")+step("force", "rw_force")+lua("rw_force_owners")),
+	}
 	StandRenew = map[*Script]*Script{
 		Renew:     load("stand_renew", lua("late full registration stand")+step("renew", "renew")+lua("stand_renew")),
 		ReadRenew: load("stand_read_renew", lua("late full rw registration stand")+step("renew", "read_renew")+lua("stand_renew")),

@@ -42,7 +42,8 @@ local quorum = false
 -- registration.
 local function enrol(watch_key, registration, ttl, held, renews)
   if quorum and not held and not renews then -- a registration found here is of a hold that has ended
-    if not redis.call('SET', watch_key, '', 'XX', 'KEEPTTL') and registration == '' then redis.call('SET', watch_key, '', 'PX', ttl) end
+    local left = redis.call('PTTL', watch_key)
+    if left ~= -2 or registration == '' then redis.call('SET', watch_key, '', 'PX', math.max(left, ttl)) end
     return
   end
   local present = redis.pcall('GET', watch_key)

@@ -6,8 +6,8 @@
 -- KEYS[2] registration of the owner
 -- KEYS[3…] those of the release
 -- ARGV[1] the attempt
--- ARGV[2] the registration that the attempt wrote, '' = none. It is deleted if the hold stays, so that whoever renews the hold writes its
---         own again
+-- ARGV[2] the registration that the attempt wrote, '' = none. If the hold stays, one without a name takes its place: whoever renews the hold
+--         writes its own again, and who ends the hold elsewhere finds one to empty
 -- ARGV[3…] those of the release, with a not-after that never passes
 -- RETURNS {1, 0}  the hold has ended
 --         {0, 1}  others count on it
@@ -19,7 +19,7 @@ local noted = redis.pcall('HDEL', KEYS[1], ARGV[1])
 if noted ~= 1 and redis.pcall('HEXISTS', KEYS[3], ARGV[3]) ~= 1 then return {-1, 0} end
 if noted ~= 1 or redis.call('EXISTS', KEYS[1]) == 1 then
   local registered = redis.pcall('GET', KEYS[2])
-  if names(registered, ARGV[2]) then redis.call('DEL', KEYS[2]) end
+  if names(registered, ARGV[2]) then redis.call('SET', KEYS[2], unnamed, 'KEEPTTL') end
   return {0, 1}
 end
 local keys, args = {}, {}

@@ -268,6 +268,7 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing, h.maybeUnrenewed = time.Time{}, "", false, false, false
 		h.renewals, h.lent, h.maybeCut, h.ownEnd = 0, nil, false, time.Time{}
+		h.taken, h.unsure = time.Time{}, false
 		hs.list(h)
 		telemetry.LocksHeld.Add(1)
 	}

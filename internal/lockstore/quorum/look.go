@@ -7,8 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
-	"github.com/lockproxy/lockproxy/scripts"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // said is one node's answer to a question.
@@ -52,33 +50,6 @@ func valuesOf[T any](answers []said[T]) []T {
 		all[i] = s.answer
 	}
 	return all
-}
-
-// Force frees a lock on all nodes, even one that no majority has. The answer is a majority's. It is given when no node can do it any more: who
-// takes the lock then is not to lose it.
-func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err error) {
-	until := q.until(0)
-	answers, err := each(q, "it may still be held", func(n *quorumNode) (code int64, err error) {
-		if err := q.trusted(n); err != nil {
-			return 0, err
-		}
-		now, _ := n.Clock.Now()
-		reply, err := n.Eval(q.steps.Force(f, node.NotAfter(now+time.Until(until).Microseconds())), false)
-		if err == nil {
-			code, err = reply.AsInt64()
-		}
-		if code == scripts.Late {
-			err = &upstream.NotSentError{Cause: lockstore.ErrLate}
-		}
-		return code, err
-	})
-	if err != nil {
-		return 0, err
-	}
-	if len(answers) < len(q.all) {
-		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance)
-	}
-	return tally.Forced(valuesOf(answers), len(q.all)), nil
 }
 
 // Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.

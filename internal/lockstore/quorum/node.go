@@ -55,14 +55,14 @@ func (n *quorumNode) jumped() error {
 	return nil
 }
 
-// earliest is a time in µs that the node's clock has surely reached, even with the largest drift that is allowed for; 0 when it
-// is not known.
+// earliest is a time in µs that the node's clock has surely reached, even with the largest drift, and the largest step, that are allowed for; 0
+// when it is not known.
 func (n *quorumNode) earliest() int64 {
 	micro, age := n.Clock.Sampled()
 	if micro == 0 {
 		return 0
 	}
-	return micro + (age - lockstore.Drift(age)).Microseconds()
+	return micro + (age - lockstore.Drift(age) - node.ClockTolerance).Microseconds()
 }
 
 // note notes whether the node answered, and with what error.

@@ -43,7 +43,7 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	defer close(d.answered)
 	all := d.ask(func(all []result) bool { return !r.Named && q.done(all) })
 	if r.Named && r.Attempt == "" {
-		all = q.settle(d, all)
+		q.settle(d, all)
 	}
 	t, ok := q.tallyOf(all), false
 	if r.Attempt != "" {
@@ -58,39 +58,40 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	return done, err
 }
 
-// settle waits until a named owner's UNLOCK can be answered, and returns what the nodes have said by then. No node is to do the UNLOCK after that,
-// since it would end what the owner takes next. And no vote for a LOCK before the UNLOCK, from another proxy, is to come to a node after the
-// UNLOCK has passed it: together with the nodes that could not be asked such nodes may be a majority, and that proxy would renew the lock for
-// ever. They are asked once more when there can be no such vote any more.
-func (q *store) settle(d *dropping, all []result) []result {
-	end := time.Now()
-	if q.mayStillComeTo(all) {
-		end = lockstore.Later(end, d.until.Add(node.ClockTolerance))
+// settle waits until a named owner's UNLOCK can be answered. No node is to do the UNLOCK after that, since it would end what the owner takes
+// next. And no vote for a LOCK before the UNLOCK, from another proxy, is to come to a node after the UNLOCK has passed it: together with the
+// nodes that could not be asked such nodes may be a majority, and that proxy would renew the lock for ever. The nodes are asked once more when
+// there can be no such vote any more.
+func (q *store) settle(d *dropping, all []result) {
+	end, again := time.Now(), q.tallyOf(all).Overtaken()
+	if mayStillCome(all, len(q.all)) {
+		end = d.until.Add(node.ClockTolerance)
 	}
-	var passed []*quorumNode
-	if q.tallyOf(all).Overtaken() {
+	if again {
 		end = lockstore.Later(end, q.until(0).Add(node.ClockTolerance))
-		for _, r := range all {
-			if r.code() == lockstore.NotHeld {
-				passed = append(passed, r.node)
-			}
-		}
 	}
 	if time.Now().Before(end) {
 		q.host.Sleep(context.Background(), time.Until(end))
 	}
-	if len(passed) == 0 {
-		return all
+	if !again {
+		return
 	}
-	again := q.newDropping(d.r, passed, false)
-	defer close(again.answered)
-	all = slices.DeleteFunc(all, func(r result) bool { return slices.Contains(passed, r.node) })
-	return append(all, again.ask(everybody[result])...)
+	var passed []*quorumNode
+	for _, r := range all {
+		if r.code() != noCode {
+			passed = append(passed, r.node)
+		}
+	}
+	second := q.newDropping(d.r, passed, false)
+	defer close(second.answered)
+	if mayStillCome(second.ask(everybody[result]), len(passed)) {
+		q.host.Sleep(context.Background(), time.Until(second.until)+node.ClockTolerance)
+	}
 }
 
-// mayStillComeTo says whether a node may still do what it was sent, by what those have answered that did in time.
-func (q *store) mayStillComeTo(all []result) bool {
-	return len(all) < len(q.all) || slices.ContainsFunc(all, func(r result) bool { return lockstore.Unknown(r.err) })
+// mayStillCome says whether one of so many nodes may still do what it was sent, by what those have answered that did in time.
+func mayStillCome(all []result, nodes int) bool {
+	return len(all) < nodes || slices.ContainsFunc(all, func(r result) bool { return lockstore.Unknown(r.err) })
 }
 
 // dropping is one release on some nodes, or all. It goes on after it was answered, until each node has done it or the lease is over there. It must not

@@ -20,7 +20,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	answers := gather(q, until, func(n *quorumNode) result {
 		said := q.renewOn(n, r, until, decided)
 		if said.err == nil && r.Lease > 0 && slices.Contains(said.out, lockstore.NotThere) {
-			q.host.Background(func() { q.spread(decided, r, out, said) })
+			q.host.Background(func() { q.spread(decided, r, out, said, until) })
 		}
 		return said
 	}, func(all []result) bool { return q.tallyOf(all).RenewedAll(len(r.Holds)) })
@@ -68,23 +68,27 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 // spread gives a node the holds that it lacks and that a majority has just renewed: it has lost them in a restart, or did not vote for them.
 // Without that a lock that is held for long would lose its majority when the nodes are restarted one after the other. A verb on the same hold
 // waits only until the step is begun, and not for the node; a release waits for the node, because begin puts it behind that step. What a
-// majority has renewed is in out once decided is closed; said is what this node said.
-func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, said result) {
+// majority has renewed is in out once decided is closed; said is what this node said. The node is not given anything after until, which is the
+// renewal's own: a release through another proxy may have passed it, and waits only so long for what was sent before (see settle).
+func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, said result, until time.Time) {
 	<-decided
 	for i, one := range r.Holds {
 		if i < len(said.out) && said.out[i] == lockstore.NotThere && out[i] == lockstore.StillThere && one.Attempt != "" {
-			q.host.Regain(one, r.Lease, func(a *lockstore.Acquire) { q.spreadOne(a, one.Attempt, said.node) })
+			q.host.Regain(one, r.Lease, func(a *lockstore.Acquire) { q.spreadOne(a, one.Attempt, said.node, until) })
 		}
 	}
 }
 
 // spreadOne begins the step of one hold.
-func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *quorumNode) {
+func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *quorumNode, until time.Time) {
+	if !time.Now().Before(until) {
+		return
+	}
 	mine, _ := q.beginIdle(n, a.ID)
 	if mine == nil {
 		return
 	}
-	c, id, until := q.steps.Candidacy(*a), a.ID, q.until(lockstore.Milliseconds(a.Lease))
+	c, id := q.steps.Candidacy(*a), a.ID
 	build := func(notAfter string) node.Call { return node.AsVote(c, id, attempt, false, notAfter) }
 	q.host.Background(func() { q.spreadTo(n, id, mine, until, build) })
 }

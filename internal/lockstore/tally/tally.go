@@ -208,13 +208,36 @@ func (t Tally) Freed() (code, left int64, ok bool) {
 	return lockstore.NotHeld, 0, true
 }
 
-// Overtaken says whether a release that has freed the lock may leave a majority with it: nodes that did not have the hold, to which a vote may
-// come late, and those that did not answer.
+// Overtaken says whether a release that has freed the lock may leave a majority with it: for one of the attempts that counted on it, nodes to
+// which that attempt may come after the release, and those that did not answer. What is known of the attempts is what the nodes noted that
+// had the hold.
 func (t Tally) Overtaken() bool {
-	code, _, ok := t.Freed()
-	had := t.Count(lockstore.StillHeld) + t.Count(lockstore.Freed)
-	return ok && code == lockstore.Freed && t.Count(lockstore.NotHeld) > 0 && t.Nodes-had >= t.majority()
+	if code, _, ok := t.Freed(); !ok || code != lockstore.Freed || len(t.Said) == t.Nodes {
+		return false // those that were given to a majority before have all been ended on a majority
+	}
+	came := map[int64]int{}
+	for _, out := range t.Said {
+		if out[0] != lockstore.Freed {
+			continue
+		}
+		attempts := out[2:]
+		if len(attempts) == 0 {
+			attempts = []int64{manyAttempts}
+		}
+		for _, attempt := range attempts {
+			came[attempt]++
+		}
+	}
+	for attempt, nodes := range came {
+		if attempt == manyAttempts || t.Nodes-nodes >= t.majority() {
+			return true
+		}
+	}
+	return false
 }
+
+// manyAttempts is what a node returns for attempts that it no longer tells apart.
+const manyAttempts = 0
 
 // Retracted is the result of taking back one attempt: lockstore.Freed when the hold has ended where it was, StillHeld when others count on
 // it, NotHeld when no majority had it. ok is false when too few nodes answered.

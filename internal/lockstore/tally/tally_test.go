@@ -161,23 +161,29 @@ func TestTallyOfReleases(t *testing.T) {
 	}
 }
 
-// A release may be overtaken where the nodes that had nothing to give back, and those that did not answer, are a majority.
+// A release may be overtaken where the nodes that have not noted an attempt, or did not answer, are a majority; not when all have answered.
 func TestTallyOfOvertakenReleases(t *testing.T) {
-	yes, none := []int64{1, 0}, []int64{-1, 0}
+	a, b, both, none, many, unnoted := []int64{1, 0, 7}, []int64{1, 0, 8}, []int64{1, 0, 7, 8}, []int64{-1, 0}, []int64{1, 0, 0}, []int64{1, 0}
 	for _, c := range []struct {
 		nodes int
 		said  [][]int64
 		want  bool
 	}{
-		{3, [][]int64{yes, none}, true},
-		{3, [][]int64{yes, yes}, false},
-		{3, [][]int64{yes, yes, none}, false},
-		{3, [][]int64{yes, none, none}, false}, // it was not held
+		{3, [][]int64{a, none}, true},
+		{3, [][]int64{a, a}, false},
+		{3, [][]int64{a, b}, true},
+		{3, [][]int64{a, both}, true},
+		{3, [][]int64{both, both}, false},
+		{3, [][]int64{a, b, none}, false},
+		{3, [][]int64{a, many}, true},
+		{3, [][]int64{a, unnoted}, true},
 		{3, [][]int64{none, none}, false},
-		{3, [][]int64{yes}, false},
-		{5, [][]int64{yes, yes, none}, true},
-		{5, [][]int64{yes, yes, yes, none}, false},
-		{5, [][]int64{yes, none, none}, true},
+		{3, [][]int64{a}, false}, // that UNLOCK fails
+		{5, [][]int64{a, a, none}, true},
+		{5, [][]int64{a, a, a, none}, false},
+		{5, [][]int64{a, a, a}, false},
+		{5, [][]int64{a, a, both}, true},
+		{5, [][]int64{a, none, none}, true},
 	} {
 		if got := (Tally{c.nodes, c.said}).Overtaken(); got != c.want {
 			t.Errorf("%d nodes, %v: %v", c.nodes, c.said, got)

@@ -1,0 +1,284 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+)
+
+// What comes late to a node of a quorum: each test is one order of events in which two had a lock, or nobody could have it any more.
+
+// hasty are a node's times where a test counts in hundreds of milliseconds.
+var hasty = quorum.Options{NodeTimeout: 200 * time.Millisecond}
+
+// jobs are the engines of some proxies with a client each. The nodes' clocks are known, and the nodes know the scripts of plain locks.
+func (ns *simulated) jobs(t *testing.T, proxies ...string) (engines map[string]*Manager, clients map[string]*Client, told map[string]*losses) {
+	t.Helper()
+	engines, clients, told = map[string]*Manager{}, map[string]*Client{}, map[string]*losses{}
+	for _, name := range proxies {
+		engines[name] = ns.engine(t, name, 0, Options{}, hasty)
+		clients[name], told[name] = client(engines[name])
+	}
+	time.Sleep(2300 * time.Millisecond) // not beside a sample of the clocks
+	for _, name := range proxies {
+		mustLock(t, clients[name], Request{Key: "warm", Owner: "job"})
+		mustUnlock(t, clients[name], UnlockRequest{Key: "warm", Owner: "job"}, true)
+		mustUnlock(t, clients[name], UnlockRequest{Key: "warm", Force: true}, false)
+	}
+	return engines, clients, told
+}
+
+// away cuts a proxy off from the nodes with these numbers.
+func (ns *simulated) away(proxy string, nodes ...int) {
+	for _, i := range nodes {
+		ns.link(proxy, i).Cut()
+	}
+}
+
+// A renewal finds that nodes lack the lock, and hears so late. They do not get it after an UNLOCK through another proxy has passed them.
+func TestQuorumNodesGetNothingBackAfterAnUnlock(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		for _, thenLocked := range []bool{false, true} {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				ns, few := bubbleNodes(w, nodes), nodes/2
+				engines, c, _ := ns.jobs(t, "renews", "unlocks", "third")
+				slow := func(by time.Duration) {
+					for i := range few {
+						ns.link("renews", nodes-1-i).Delay(by, 0)
+					}
+				}
+				heal := func() {
+					for i := range few {
+						ns.link("renews", nodes-1-i).Heal()
+					}
+				}
+				slow(300 * time.Millisecond) // these lack it
+				mustLock(t, c["renews"], Request{Key: "k", Owner: "job"})
+				time.Sleep(2 * time.Second)
+				heal()
+				time.Sleep(7900 * time.Millisecond)
+				slow(190 * time.Millisecond)
+				for i := range few {
+					ns.away("unlocks", i)
+				}
+				last := int64(1 << 40)
+				eventually(t, 5*time.Second, "renewed", func() bool {
+					now := ns.servers[few].Do(t, "PTTL", "k").(int64)
+					defer func() { last = now }()
+					return now > last
+				})
+				mustUnlock(t, c["unlocks"], UnlockRequest{Key: "k", Owner: "job"}, true)
+				if thenLocked {
+					mustLock(t, c["third"], Request{Key: "k", Owner: "job", Lease: 500})
+				}
+				time.Sleep(time.Second)
+				heal()
+				time.Sleep(2 * time.Minute)
+				if n := engines["renews"].Stats().Held; n > 0 || ns.holding(t, "k") > 0 {
+					t.Errorf("%d nodes, then locked %v: %d holds are renewed, %d nodes have it", nodes, thenLocked, n, ns.holding(t, "k"))
+				}
+			})
+		}
+	}
+}
+
+// A LOCK's vote may also come after the UNLOCK to a node that had the lock by another LOCK of that owner.
+func TestQuorumUnlockOvertakesAVoteWhereItWasHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "first", "second")
+		ns.away("first", 0)
+		time.Sleep(2 * time.Second)
+		mustLock(t, c["first"], Request{Key: "k", Owner: "job"}) // on 1 and 2
+		time.Sleep(time.Second)
+		ns.link("second", 2).Delay(190*time.Millisecond, 0)
+		mustLock(t, c["second"], Request{Key: "other"})
+		time.Sleep(250 * time.Millisecond) // 2 has not answered in time
+		mustLock(t, c["second"], Request{Key: "k", Owner: "job"})
+		mustUnlock(t, c["first"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		ns.link("second", 2).Heal()
+		time.Sleep(2 * time.Minute)
+		if n := ns.holding(t, "k"); n > 0 {
+			t.Errorf("%d nodes have it for ever", n)
+		}
+	})
+}
+
+// Where an UNLOCK asks nodes once more it is not answered before that is done, or cannot be done any more.
+func TestQuorumUnlockWaitsForItsSecondRound(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		_, c, _ := ns.jobs(t, "locks", "unlocks", "third", "fourth")
+		ns.away("locks", 3, 4)
+		mustLock(t, c["locks"], Request{Key: "k", Owner: "job"})
+		ns.away("unlocks", 0)
+		ns.away("third", 0, 1)
+		time.Sleep(1200 * time.Millisecond)
+		time.AfterFunc(400*time.Millisecond, func() {
+			ns.link("unlocks", 4).Delay(250*time.Millisecond, 0)
+			ns.servers[4].Jump(-100 * time.Millisecond) // it does for longer what it was sent
+			ns.link("unlocks", 0).Heal()
+		})
+		mustUnlock(t, c["unlocks"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		mustLock(t, c["third"], Request{Key: "k", Owner: "job"})
+		time.Sleep(time.Second)
+		if _, err := c["fourth"].Lock(context.Background(), Request{Key: "k"}); err == nil {
+			t.Error("two have it")
+		}
+	})
+}
+
+// A node whose clock has just been set back, by less than counts as set, keeps what its owner has taken since the UNLOCK that comes late.
+func TestQuorumLateUnlockWhereTheClockWentBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "unlocks", "locks", "third")
+		mustLock(t, c["locks"], Request{Key: "k", Owner: "job"})
+		time.Sleep(time.Second)
+		ns.link("unlocks", 0).Delay(300*time.Millisecond, 0)
+		mustLock(t, c["unlocks"], Request{Key: "other"})
+		time.Sleep(250 * time.Millisecond) // 0 has not answered in time
+		ns.link("unlocks", 0).Delay(190*time.Millisecond, 0)
+		ns.servers[0].Jump(-200 * time.Millisecond)
+		mustUnlock(t, c["unlocks"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		ns.away("locks", 2)
+		mustLock(t, c["locks"], Request{Key: "k", Owner: "job"})
+		time.Sleep(time.Second)
+		if _, err := c["third"].Lock(context.Background(), Request{Key: "k"}); err == nil {
+			t.Errorf("two have it; %d of the first one's two nodes kept it", ns.holding(t, "k", 2))
+		}
+	})
+}
+
+// That a hold which is not renewed has none to renew it is noted for as long as the hold lasts: a proxy that renewed an earlier one, and hears late
+// that it has ended, does not take this one for it.
+func TestQuorumLeaseIsNotTakenForAnEarlierHold(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "renews", "unlocks", "third")
+		mustLock(t, c["renews"], Request{Key: "k", Owner: "job"})
+		time.Sleep(time.Second)
+		ns.away("renews", 2)
+		ns.away("unlocks", 0)
+		time.Sleep(24 * time.Second)
+		mustUnlock(t, c["unlocks"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		mustLock(t, c["third"], Request{Key: "k", Owner: "job", Lease: 50_000})
+		time.Sleep(10 * time.Second)
+		ns.link("renews", 2).Heal()
+		time.Sleep(3 * time.Minute)
+		if n := ns.holding(t, "k"); n > 0 {
+			t.Errorf("%d nodes have it for ever", n)
+		}
+	})
+}
+
+// That another connection has taken a hold over is believed only after a while, also when it seemed so of the owner's earlier hold: the other
+// connection may take its votes back.
+func TestQuorumNewHoldIsNotTakenOverAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		engines, c, told := ns.jobs(t, "renews", "unlocks", "third")
+		mustLock(t, c["renews"], Request{Key: "k", Owner: "job"})
+		time.Sleep(9 * time.Second)
+		mustUnlock(t, c["unlocks"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		id, _ := c["renews"].id(Plain, 0, "k", "job")
+		eventually(t, 5*time.Second, "seems taken over", func() bool { return !engines["renews"].holds.find(id).taken.IsZero() })
+		mustLock(t, c["renews"], Request{Key: "k", Owner: "job"})
+		for i := range ns.servers {
+			ns.link("third", i).Delay(60*time.Millisecond, 0)
+		}
+		time.Sleep(9920 * time.Millisecond) // the first renewal comes while the third proxy's votes are there
+		ctx, gone := context.WithCancel(context.Background())
+		time.AfterFunc(100*time.Millisecond, gone)
+		if _, err := c["third"].Lock(ctx, Request{Key: "k", Owner: "job", Blocks: true, Block: 5000}); err == nil {
+			t.Fatal("its client has gone")
+		}
+		c["third"].Close(Gone)
+		time.Sleep(40 * time.Second)
+		if ns.holding(t, "k") == 0 && told["renews"].reasons() == "" {
+			t.Error("it has gone, unheard")
+		}
+	})
+}
+
+// A MULTILOCK that fails leaves the registration of what its owner held: an UNLOCK through another proxy is not told as a loss.
+func TestQuorumUnlockElsewhereAfterAMultiLockFailed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		engines, c, told := ns.jobs(t, "renews", "unlocks")
+		other, _ := client(engines["renews"])
+		mustLock(t, other, Request{Key: "z"})
+		mustLock(t, c["renews"], Request{Key: "k", Owner: "job"})
+		if _, err := c["renews"].MultiLock(context.Background(), []string{"k", "z"}, Request{Owner: "job"}); err == nil {
+			t.Fatal("z is held")
+		}
+		time.Sleep(time.Second)
+		mustUnlock(t, c["unlocks"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		time.Sleep(20 * time.Second)
+		if _, err := c["renews"].Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "job"}); told["renews"].reasons() != "" || isCode(err, "LOCKLOST") {
+			t.Error(told["renews"].reasons(), err)
+		}
+	})
+}
+
+// UNLOCK FORCE that passes a node before the holder's vote comes there leaves no majority with the lock.
+func TestQuorumForceOvertakesAVote(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, told := ns.jobs(t, "forces", "locks")
+		for _, r := range everyKind() {
+			r.Owner = ""
+			ns.away("forces", 0)
+			ns.link("locks", 2).Delay(50*time.Millisecond, 0)
+			mustLock(t, c["locks"], r)
+			mustUnlock(t, c["forces"], UnlockRequest{Key: r.Key, Side: r.Kind, Force: true}, true)
+			ns.link("locks", 2).Heal()
+			ns.link("forces", 0).Heal()
+			time.Sleep(2 * time.Minute)
+			if ns.holding(t, r.Key) > 0 || r.Lease == 0 && told["locks"].reasons() == "" {
+				t.Errorf("%s: %d nodes have it; told %q", r.Key, ns.holding(t, r.Key), told["locks"].reasons())
+			}
+		}
+	})
+}
+
+// Who waits for a lock and gets it when UNLOCK FORCE has come to the first nodes does not lose it when that comes to the others.
+func TestQuorumForceLeavesTheNextHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		engines, c, told := ns.jobs(t, "forces", "holds", "waits", "fourth")
+		for _, kinds := range [][2]Kind{{Plain, Plain}, {Write, Write}, {Write, Read}, {Read, Write}} {
+			key := kinds[0].String() + kinds[1].String()
+			ns.link("holds", 2).Delay(300*time.Millisecond, 0)
+			mustLock(t, c["holds"], Request{Key: key, Kind: kinds[0]}) // on 0 and 1
+			time.Sleep(2 * time.Second)
+			ns.away("waits", 0)
+			got := make(chan error, 1)
+			go func() {
+				_, err := c["waits"].Lock(context.Background(), Request{Key: key, Kind: kinds[1], Blocks: true})
+				got <- err
+			}()
+			time.Sleep(time.Second)
+			ns.link("forces", 2).Delay(60*time.Millisecond, 0)
+			mustUnlock(t, c["forces"], UnlockRequest{Key: key, Side: kinds[0], Force: true}, true)
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c["fourth"].Lock(context.Background(), Request{Key: key, Kind: Write}); err == nil && kinds[0] != Plain {
+				t.Errorf("%s: two have it: %d here, told %q", key, engines["waits"].Stats().Held, told["waits"].reasons())
+			}
+			if _, err := c["fourth"].Lock(context.Background(), Request{Key: key}); err == nil && kinds[0] == Plain {
+				t.Errorf("%s: two have it: %d here, told %q", key, engines["waits"].Stats().Held, told["waits"].reasons())
+			}
+			for _, proxy := range []string{"holds", "waits", "forces"} {
+				for i := range ns.servers {
+					ns.link(proxy, i).Heal()
+				}
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
