@@ -120,6 +120,8 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 			}
 			if renewed {
 				s.to = never
+			} else if o.Verb == "MULTILOCK" { // what the owner had may have the watchdog's lease by it, when nodes do not tell what that was
+				s.to += more
 			}
 		case takes && (o.Outcome == Unknown || o.Verb == "RENEW" && o.Code != "ERR" && o.Settled()):
 			s.to += doubtLasts

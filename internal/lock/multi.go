@@ -172,6 +172,9 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 		return nil
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
+	if young := (*lockstore.YoungError)(nil); err != nil && b.r.Lease > 0 && m.store.Rules().Votes && !errors.As(err, &young) {
+		return err // if some nodes had it, it would not be known whether somebody renews it
+	}
 	t.had = err != nil || s.Count > 0 || s.Unsure
 	watched = s.Watched && !s.Registration.Names(ours) // its renewals have ended here
 	if err == nil && s.Unsure && watched && b.r.Lease > 0 {

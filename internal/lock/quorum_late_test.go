@@ -282,3 +282,31 @@ func TestQuorumForceLeavesTheNextHolder(t *testing.T) {
 		}
 	})
 }
+
+// A MULTILOCK with a lease that cannot ask enough nodes what its owner has fails: two nodes that have something left of the owner, and two that do not
+// answer in time, would make it look as if the owner had a lock that is renewed.
+func TestQuorumMultiLockThatCannotLook(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		engines, c, _ := ns.jobs(t, "locks")
+		for _, s := range ns.servers[:2] {
+			s.Do(t, "HSET", "k", "job", 1)
+			s.Do(t, "PEXPIRE", "k", 60_000)
+		}
+		for i := range ns.servers {
+			ns.link("locks", i).Delay(300*time.Millisecond, 0)
+		}
+		time.AfterFunc(200*time.Millisecond, func() {
+			for i := range 3 {
+				ns.link("locks", i).Heal()
+			}
+		})
+		if _, err := c["locks"].MultiLock(context.Background(), []string{"k", "m"}, Request{Owner: "job", Lease: 500}); err != nil {
+			wantCode(t, err, "NOQUORUM")
+		}
+		time.Sleep(2 * time.Minute)
+		if n := engines["locks"].Stats().Held; n > 0 || ns.holding(t, "k") > 0 {
+			t.Errorf("%d holds are renewed, %d nodes have it", n, ns.holding(t, "k"))
+		}
+	})
+}
