@@ -373,6 +373,13 @@ func (hs *holds) endLending(b *multiLock, got bool) {
 	}
 }
 
+// forgetEnd notes that no earlier hold is to be restored with its end.
+func (hs *holds) forgetEnd(t *taking) {
+	hs.mu.Lock()
+	t.until = time.Time{}
+	hs.mu.Unlock()
+}
+
 // leaveToOthers leaves a hold to other MULTILOCKs for which it is renewed, too, if there are any. It tells them that the hold is to last for
 // so many ms more even if they fail.
 func (hs *holds) leaveToOthers(t *taking, h *hold, lease int64) bool {

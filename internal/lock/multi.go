@@ -172,7 +172,7 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 		return nil
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
-	if young := (*lockstore.YoungError)(nil); err != nil && b.r.Lease > 0 && m.store.Rules().Votes && !errors.As(err, &young) {
+	if _, young := errors.AsType[*lockstore.YoungError](err); err != nil && !young && b.r.Lease > 0 && m.store.Rules().Votes {
 		return err // if some nodes had it, it would not be known whether somebody renews it
 	}
 	t.had = err != nil || s.Count > 0 || s.Unsure
@@ -230,13 +230,6 @@ func (b *multiLock) lockOnceMore(ctx context.Context, t *taking) error {
 		return b.missing(t) // it was free meanwhile
 	}
 	return err
-}
-
-// forgetEnd notes that no earlier hold is to be restored with its end.
-func (hs *holds) forgetEnd(t *taking) {
-	hs.mu.Lock()
-	t.until = time.Time{}
-	hs.mu.Unlock()
 }
 
 // watchedBefore says whether the owner had the hold before, and it was renewed, here or elsewhere.
