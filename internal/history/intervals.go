@@ -190,16 +190,26 @@ func (b *belief) upTo(i int, to int64) span {
 	return s
 }
 
-// Drifted is what clients may count on: with a quorum leases that are shorter by what clocks may drift, 1 % and 2 ms.
+// Drifted is what clients may count on: with a quorum leases that are shorter by what clocks may drift, 1 % and 2 ms. And an UNLOCK after a RENEW
+// without a majority does not tell whether its owner had the lock: the RENEW may have left some nodes with it, and a node that does not answer
+// counts as one that has it.
 func Drifted(ops []*Op, watchdog int64, quorum bool) ([]*Op, int64) {
 	if !quorum {
 		return ops, watchdog
 	}
-	out := make([]*Op, len(ops))
+	out, unsure := make([]*Op, len(ops)), map[holder]bool{}
 	for i, o := range ops {
-		less := *o
+		less, h := *o, holder{o.Owner, o.Side}
 		if o.Lease > 0 {
 			less.Lease = max(1, o.Lease-o.Lease/100-1-2)
+		}
+		switch {
+		case o.Verb == "RENEW" && o.Outcome == Unknown:
+			unsure[h] = true
+		case o.Acquires() && o.Outcome == OK:
+			delete(unsure, h)
+		case o.Verb == "UNLOCK" && o.Outcome == OK && unsure[h]:
+			less.Outcome = Unknown
 		}
 		out[i] = &less
 	}

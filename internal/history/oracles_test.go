@@ -119,6 +119,32 @@ func TestIntervals(t *testing.T) {
 	}, func(ops []*Op) []Violation { return Intervals("k", ops, second) })
 }
 
+func TestIntervalsOnAQuorum(t *testing.T) {
+	judge(t, []verdict{
+		{"UNLOCK tells that it held", true, `
+			0 1 a LOCK k PX 100 -> OK
+			200 201 #2 LOCK k -> OK
+			300 301 a UNLOCK k -> 1`},
+		{"not after a RENEW without a majority", false, `
+			0 1 a LOCK k PX 100 -> OK
+			50 150 a RENEW k PX 500 -> ?
+			200 201 #2 LOCK k -> OK
+			300 301 a UNLOCK k -> 1`},
+		{"but after the next LOCK again", true, `
+			0 1 a LOCK k PX 100 -> OK
+			50 150 a RENEW k PX 500 -> ?
+			160 161 a LOCK k PX 20 -> OK
+			200 201 #2 LOCK k -> OK
+			300 301 a UNLOCK k -> 1`},
+		{"a lease is shorter by what clocks drift", false, `
+			0 1 a LOCK k PX 1000 -> OK
+			989 990 #2 LOCK k -> OK`},
+	}, func(ops []*Op) []Violation {
+		sure, watchdog := Drifted(ops, second, true)
+		return Intervals("k", sure, watchdog)
+	})
+}
+
 func TestTokens(t *testing.T) {
 	judge(t, []verdict{
 		{"rising", false, `
