@@ -86,7 +86,7 @@ func (l *lowering) doubtsOf(o *Op) {
 		until = o.Return + doubtLasts + l.leaseOf(o)
 	case o.Verb == "MULTILOCK" && o.Outcome != OK: // it held some of its locks for a while
 		until = o.Return + doubtLasts
-	case l.faults && o.Code == "LOCKLOST": // told before Redis drops it, which may also have renewed it without being heard
+	case (l.faults || o.Acquires()) && o.Code == "LOCKLOST": // told before Redis drops it, which may also have renewed it without being heard
 		until = o.Return + l.leaseOf(o)
 	case l.faults && o.Acquires() && o.Outcome != Failed && (o.Settled() || o.tooLate()): // granted, and lost while it was settled, or again
 		until = o.Return + l.leaseOf(o)

@@ -174,6 +174,10 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 		return t.excused || s.alien(t.Side), s
 	case t.Code == "DEADLOCK":
 		return s.upgrades(t.holder, t.Side), s
+	case t.Code == "LOCKLOST": // what it was to enter again is over, and what Redis may have given it is given back
+		known := h.lost || h.count > 0 && h.earliest <= t.Return
+		h.count, h.lost = 0, true
+		return known, s.with(h)
 	case s.alien(t.Side) || s.blocked(t.holder, t.Side) || s.upgrades(t.holder, t.Side):
 		return false, s
 	}

@@ -101,6 +101,19 @@ func TestModel(t *testing.T) {
 			0 1 #1 LOCK k PX 100 -> OK
 			2 30 #1 RENEW k PX 20 -> LOCKLOST
 			31 32 b LOCK k -> OK`},
+		{"LOCKLOST to a LOCK that did nothing", false, `
+			0 50 #1 LOCK k BLOCK 273 PX 485 -> OK
+			51 3430 #1 LOCK k PX 485 -> LOCKLOST
+			530 3437 a LOCK k BLOCK 54 PX 458 -> OK
+			3431 3439 #1 LOCK k PX 489 -> nil
+			3437 3438 a LOCK k PX 458 -> OK
+			3439 3490 a UNLOCK k -> 1
+			3439 3470 #1 UNLOCK k -> LOCKLOST`},
+		{"LOCKLOST to a LOCK while the lease runs", true, `
+			0 1 #1 LOCK k PX 20 -> OK
+			2 10 #1 LOCK k PX 20 -> LOCKLOST`},
+		{"LOCKLOST to a first LOCK", true, `
+			2 10 #1 LOCK k PX 20 -> LOCKLOST`},
 		{"LOCKLOST to a RENEW while the lease runs", true, `
 			0 1 #1 LOCK k PX 100 -> OK
 			2 10 #1 RENEW k PX 20 -> LOCKLOST`},
