@@ -127,6 +127,15 @@ func TestVotes(t *testing.T) {
 	want(t, drop(t, s, now, "a"), "[1 0 148399243917989]") // the beginning of sha1("a")
 	want(t, vote(t, s, "b", 9000), fresh)
 	want(t, drop(t, s, strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10), "a"), "[1 0 257110153553865]")
+
+	// An UNLOCK that asks once more drops only what it has seen before.
+	const a, b = "148399243917989", "257110153553865"
+	want(t, vote(t, s, "a", 9000), fresh)
+	want(t, vote(t, s, "b", 9000), joined)
+	want(t, drop(t, s, "="+a+"=", ""), nothing)
+	want(t, drop(t, s, "=1"+a+"="+b+"1=", ""), nothing)
+	want(t, drop(t, s, "="+a+"="+b+"=", "")[:4], "[1 0")
+	want(t, drop(t, s, "="+a+"=", ""), nothing)
 	s.Do(t, "DEL", watch)
 	want(t, contents(t, s), "")
 	if left := s.Do(t, "PTTL", votes).(int64); left != -2 {

@@ -15,9 +15,10 @@ local all = mode and redis.call('HLEN', lock) <= looks and redis.call('HGETALL',
 local others, ours = false, {}
 for i = 1, #all, 2 do
   local owner = all[i]
-  if known[owner] then ours[#ours + 1] = i
+  if owner == 'mode' then -- of the lock
+  elseif known[owner] or known[owner .. ':write'] then ours[#ours + 1] = i
   elseif string.sub(owner, -6) == ':write' then others = true
-  elseif owner ~= 'mode' and reads(prefix .. ':' .. owner .. ':rwlock_timeout', counted(all[i + 1])) ~= false then others = true end
+  elseif reads(prefix .. ':' .. owner .. ':rwlock_timeout', counted(all[i + 1])) ~= false then others = true end
 end
 if not others then return force(KEYS, args) end
 if late(args[2]) then return -2 end

@@ -268,11 +268,11 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing, h.maybeUnrenewed = time.Time{}, "", false, false, false
 		h.renewals, h.lent, h.maybeCut, h.ownEnd = 0, nil, false, time.Time{}
-		h.taken, h.unsure = time.Time{}, false
 		hs.list(h)
 		telemetry.LocksHeld.Add(1)
 	}
 	h.count, h.unwanted = max(count, 1), false
+	h.taken, h.unsure = time.Time{}, false // the registration is this proxy's again
 	hs.grants++
 	h.nth = hs.grants
 	if hs.adopt(h, c); h.named && h.client == nil {

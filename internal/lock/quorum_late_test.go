@@ -310,3 +310,189 @@ func TestQuorumMultiLockThatCannotLook(t *testing.T) {
 		}
 	})
 }
+
+// A RENEW of a named owner that a node gets late does not shorten, or rename, what the owner has taken through another proxy since.
+func TestQuorumRenewThatComesLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease   int64
+		unlocks bool
+	}{"lease": {1000, true}, "lease, and no UNLOCK": {1000, false}, "no lease": {0, true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				ns := bubbleNodes(w, 3)
+				_, by, told := ns.jobs(t, "renews", "locks", "third")
+				r := RenewRequest{Key: "k", Owner: "job"}
+				mustLock(t, by["renews"], Request{Key: "k", Owner: "job"})
+				if err := by["renews"].Renew(context.Background(), r); err != nil { // the nodes have the scripts
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				ns.link("renews", 2).Delay(190*time.Millisecond, 0)
+				r.Lease = c.lease
+				if err := by["renews"].Renew(context.Background(), r); err != nil {
+					t.Fatal(err)
+				}
+				if c.unlocks {
+					mustUnlock(t, by["third"], UnlockRequest{Key: "k", Owner: "job"}, true)
+				}
+				ns.away("locks", 1)
+				mustLock(t, by["locks"], Request{Key: "k", Owner: "job"})
+				time.Sleep(2 * time.Second)
+				ns.link("renews", 2).Heal()
+				if _, err := by["third"].Lock(context.Background(), Request{Key: "k"}); err == nil {
+					t.Error("two have it")
+				}
+				time.Sleep(time.Minute)
+				if lost := told["locks"].reasons(); lost != "" {
+					t.Error(lost)
+				}
+			})
+		})
+	}
+}
+
+// The second round of an UNLOCK whose client has given up does not end what the owner has taken through another proxy since.
+func TestQuorumSecondRoundLeavesTheNextHold(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "locks", "unlocks", "again", "third")
+		ns.away("locks", 2)
+		time.Sleep(time.Second)
+		mustLock(t, c["locks"], Request{Key: "k", Owner: "job"}) // on 0 and 1
+		ns.away("unlocks", 0)
+		time.Sleep(1200 * time.Millisecond)
+		ctx, gone := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c["unlocks"].Unlock(ctx, UnlockRequest{Key: "k", Owner: "job"})
+		}()
+		time.Sleep(100 * time.Millisecond)
+		gone() // its client says it again through another proxy
+		c["unlocks"].Close(Gone)
+		if free, err := c["again"].Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "job"}); !free && !isCode(err, "NOTHELD") {
+			t.Fatal(free, err)
+		}
+		mustLock(t, c["again"], Request{Key: "k", Owner: "job"})
+		<-done
+		time.Sleep(time.Second)
+		if _, err := c["third"].Lock(context.Background(), Request{Key: "k"}); err == nil {
+			t.Error("two have it")
+		}
+	})
+}
+
+// Nor is a hold taken over at once that its owner has entered again since it seemed so.
+func TestQuorumEnteredAgainIsNotTakenOverAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		engines, c, told := ns.jobs(t, "renews", "third")
+		mustLock(t, c["renews"], Request{Key: "k", Owner: "job"})
+		failing := func() {
+			ctx, gone := context.WithCancel(context.Background())
+			by, _ := client(engines["third"])
+			time.AfterFunc(100*time.Millisecond, gone)
+			_, _ = by.Lock(ctx, Request{Key: "k", Owner: "job", Blocks: true, Block: 5000})
+			by.Close(Gone)
+		}
+		for i := range ns.servers {
+			ns.link("third", i).Delay(60*time.Millisecond, 0)
+		}
+		time.Sleep(9920 * time.Millisecond) // the first renewal comes while the third proxy's votes are there
+		go failing()
+		time.Sleep(300 * time.Millisecond)
+		id, _ := c["renews"].id(Plain, 0, "k", "job")
+		if engines["renews"].holds.find(id).taken.IsZero() {
+			t.Fatal("the renewal came at another time")
+		}
+		mustLock(t, c["renews"], Request{Key: "k", Owner: "job"})
+		time.Sleep(9920 * time.Millisecond)
+		failing()
+		time.Sleep(40 * time.Second)
+		if ns.holding(t, "k") == 0 && told["renews"].reasons() == "" {
+			t.Error("it has gone, unheard")
+		}
+	})
+}
+
+// UNLOCK FORCE finds the owners of a read/write lock whose name is one hash tag, Redisson's too, and says what is no lock.
+func TestQuorumForceOfOddNames(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "forces", "holds")
+		everywhere := func(words ...any) {
+			for _, s := range ns.servers {
+				s.Do(t, words...)
+			}
+		}
+		for _, kind := range []Kind{Plain, Read, Write} {
+			for _, owner := range []string{"", "job", "a:b"} {
+				mustLock(t, c["holds"], Request{Key: "{k}", Kind: kind, Owner: owner})
+				mustUnlock(t, c["forces"], UnlockRequest{Key: "{k}", Force: true}, true)
+				if n := ns.holding(t, "{k}"); n > 0 {
+					t.Errorf("%v %q: %d nodes have it", kind, owner, n)
+				}
+				time.Sleep(time.Minute)
+			}
+		}
+		everywhere("HSET", "{k}", "mode", "write", "2b9b13b1-5e5d-47db-8d23-62069555210b:1:write", 1)
+		mustUnlock(t, c["forces"], UnlockRequest{Key: "{k}", Force: true}, true)
+		everywhere("HSET", "f", "field", "abc")
+		everywhere("HSET", "m", "mode", "abc")
+		for _, key := range []string{"f", "m"} {
+			_, err := c["forces"].Unlock(context.Background(), UnlockRequest{Key: key, Force: true})
+			wantCode(t, err, "WRONGTYPE")
+		}
+	})
+}
+
+// A writer that begins to read while UNLOCK FORCE is under way loses both.
+func TestQuorumForceOfAWriterThatBeginsToRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "forces", "holds")
+		mustLock(t, c["holds"], Request{Key: "other", Kind: Read}) // the nodes have the script
+		for i := range ns.servers {
+			ns.link("forces", i).Delay(30*time.Millisecond, 0)
+		}
+		for after := 10 * time.Millisecond; after < 250*time.Millisecond; after += 20 * time.Millisecond {
+			mustLock(t, c["holds"], Request{Key: "k", Kind: Write})
+			read := make(chan struct{})
+			time.AfterFunc(after, func() {
+				defer close(read)
+				_, _ = c["holds"].Lock(context.Background(), Request{Key: "k", Kind: Read})
+			})
+			mustUnlock(t, c["forces"], UnlockRequest{Key: "k", Side: Write, Force: true}, true)
+			forced := ns.holding(t, "k")
+			<-read
+			if before := after < 60*time.Millisecond; before && forced > 0 {
+				t.Errorf("reading after %v: %d nodes have it", after, forced)
+			}
+			time.Sleep(2 * time.Second)
+			c["holds"].Reset()
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// A LOCK's vote that comes late to a node which has the owner's hold by another proxy's LOCK makes that node take the hold for the first proxy's. If the
+// second one does not reach another node, it cannot tell, and says at the end of the lease that the lock is lost. Nobody else gets it.
+func TestQuorumHolderWhoseNodeWasRenamed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, told := ns.jobs(t, "first", "second", "third")
+		ns.link("first", 2).Delay(190*time.Millisecond, 0)
+		mustLock(t, c["first"], Request{Key: "k", Owner: "job"})
+		ns.away("second", 1)
+		mustLock(t, c["second"], Request{Key: "k", Owner: "job"})
+		time.Sleep(time.Second)
+		ns.link("first", 2).Heal()
+		time.Sleep(time.Minute)
+		if lost := told["second"].reasons(); lost != "k:unrenewed " {
+			t.Errorf("the second proxy said %q", lost)
+		}
+		if _, err := c["third"].Lock(context.Background(), Request{Key: "k"}); err == nil || ns.holding(t, "k") < 3 {
+			t.Errorf("%v; %d nodes have it", err, ns.holding(t, "k"))
+		}
+	})
+}

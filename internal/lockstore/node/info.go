@@ -48,6 +48,28 @@ func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
 	return in, nil
 }
 
+// Contents are what Info's reply has of the hash, as it is there.
+type Contents struct {
+	Fields []string
+	RW     bool // of a read/write lock
+}
+
+// ContentsOf takes them out of the reply.
+func ContentsOf(reply rueidis.RedisMessage, err error) (c Contents, _ error) {
+	if err != nil {
+		return c, err
+	}
+	parts, err := reply.ToArray()
+	for i := 4; i+1 < len(parts); i += 2 {
+		field, _ := parts[i].ToString()
+		if mode, _ := parts[i+1].ToString(); field == "mode" {
+			c.RW = mode == "read" || mode == "write"
+		}
+		c.Fields = append(c.Fields, field)
+	}
+	return c, err
+}
+
 // ownersIn takes the hash apart.
 func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
 	kind = lockstore.Plain.String()

@@ -78,13 +78,9 @@ func (s Steps) Drop(r *lockstore.Release, then, notAfter string) Call {
 	return around(s.Release(r, notAfter), scripts.Drop, []string{r.ID.VotesKey()}, []string{then, r.Known})
 }
 
-// ForceOwners is Force for these owners alone, whoever else has the lock.
-func (s Steps) ForceOwners(f lockstore.Forcing, owners []lockstore.Owned, notAfter string) Call {
-	args := []string{strconv.Itoa(len(owners))}
-	for _, o := range owners {
-		args = append(args, lockstore.ID{Owner: o.Owner, Kind: o.Kind}.Field())
-	}
-	return around(s.Force(f, notAfter), scripts.ForceOwners, nil, args)
+// ForceOwners is Force for the owners alone that have these fields in the lock's hash, whoever else has the lock.
+func (s Steps) ForceOwners(f lockstore.Forcing, fields []string, notAfter string) Call {
+	return around(s.Force(f, notAfter), scripts.ForceOwners, nil, append([]string{strconv.Itoa(len(fields))}, fields...))
 }
 
 // RenewVotes renews holds on a node.

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -15,13 +16,25 @@ import (
 // those owners are made to lose it: who has waited for it gets it when the first nodes are free, and must not lose it on the others.
 func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err error) {
 	const unknown = "it may still be held"
-	seen, err := each(q, unknown, func(n *quorumNode) (lockstore.Info, error) {
-		return node.ParseInfo(n.Eval(node.Info(f.DB, f.Key), false))
+	answers, err := each(q, unknown, func(n *quorumNode) (node.Contents, error) {
+		return node.ContentsOf(n.Eval(node.Info(f.DB, f.Key), false))
 	})
 	if err != nil {
 		return 0, err
 	}
-	owners := tally.Owners(valuesOf(seen))
+	var owners []string
+	rw := 0
+	for _, c := range valuesOf(answers) {
+		owners = append(owners, c.Fields...)
+		if c.RW {
+			rw++
+		}
+	}
+	if f.Kind == lockstore.Plain && rw >= q.majority() {
+		return lockstore.OtherKind, nil // it is asked for again as what it is
+	}
+	slices.Sort(owners)
+	owners = slices.Compact(owners)
 	code, sure, err := q.forceOnce(f, owners, unknown)
 	if err == nil && !sure { // a vote from before may come to a node that had nothing, see settle
 		again, _, err := q.forceOnce(f, owners, unknown)
@@ -33,7 +46,7 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 }
 
 // forceOnce asks all nodes, and returns when none can do it any more. sure says that all have answered.
-func (q *store) forceOnce(f lockstore.Forcing, owners []lockstore.Owned, unknown string) (code int64, sure bool, err error) {
+func (q *store) forceOnce(f lockstore.Forcing, owners []string, unknown string) (code int64, sure bool, err error) {
 	until := q.until(0)
 	answers, err := each(q, unknown, func(n *quorumNode) (code int64, err error) {
 		if err := q.trusted(n); err != nil {

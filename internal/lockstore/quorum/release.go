@@ -83,10 +83,24 @@ func (q *store) settle(d *dropping, all []result) {
 		}
 	}
 	second := q.newDropping(d.r, passed, false)
+	second.only = onlyThose(q.tallyOf(all).Attempts())
 	defer close(second.answered)
 	if mayStillCome(second.ask(everybody[result]), len(passed)) {
 		q.host.Sleep(context.Background(), time.Until(second.until)+node.ClockTolerance)
 	}
+}
+
+// onlyThose has a node end a hold only if no other attempts count on it: the owner, who may not have waited for the answer, has taken the lock anew
+// then. "": they are not told apart.
+func onlyThose(attempts []int64) string {
+	if slices.Contains(attempts, 0) {
+		return ""
+	}
+	only := "="
+	for _, a := range attempts {
+		only += strconv.FormatInt(a, 10) + "="
+	}
+	return only
 }
 
 // mayStillCome says whether one of so many nodes may still do what it was sent, by what those have answered that did in time.
@@ -104,6 +118,7 @@ type dropping struct {
 	until        time.Time
 	skipTroubled bool // a node that did not answer what it was asked last is sent the release, but not waited for
 	places       map[*quorumNode]place
+	only         string        // of the second round: see onlyThose
 	answered     chan struct{} // closed when the owner may hear that the hold is given back
 }
 
@@ -172,7 +187,12 @@ func (d *dropping) step(n *quorumNode, mine *step, waits bool, answer chan<- res
 		if !named {
 			until = lockstore.Later(until, q.until(0))
 		}
-		said = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Retract(d.r, notAfter) })
+		said = q.ask(n, until, func(notAfter string) node.Call {
+			if d.only != "" {
+				return q.steps.Drop(d.r, d.only, notAfter)
+			}
+			return q.steps.Retract(d.r, notAfter)
+		})
 	}
 	answer <- said
 	if wants, _ := q.askedFor(mine); said.err == nil && wants == d.r {
@@ -184,6 +204,9 @@ func (d *dropping) step(n *quorumNode, mine *step, waits bool, answer chan<- res
 	for {
 		r, asked := q.askedFor(mine)
 		said = q.insist(n, r.GiveUp, func(notAfter string) node.Call {
+			if d.only != "" {
+				return q.steps.Drop(r, d.only, notAfter)
+			}
 			if named && r.Attempt == "" {
 				return q.steps.Drop(r, strconv.FormatInt(asked, 10), notAfter)
 			}

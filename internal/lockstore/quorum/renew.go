@@ -119,11 +119,18 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 	if e.Attempt == "" { // it was taken through another proxy, whose attempt is not known here: this RENEW is an attempt of its own
 		x.attempt = q.newAttempt()
 	}
-	all := gather(q, x.until, x.on, q.done)
+	enough := q.done
+	if x.skipTroubled = e.Named && q.wellEnough(); e.Named {
+		enough = everybody[result]
+	}
+	all := gather(q, x.until, x.on, enough)
 	t := q.tallyOf(all)
 	code, left, ok := t.Extended()
 	x.won = ok && code == lockstore.LeaseSet
 	close(x.decided)
+	if x.won && e.Named && mayStillCome(all, len(q.all)) { // it would shorten, or rename, what the owner takes through another proxy next
+		q.host.Sleep(context.Background(), time.Until(x.until)+node.ClockTolerance)
+	}
 	switch {
 	case x.won:
 		done.Code, done.Count, done.TTL, done.Attempt = lockstore.LeaseSet, max(e.Count, 1), t.Lasts(), x.attempt
@@ -163,11 +170,16 @@ type extending struct {
 	asked   atomic.Int32  // how many nodes it was sent to, at most
 	decided chan struct{} // closed when won is set: from then on it is sent to no node
 	won     bool          // a majority has done it
+
+	skipTroubled bool // a node that did not answer what it was asked last is not sent it
 }
 
 // on sends it to one node. It does not begin there once the verb is answered, because the owner may have given the lock back then, and taken
 // it anew: see voteOf.
 func (x *extending) on(n *quorumNode) result {
+	if x.skipTroubled && n.troubled() {
+		return unasked(n)
+	}
 	mine := x.q.beginAlone(n, x.e.ID, x.until)
 	if mine == nil {
 		return unasked(n)

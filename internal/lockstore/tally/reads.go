@@ -99,20 +99,6 @@ func Sides(all [][]lockstore.Kind, nodes int) (held []lockstore.Kind) {
 	return held
 }
 
-// Owners are those whom any node has a lock for, in no order.
-func Owners(nodes []lockstore.Info) (all []lockstore.Owned) {
-	seen := map[lockstore.Owned]bool{}
-	for _, in := range nodes {
-		for _, o := range in.Owners {
-			if o.Holds = 0; !seen[o] {
-				seen[o] = true
-				all = append(all, o)
-			}
-		}
-	}
-	return all
-}
-
 // Forced is the result of freeing a lock by force: lockstore.OtherKind or NoLock if a majority says so, or else Freed if any node had the lock.
 func Forced(codes []int64, nodes int) (code int64) {
 	count := map[int64]int{}

@@ -236,6 +236,20 @@ func (t Tally) Overtaken() bool {
 	return false
 }
 
+// Attempts are those that the nodes noted that had the hold which a release has ended; manyAttempts among them: they are not known.
+func (t Tally) Attempts() (all []int64) {
+	for _, out := range t.Said {
+		switch {
+		case out[0] != lockstore.Freed:
+		case len(out) == 2:
+			return []int64{manyAttempts}
+		default:
+			all = append(all, out[2:]...)
+		}
+	}
+	return all
+}
+
 // manyAttempts is what a node returns for attempts that it no longer tells apart.
 const manyAttempts = 0
 
