@@ -331,12 +331,12 @@ func (q *store) beginIdle(n *quorumNode, id lockstore.ID) (mine, before *step) {
 	return mine, nil
 }
 
-// drops says whether a release is under way that may end an owner's hold on a node, even if another LOCK of that owner counts on the hold.
-func (q *store) drops(n *quorumNode, id lockstore.ID) bool {
+// current is the step under way for an owner's hold on a node; nil: there is none. A release may end the hold even if another LOCK of that owner
+// counts on it.
+func (q *store) current(n *quorumNode, id lockstore.ID) *step {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := q.underWay[stepKey{n, id}]
-	return s != nil && s.drops
+	return q.underWay[stepKey{n, id}]
 }
 
 func (q *store) end(n *quorumNode, id lockstore.ID, mine *step) {

@@ -113,3 +113,32 @@ func TestLateStepSparesWhatWasTakenSince(t *testing.T) {
 		})
 	}
 }
+
+// A renewal that a node answers while a vote is under way there does not tell that the node lacks the hold: it is not given it once more, which might
+// be after the vote has come and an UNLOCK through another proxy has passed.
+func TestRenewalBesideAVote(t *testing.T) {
+	servers := testredis.StartSet(t, 3)
+	var running sync.WaitGroup
+	q := openStore(t, servers, func(work func()) { running.Go(work) })
+	regained := 0
+	q.host.Regain = func(lockstore.Renewed, time.Duration, func(*lockstore.Acquire)) { regained++ }
+	id := lockstore.ID{Key: "k", Owner: "job"}
+	got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Named: true, Watched: true, Lease: 30_000, Registration: "r"})
+	if err != nil || got.Code != lockstore.Granted {
+		t.Fatal(got, err)
+	}
+	running.Wait()
+	servers[2].Do(t, "DEL", "k", id.WatchKey())
+	renew := func(want int) {
+		t.Helper()
+		out, err := q.Renew(t.Context(), lockstore.Renewal{Lease: 30 * time.Second, Allow: time.Second, Holds: []lockstore.Renewed{
+			{ID: id, Named: true, Registration: "r", Attempt: got.Attempt, Lease: 30 * time.Second}}})
+		if running.Wait(); err != nil || out[0] != lockstore.StillThere || regained != want {
+			t.Errorf("%v %v, given back %d times", out, err, regained)
+		}
+	}
+	mine, _ := q.beginIdle(q.all[2], id)
+	renew(0)
+	q.end(q.all[2], id, mine)
+	renew(1)
+}

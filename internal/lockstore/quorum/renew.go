@@ -42,14 +42,14 @@ func (q *store) renewOn(n *quorumNode, r lockstore.Renewal, until time.Time, dec
 		return unasked(n)
 	default:
 	}
-	busy := make([]bool, len(r.Holds))
+	before := make([]*step, len(r.Holds))
 	for i, h := range r.Holds {
-		busy[i] = q.drops(n, h.ID)
+		before[i] = q.current(n, h.ID)
 	}
 	said := q.ask(n, until, func(notAfter string) node.Call { return node.RenewVotes(r, notAfter) })
 	for i := range said.out {
-		if i < len(busy) && busy[i] {
-			said.out[i] = lockstore.Undecided // the release that is under way may come before or after this
+		if i < len(before) && before[i] != nil && (before[i].drops || said.out[i] == lockstore.NotThere) {
+			said.out[i] = lockstore.Undecided // the release, or the vote, that is under way may come before or after this
 		}
 	}
 	return said
