@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,16 +16,19 @@ func peerHasGone(c syscall.Conn) bool {
 // endedBothWays says whether nothing can come from the other side, nor reach it. A client that has closed may still be written to.
 func endedBothWays(c syscall.Conn) bool { return polled(c)&unix.POLLHUP != 0 }
 
-// polled is what the kernel knows of the end of a connection.
+// polled is what the kernel knows of the end of a connection. It is asked before each grant, and never waits, so Go's scheduler does not
+// hear of it: see package socket.
 func polled(c syscall.Conn) (events int16) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0
 	}
 	_ = raw.Control(func(fd uintptr) {
-		asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		if n, err := unix.Poll(asked, 0); err == nil && n == 1 {
-			events = asked[0].Revents
+		asked := unix.PollFd{Fd: int32(fd), Events: unix.POLLRDHUP}
+		var atOnce unix.Timespec
+		n, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&asked)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 0, 0)
+		if errno == 0 && n == 1 {
+			events = asked.Revents
 		}
 	})
 	return events

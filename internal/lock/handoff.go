@@ -184,11 +184,12 @@ func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 		h.lines.noteGrants(h, turn, all[0].Code == lockstore.Granted)
 	}
 	for i, w := range h.to {
-		if err == nil && all[i].Code == lockstore.Granted {
-			telemetry.HandedOff(context.Background(), w.id.Kind.String())
-		}
-		if lockstore.Unknown(err) || err == nil && all[i].Code == lockstore.Granted {
+		granted := err == nil && all[i].Code == lockstore.Granted
+		if granted || lockstore.Unknown(err) {
 			w.offer <- offer{acquire: w.ask, got: all[i], err: err}
+			if granted {
+				telemetry.HandedOff(context.Background(), w.id.Kind.String())
+			}
 			continue
 		}
 		h.lines.holds.leave(w.ask.h)
