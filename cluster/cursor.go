@@ -1,7 +1,5 @@
 package cluster
 
-import "slices"
-
 // What a SCAN's cursor holds, which no proxy remembers. It is below 2^63, since many clients have it in 64 bits with a sign.
 //
 // From the lowest bit, in classes 0 to 6: class (3 bits), slot (14), mark (12), the node's own cursor (34).
@@ -83,7 +81,7 @@ func (s *Snapshot) unfold(p position) position {
 	if !p.rough {
 		return p
 	}
-	first := slices.Index(s.owner[:], s.owner[p.node%Slots])
+	first := s.firstOf(s.Owner(int(p.node % Slots)))
 	if p.mark != s.stageAt(position{}, nil).mark || first-first%lowerSlots != p.slot {
 		return p.again()
 	}
@@ -100,7 +98,7 @@ func (s *Snapshot) encode(p position) (cursor uint64, fits bool) {
 	plain, fits := p.plain()
 	switch {
 	case fits && plain < 1<<doubles:
-	case p.class == 0 && s.owner[low] == s.owner[p.slot] && above < 1<<(restBits-upperBits):
+	case p.class == 0 && s.Owner(int(low)) == s.Owner(p.slot) && above < 1<<(restBits-upperBits):
 		return write(inNode, low, p.mark, above<<upperBits|uint64(p.slot/lowerSlots)), true
 	case p.class == finest && low == uint64(p.slot) && above < 1<<restBits:
 		return write(inSlotAlone, low, p.mark, above), true

@@ -12,7 +12,7 @@ func thirds() *Snapshot {
 		n := &Node{ID: id}
 		s.Masters, s.epochs[n] = append(s.Masters, n), int64(i+1)
 		for slot := Slots * i / 3; slot < Slots*(i+1)/3; slot++ {
-			s.owner[slot] = n
+			s.give(slot, n)
 		}
 	}
 	s.stamp = s.fingerprint()
@@ -91,7 +91,7 @@ func TestCursorWhoseSlotIsNotKnown(t *testing.T) {
 	} {
 		changed := thirds()
 		for slot := first; slot < first+c.moved; slot++ {
-			changed.owner[slot] = changed.owner[0]
+			changed.give(slot, changed.Owner(0))
 		}
 		if changed.stamp = s.stamp; c.marked {
 			changed.stamp = changed.fingerprint()

@@ -171,9 +171,17 @@ func (e *Executor) Private(on bool) {
 // not run because a node could not serve them are tried again for Options.RetryFor, and so are those that only read and lost their
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
-	e.memory.held, e.Upstream, e.round.probeUntil = 0, 0, time.Time{}
+	e.begin()
 	e.prepareReads(plans)
 	e.round.orderly = !e.replicas.now && !slices.ContainsFunc(plans, (*Plan).severalKeys)
+	e.finish(ctx, plans)
+}
+
+// begin readies the executor for the commands of a Do.
+func (e *Executor) begin() { e.memory.held, e.Upstream, e.round.probeUntil = 0, 0, time.Time{} }
+
+// finish carries the plans out until each is done.
+func (e *Executor) finish(ctx context.Context, plans []*Plan) {
 	for {
 		wait, pending := e.gather(plans)
 		switch {
@@ -284,23 +292,25 @@ func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
 	return s.Any(e.home) // the node itself answers that nobody has the slot
 }
 
-// add puts a unit into its node's batch.
-func (e *Executor) add(u *unit, n *Node) {
-	var b *batch
-	to := linkTo{n, u.reading}
+// batchTo is the batch of this round that goes there.
+func (e *Executor) batchTo(to linkTo) *batch {
 	for _, live := range e.round.batches[:e.round.live] {
 		if live.link.linkTo == to {
-			b = live
+			return live
 		}
 	}
-	if b == nil {
-		if e.round.live == len(e.round.batches) {
-			e.round.batches = append(e.round.batches, &batch{})
-		}
-		b = e.round.batches[e.round.live]
-		e.round.live++
-		b.link = e.link(to)
+	if e.round.live == len(e.round.batches) {
+		e.round.batches = append(e.round.batches, &batch{})
 	}
+	b := e.round.batches[e.round.live]
+	e.round.live++
+	b.link = e.link(to)
+	return b
+}
+
+// add puts a unit into its node's batch.
+func (e *Executor) add(u *unit, n *Node) {
+	b := e.batchTo(linkTo{n, u.reading})
 	if u.ask {
 		b.req.Cmds = append(b.req.Cmds, asking)
 	}

@@ -79,7 +79,7 @@ func (u *unit) copied() bool { return len(u.raw) < upstream.CopiedBelow }
 // each of them may go to any node, changes nothing, is copied, and was not tried before; that a node refused it (passRefusal) does not count.
 // So a unit leaves one slow node only. The next one is waited for, because perhaps all nodes are slow.
 func (b *batch) movable() bool {
-	if b.req.Quiet() != math.MaxInt64 {
+	if b.req.Quiet() != math.MaxInt64 || len(b.units) == 0 { // without units it is Straight's, and each command has its slot
 		return false
 	}
 	for _, u := range b.units {

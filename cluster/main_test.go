@@ -130,11 +130,33 @@ func (c *client) do(lines ...string) []string {
 	for i, l := range lines {
 		plans[i] = NewPlan(c.table.command(strings.Fields(l)...))
 	}
+	if keyed, straight := c.straight(plans); straight {
+		var got replyList
+		if c.e.Straight(context.Background(), keyed, &got, func() []*Plan { return plans }) {
+			return got
+		}
+		return results(plans)
+	}
 	return c.run(plans)
+}
+
+// straight says whether the proxy would have commands go over Straight.
+func (c *client) straight(plans []*Plan) (keyed []Keyed, yes bool) {
+	for _, p := range plans {
+		if c.e.replicas.wanted || c.e.private || len(p.cmd.Keys) != 1 || p.cmd.Facts.Script {
+			return nil, false
+		}
+		keyed = append(keyed, Keyed{Raw: p.cmd.Raw, Slot: p.units[0].slot})
+	}
+	return keyed, true
 }
 
 func (c *client) run(plans []*Plan) []string {
 	c.e.Do(context.Background(), plans)
+	return results(plans)
+}
+
+func results(plans []*Plan) []string {
 	got := make([]string, len(plans))
 	for i, p := range plans {
 		if got[i] = string(p.Reply); p.Err != nil {
@@ -143,6 +165,11 @@ func (c *client) run(plans []*Plan) []string {
 	}
 	return got
 }
+
+// replyList is a Sink that keeps replies apart.
+type replyList []string
+
+func (l *replyList) Reply(p []byte) { *l = append(*l, string(p)) }
 
 func (c *client) expect(line, want string) {
 	c.t.Helper()

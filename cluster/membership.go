@@ -26,7 +26,7 @@ func (s *Snapshot) membershipOf(v *view) int {
 	}
 	shards, named := 0, 0
 	for _, master := range s.Masters {
-		if !slices.Contains(s.owner[:], master) {
+		if s.firstOf(master) < 0 {
 			continue
 		}
 		shards++

@@ -19,7 +19,7 @@ func shards(ids string) *Snapshot {
 		master, replica := &Node{ID: id}, &Node{ID: id + "'"}
 		s.Masters, s.Replicas = append(s.Masters, master), append(s.Replicas, replica)
 		s.copies[master] = []*Node{replica}
-		s.owner[i] = master
+		s.give(i, master)
 	}
 	s.Masters = append(s.Masters, &Node{ID: "empty"}) // a master without slots is no shard
 	return s

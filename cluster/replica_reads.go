@@ -64,8 +64,8 @@ func (s *replicaReads) changed(old, now *Snapshot) {
 			}
 		}
 	}
-	for slot, n := range now.owner {
-		if before := old.owner[slot]; before != n {
+	for slot, n := range now.all() {
+		if before := old.Owner(slot); before != n {
 			s.hold(slot, before)
 		}
 	}

@@ -14,6 +14,7 @@ type round struct {
 	orderly  bool          // the first round of a Do without replica reads and commands with several keys: nothing waits
 	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
 	lanes    []*lane       // to be used again
+	straight []*batch      // by command: see Straight
 
 	probeUntil time.Time // when the probes of this Do end; zero: there has been none
 }
@@ -25,6 +26,7 @@ type batch struct {
 	req   upstream.Request
 	sink  replyCollector
 	err   error
+	next  int // of the executor's replies, the next one of this batch: see deliver
 }
 
 // lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.

@@ -69,7 +69,7 @@ type stage struct {
 
 // stageAt finds the stage of a position. to is the node that the slot goes to, for class 7.
 func (s *Snapshot) stageAt(p position, to *Node) stage {
-	owner := s.owner[p.slot]
+	owner := s.Owner(p.slot)
 	st := stage{node: owner, end: s.runEnd(p.slot)}
 	switch {
 	case p.class == 0:
@@ -88,7 +88,7 @@ func (s *Snapshot) stageAt(p position, to *Node) stage {
 // next is where class 0 goes on after the owner of slot: at the next node's first slot; Slots when there is none.
 func (s *Snapshot) next(slot int) int {
 	seen := map[*Node]bool{}
-	for i, n := range s.owner {
+	for i, n := range s.all() {
 		if i > slot && !seen[n] {
 			return i
 		}
@@ -141,8 +141,8 @@ func (e *Executor) successor(ctx context.Context, s *Snapshot, at position) (*No
 	if at.class != following {
 		return nil, nil
 	}
-	own, err := e.selfDescription(ctx, s.owner[at.slot])
-	if err != nil || !own.has[at.slot] || own.epoch != s.epochs[s.owner[at.slot]] {
+	own, err := e.selfDescription(ctx, s.Owner(at.slot))
+	if err != nil || !own.has[at.slot] || own.epoch != s.epochs[s.Owner(at.slot)] {
 		return nil, err
 	}
 	return s.withID(own.moving[at.slot]), nil
@@ -188,7 +188,7 @@ func (s *Snapshot) goOn(at position, st stage, cursor uint64) (next position, en
 	case cursor < bySlot:
 		return next, end, cursor == 0
 	case at.class == 0:
-		for ; slot < Slots && s.owner[slot] != st.node; slot++ {
+		for ; slot < Slots && s.Owner(slot) != st.node; slot++ {
 			next.node = uint64(slot + 1)
 		}
 		return next, end, slot == Slots
@@ -262,7 +262,7 @@ func appendKeys(out []byte, keys resp.Reply, from, to int) []byte {
 
 // endStage says where the scan goes on, now that the stage's node has nothing more to say.
 func (e *Executor) endStage(ctx context.Context, s *Snapshot, at position, st stage) (position, error) {
-	owner := s.owner[at.slot]
+	owner := s.Owner(at.slot)
 	own, err := e.selfDescription(ctx, owner)
 	if err == errNoOwnWords {
 		return at, err
@@ -279,7 +279,7 @@ func (e *Executor) endStage(ctx context.Context, s *Snapshot, at position, st st
 	}
 	leaving := Slots // the first slot that is being migrated away
 	for slot := at.slot; slot < Slots; slot++ {
-		if s.owner[slot] != owner || at.class != 0 && slot >= st.end {
+		if s.Owner(slot) != owner || at.class != 0 && slot >= st.end {
 			continue
 		}
 		if !own.has[slot] {

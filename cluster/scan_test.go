@@ -201,8 +201,8 @@ func TestScanGoesByOneTopology(t *testing.T) {
 	broken := *whole
 	broken.whole = false
 	for slot := range Slots {
-		if broken.owner[slot] == whole.owner[0] {
-			broken.owner[slot] = nil
+		if broken.Owner(slot) == whole.Owner(0) {
+			broken.give(slot, nil)
 		}
 	}
 	c.snapshot.Store(&broken)

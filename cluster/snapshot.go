@@ -41,7 +41,8 @@ type Snapshot struct {
 	// Replicas are all others.
 	Replicas []*Node
 
-	owner   [Slots]*Node      // nil: no node has the slot
+	owners
+
 	copies  map[*Node][]*Node // by master its replicas that have its data, as far as the nodes know of each other
 	epochs  map[*Node]int64
 	names   map[string]*Node // by every host:port a redirect may use
@@ -49,9 +50,6 @@ type Snapshot struct {
 	claimed int              // for how many slots the view named an owner, failed or not
 	stamp   uint64           // a hash of the owners and their epochs
 }
-
-// Owner is the master that has a slot; nil when no node has it.
-func (s *Snapshot) Owner(slot int) *Node { return s.owner[slot] }
 
 // named finds the node that a redirect means. asked is the node that gave the redirect, whose host stands for an empty
 // one.
@@ -121,14 +119,14 @@ func adopt(old *Snapshot, v *view, m addressMap, open func(d described, addr str
 	}
 	for slot, at := range v.owner {
 		if at >= 0 {
-			s.owner[slot] = nodes[at]
+			s.give(slot, nodes[at])
 		}
 		if old == nil {
 			continue
 		}
-		before, now := old.owner[slot], s.owner[slot]
+		before, now := old.Owner(slot), s.Owner(slot)
 		if before != nil && now != nil && before != now && old.epochs[before] > s.epochs[now] && s.alive(before, v) {
-			s.owner[slot] = before
+			s.give(slot, before)
 		}
 	}
 	s.order(v, nodes)
@@ -145,7 +143,7 @@ func (s *Snapshot) alive(n *Node, v *view) bool {
 // order fills Masters and Replicas.
 func (s *Snapshot) order(v *view, nodes []*Node) {
 	s.whole = true
-	for _, n := range s.owner {
+	for _, n := range s.all() {
 		s.whole = s.whole && n != nil
 		if n != nil && !slices.Contains(s.Masters, n) {
 			s.Masters = append(s.Masters, n)
@@ -169,7 +167,7 @@ func (s *Snapshot) fingerprint() uint64 {
 	h := uint64(0)
 	for first := 0; first < Slots; {
 		end := s.runEnd(first)
-		if n := s.owner[first]; n != nil {
+		if n := s.Owner(first); n != nil {
 			h = mix(h, n.ID, s.epochs[n], first, end)
 		}
 		first = end
@@ -180,7 +178,7 @@ func (s *Snapshot) fingerprint() uint64 {
 // runEnd is the first slot after slot that has another owner.
 func (s *Snapshot) runEnd(slot int) int {
 	end := slot + 1
-	for end < Slots && s.owner[end] == s.owner[slot] {
+	for end < Slots && s.Owner(end) == s.Owner(slot) {
 		end++
 	}
 	return end

@@ -34,8 +34,10 @@ type Batch struct {
 type clusterRun struct {
 	args  [][][]byte // the words of each of the run
 	plans []*cluster.Plan
-	words []int // for all commands of the run, which of their words are keys
-	apart bool  // replies are to be kept in the plans, whole, and not sent to the client
+	words []int           // for all commands of the run, which of their words are keys
+	keys  [][]int         // the same for each: parts of words
+	keyed []cluster.Keyed // the run, when each command has a single key
+	apart bool            // replies are to be kept in the plans, whole, and not sent to the client
 }
 
 const (
@@ -155,10 +157,11 @@ func (b *Batch) Flush(silent bool) {
 func (b *Batch) ClearRun() {
 	clear(b.run)
 	clear(b.nodes.args)
+	clear(b.nodes.keyed)
 	for _, p := range b.nodes.plans { // plans keep replies
 		*p = cluster.Plan{}
 	}
-	b.nodes.args = b.nodes.args[:0]
+	b.nodes.args, b.nodes.plans = b.nodes.args[:0], b.nodes.plans[:0]
 	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
 }
 

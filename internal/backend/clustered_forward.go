@@ -103,11 +103,45 @@ func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 }
 
 func (u *clusteredPath) forward(b *Batch, big bool) {
-	u.plan(b)
+	u.findKeys(b)
 	e := u.executor()
-	e.Replicas(!b.scripts && u.host.ReadsReplicas())
-	u.forwardWith(b, e, big || u.host.WritesPaused())
+	big, replicas := big || u.host.WritesPaused(), u.host.ReadsReplicas()
+	if !big && !replicas && !b.scripts && u.keyed(b) {
+		u.forwardStraight(b, e)
+		return
+	}
+	u.plan(b)
+	e.Replicas(replicas && !b.scripts)
+	u.forwardWith(b, e, big)
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
+}
+
+// keyed fills in the run's commands with their slots; false: not each has a single key.
+func (u *clusteredPath) keyed(b *Batch) bool {
+	b.nodes.keyed = b.nodes.keyed[:0]
+	for i, raw := range b.run {
+		keys := b.nodes.keys[i]
+		if len(keys) != 1 {
+			return false
+		}
+		b.nodes.keyed = append(b.nodes.keyed, cluster.Keyed{Raw: raw, Slot: cluster.Slot(b.nodes.args[i][keys[0]])})
+	}
+	return true
+}
+
+// forwardStraight sends such a run over the shared connections.
+func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
+	b.total = 0
+	e.Private(false)
+	answered := e.Straight(u.clientContext(), b.nodes.keyed, b, func() []*cluster.Plan {
+		u.plan(b)
+		return b.nodes.plans
+	})
+	if u.Spent += e.Upstream; answered {
+		u.big.measure(0, b.total, len(b.run))
+		return
+	}
+	u.settleRun(b, nil, false)
 }
 
 // forwardWith sends what is left of the run over e, and says how long Redis took. A big one goes over the shared connections if
@@ -195,9 +229,20 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
 	}
 }
 
-// plan makes the plans of the run.
+// findKeys finds the keys of the run's commands.
+func (u *clusteredPath) findKeys(b *Batch) {
+	b.nodes.words, b.nodes.keys = b.nodes.words[:0], b.nodes.keys[:0]
+	for i, c := range b.cmds {
+		from := len(b.nodes.words)
+		b.nodes.words = u.KeysOf(c, b.nodes.args[i], b.nodes.words)
+		to := len(b.nodes.words)
+		b.nodes.keys = append(b.nodes.keys, b.nodes.words[from:to:to])
+	}
+}
+
+// plan makes the plans of the run, whose keys have been found.
 func (u *clusteredPath) plan(b *Batch) {
-	b.nodes.words, b.nodes.plans = b.nodes.words[:0], b.nodes.plans[:cap(b.nodes.plans)]
+	b.nodes.plans = b.nodes.plans[:cap(b.nodes.plans)]
 	for i, raw := range b.run {
 		if i == len(b.nodes.plans) {
 			b.nodes.plans = append(b.nodes.plans, nil)
@@ -205,10 +250,7 @@ func (u *clusteredPath) plan(b *Batch) {
 		if b.nodes.plans[i] == nil {
 			b.nodes.plans[i] = new(cluster.Plan)
 		}
-		from := len(b.nodes.words)
-		b.nodes.words = u.KeysOf(b.cmds[i], b.nodes.args[i], b.nodes.words)
-		to := len(b.nodes.words)
-		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: u.route(b.cmds[i]).facts})
+		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.keys[i], Facts: u.route(b.cmds[i]).facts})
 		if !b.nodes.apart {
 			b.nodes.plans[i].InPieces()
 		}
@@ -226,6 +268,7 @@ func (u *clusteredPath) route(c *commandtable.Command) *route {
 
 // forwardScripts implements path: a lane has a connection to each node that is asked.
 func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
+	u.findKeys(b)
 	u.plan(b)
 	switch {
 	case u.host.WritesPaused():
