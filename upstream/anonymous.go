@@ -19,6 +19,8 @@ const (
 	lookPeriod = 400 * time.Millisecond
 	// lookPause is the shortest time between two such questions, however often suspect is called.
 	lookPause = 50 * time.Millisecond
+	// unusedFor is how long a shared connection is kept that has not authenticated and that no client uses: while it is there, Redis is asked.
+	unusedFor = 5 * time.Second
 )
 
 // errPasswordAsked ends connections that were made while Redis asked no password.
@@ -116,6 +118,7 @@ func (a *anonymous) watch() {
 	var s passwordProbe
 	defer s.close()
 	for a.rest() {
+		a.node.closeUnused()
 		ctx, cancel := context.WithTimeout(a.node.ctx, a.node.opts.DialTimeout)
 		err := s.ask(ctx, a.node)
 		cancel()

@@ -232,3 +232,42 @@ func TestReplacedConnectionsAreNoFailures(t *testing.T) {
 	shared.drop(ErrTimeout)
 	eventually(t, "a failure is counted", func() bool { return telemetry.PipeFailures.Value() == failures+1 })
 }
+
+// A shared connection without a password is closed when nobody has used it for a while, and Redis is asked no more; one with a user, or with a
+// password, is kept.
+func TestUnusedConnectionsWithoutAPasswordEnd(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	s.Do(t, "ACL", "SETUSER", "ann", "on", ">pw", "+@all", "~*")
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	unused, used, ann := Identity{Proto: 2}, Identity{Proto: 3}, Identity{Proto: 2, User: "ann", Password: "pw"}
+	use := func(id Identity) *Pipe {
+		p, err := n.Open(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	use(unused).Release()
+	p := use(used)
+	use(ann).Release()
+	kept := func(id Identity) bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.shared[id] != nil
+	}
+	if !kept(unused) {
+		t.Error("it was closed with its last user: each client that comes anew would make one")
+	}
+	eventually(t, "the unused one is closed", func() bool { return !kept(unused) })
+	if !kept(used) || !kept(ann) {
+		t.Error("one that is used, or has a password, was closed")
+	}
+	p.Release()
+	eventually(t, "Redis is asked no more", func() bool {
+		n.anonymous.mu.Lock()
+		defer n.anonymous.mu.Unlock()
+		return !n.anonymous.watched && n.anonymous.count == 0
+	})
+	expect(t, open(t, n, unused), "+PONG\r\n", []string{"PING"})
+}

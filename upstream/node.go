@@ -234,6 +234,7 @@ func (n *Node) release(p *Pipe) {
 			oldest.close()
 		}
 		n.idle.Add(p.id, p)
+		p.unused = time.Now()
 	case p.backsOff():
 		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again and
 		// again would make a connection each time. When the back-off is over, the pipe forgets itself.
@@ -248,6 +249,18 @@ func (n *Node) forget(p *Pipe) {
 	if n.shared[p.id] == p {
 		delete(n.shared, p.id)
 		n.idle.Remove(p.id)
+	}
+}
+
+// closeUnused closes the shared pipes that never authenticated and that nobody has used for unusedFor.
+func (n *Node) closeUnused() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, id := range n.idle.Keys() {
+		if p, _ := n.idle.Peek(id); id.Anonymous() && time.Since(p.unused) >= unusedFor {
+			n.forget(p)
+			p.close()
+		}
 	}
 }
 

@@ -40,7 +40,8 @@ type Pipe struct {
 	standing
 
 	// Guarded by node.mu.
-	users int
+	users  int
+	unused time.Time // since when a shared pipe has had no users
 }
 
 // standing is the state of a pipe's connection.
