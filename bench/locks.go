@@ -31,6 +31,8 @@ type contestant struct {
 
 const (
 	sameScripts  = "its two scripts, direct"
+	relayScripts = "its two scripts, byte relay"
+	relayGets    = "two GETs, byte relay"
 	redisson     = "Redisson"
 	redsync      = "redsync"
 	redislock    = "redislock"
@@ -48,6 +50,8 @@ const (
 var contestants = []contestant{
 	{name: lockproxy, lock: rawLock, through: lockproxy, warm: 1},
 	{name: sameScripts, lock: rawScripts, through: direct, warm: 1, pairsOnly: true},
+	{name: relayScripts, lock: rawScripts, through: byteRelay, warm: 1, pairsOnly: true},
+	{name: relayGets, lock: rawGets, through: byteRelay, warm: 1, pairsOnly: true},
 	{name: redisson, lock: "redisson", of: "redisson", through: direct, warm: jvmWarm},
 	{name: oursGoRedis, lock: "lockproxy", of: "go", through: lockproxy, warm: 1},
 	{name: redsync, lock: "redsync", of: "go", through: direct, warm: 1},

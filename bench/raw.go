@@ -19,12 +19,14 @@ const (
 	rawLock    = "lockproxy" // our verbs
 	rawScripts = "scripts"   // the two scripts that an uncontended pair becomes in Redis
 	rawGet     = "get"       // GET: for more connections than redis-benchmark can be measured with
+	rawGets    = "gets"      // two GETs, as often as a lock is taken and given back
 )
 
 var raw = map[string]contest.Contestant{
 	rawLock:    {Start: startRaw(lockPair)},
 	rawScripts: {Start: startScripts},
 	rawGet:     {Start: startRaw(getPair)},
+	rawGets:    {Start: startRaw(getsPair)},
 }
 
 // startRaw gives each client a connection, over which it sends what pair says.
@@ -55,6 +57,12 @@ func lockPair(s contest.Settings, i int) (take, release *exchange) {
 
 func getPair(contest.Settings, int) (take, release *exchange) {
 	return &exchange{command("GET", dataKey(rand.IntN(keyCount))), "$"}, nil
+}
+
+func getsPair(s contest.Settings, i int) (first, second *exchange) {
+	first, _ = getPair(s, i)
+	second, _ = getPair(s, i)
+	return first, second
 }
 
 // startScripts sends straight to Redis what our verbs become there.
