@@ -177,8 +177,11 @@ func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 	e.finish(ctx, plans)
 }
 
-// begin readies the executor for the commands of a Do.
-func (e *Executor) begin() { e.memory.held, e.Upstream, e.round.probeUntil = 0, 0, time.Time{} }
+// begin readies the executor for the commands of a Do, or of a Straight.
+func (e *Executor) begin() {
+	e.memory.held, e.Upstream, e.round.probeUntil = 0, 0, time.Time{}
+	e.round.orderly, e.replicas.now = false, false
+}
 
 // finish carries the plans out until each is done.
 func (e *Executor) finish(ctx context.Context, plans []*Plan) {

@@ -18,23 +18,22 @@ type Keyed struct {
 // go to replicas.
 func (e *Executor) Straight(ctx context.Context, cmds []Keyed, to upstream.Sink, plans func() []*Plan) bool {
 	e.begin()
-	e.replicas.now = false
-	if e.clear(); e.c.ctx.Err() != nil || !e.address(cmds) {
-		e.clear()
-		all := plans()
-		e.round.orderly = true
-		e.finish(ctx, all)
-		return false
-	}
-	e.send(ctx)
-	if e.deliver(to) {
-		return true
+	e.clear()
+	addressed := e.c.ctx.Err() == nil && e.address(cmds)
+	if addressed {
+		if e.send(ctx); e.deliver(to) {
+			e.clear() // an idle client holds no bytes
+			return true
+		}
 	}
 	all := plans()
-	for i, b := range e.round.straight {
-		b.units = append(b.units, &all[i].units[0])
+	if addressed {
+		for i, b := range e.round.straight {
+			b.units = append(b.units, &all[i].units[0])
+		}
+		e.settle(ctx)
 	}
-	e.settle(ctx)
+	clear(e.round.straight) // a batch whose wait was ended is used no more
 	e.finish(ctx, all)
 	return false
 }

@@ -2,12 +2,16 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -116,5 +120,120 @@ func TestStraightClosed(t *testing.T) {
 		if !upstream.IsNotSent(p.Err) {
 			t.Errorf("got %q and %v", p.Reply, p.Err)
 		}
+	}
+}
+
+// wordsOf is a command with a key, or SCAN, for nodes that are none.
+func wordsOf(words ...string) Command {
+	cmd := Command{Raw: resp.AppendCommand(nil, words...), Facts: FactsOf(words[0], nil, nil)}
+	for _, w := range words {
+		cmd.Args = append(cmd.Args, []byte(w))
+	}
+	if words[0] != "scan" {
+		cmd.Keys = []int{1}
+	}
+	return cmd
+}
+
+func straightOf(cmds ...Command) (keyed []Keyed, plans []*Plan) {
+	for _, cmd := range cmds {
+		keyed = append(keyed, Keyed{Raw: cmd.Raw, Slot: Slot(cmd.Args[1])})
+		plans = append(plans, NewPlan(cmd))
+	}
+	return keyed, plans
+}
+
+func fakeTarget(port int) upstream.ClusterTarget {
+	return upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
+}
+
+// Afterwards the executor holds neither the client's bytes nor replies: 10,000 idle clients would hold as many last pipelines.
+func TestStraightLetsGo(t *testing.T) {
+	t.Parallel()
+	port, _ := fakeNode(t, func(string) string { return "$100000\r\n" + strings.Repeat("x", 100000) + "\r\n" })
+	cl := newClient(t, openTarget(t, fakeTarget(port), Options{}), nil, 2)
+	keyed, _ := straightOf(wordsOf("get", "k"), wordsOf("get", "k"), wordsOf("get", "k"))
+	if !cl.e.Straight(t.Context(), keyed, new(replyList), func() []*Plan { return nil }) {
+		t.Fatal("not answered")
+	}
+	held := 0
+	for _, b := range cl.e.round.batches {
+		for _, p := range append(b.req.Cmds[:cap(b.req.Cmds)], b.sink.pieces[:cap(b.sink.pieces)]...) {
+			held += len(p)
+		}
+	}
+	if held > 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// Nor does it hold a batch whose wait was ended.
+func TestStraightLetsGoOfWhatWasEnded(t *testing.T) {
+	t.Parallel()
+	answer := make(chan struct{})
+	port, _ := fakeNode(t, func(line string) string {
+		if strings.HasPrefix(line, "set slow") {
+			<-answer
+		}
+		return "+OK\r\n"
+	})
+	cl := newClient(t, openTarget(t, fakeTarget(port), Options{Timeout: 100 * time.Millisecond}), nil, 2)
+	keyed, plans := straightOf(wordsOf("set", "slow", "1"), wordsOf("set", "slow", "2"))
+	cl.e.Straight(t.Context(), keyed, new(replyList), func() []*Plan { return plans })
+	close(answer)
+	for _, p := range plans {
+		if !errors.Is(p.Err, upstream.ErrTimeout) {
+			t.Errorf("got %q and %v", p.Reply, p.Err)
+		}
+	}
+	for _, b := range cl.e.round.straight[:cap(cl.e.round.straight)] {
+		if b != nil {
+			t.Error("an ended batch is held")
+		}
+	}
+}
+
+// What is redirected goes on in order, and after its pause, also when a SCAN, which is no round of batches, came before.
+func TestStraightIsInOrderAfterScan(t *testing.T) {
+	t.Parallel()
+	slot := Slot([]byte("k"))
+	var ports [2]int
+	var mu sync.Mutex // guards ran, and refused
+	var ran []string
+	refused := 0
+	var listening sync.WaitGroup
+	listening.Add(1)
+	for i := range ports {
+		ports[i], _ = fakeServer(t, func(_ int, line string) string {
+			listening.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case line == "CLUSTER SLOTS":
+				return fmt.Sprintf("*2\r\n*3\r\n:0\r\n:%d\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nn0\r\n*3\r\n:%d\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nn1\r\n",
+					slot, ports[0], slot+1, ports[1])
+			case line == "PING" || line == "RESET":
+				return "+" + line + "\r\n"
+			case strings.HasPrefix(line, "scan"):
+				return "*2\r\n$1\r\n0\r\n*0\r\n"
+			case !strings.HasPrefix(line, "set k"):
+				return "-ERR unknown\r\n"
+			case i == 1:
+				ran = append(ran, line)
+				return "+OK\r\n"
+			}
+			if refused++; refused == 1 {
+				return "-CLUSTERDOWN The cluster is down\r\n"
+			}
+			return fmt.Sprintf("-MOVED %d 127.0.0.1:%d\r\n", slot, ports[1])
+		})
+	}
+	listening.Done()
+	cl := newClient(t, openTarget(t, fakeTarget(ports[0]), Options{Refresh: time.Hour}), nil, 2)
+	cl.run([]*Plan{NewPlan(wordsOf("scan", "0"))})
+	keyed, plans := straightOf(wordsOf("set", "k", "1"), wordsOf("set", "k", "2"))
+	cl.e.Straight(t.Context(), keyed, new(replyList), func() []*Plan { return plans })
+	if got := results(plans); got[0] != "+OK\r\n" || got[1] != "+OK\r\n" || !slices.Equal(ran, []string{"set k 1", "set k 2"}) {
+		t.Errorf("got %q; what ran: %q", got, ran)
 	}
 }

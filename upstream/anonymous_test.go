@@ -271,3 +271,23 @@ func TestUnusedConnectionsWithoutAPasswordEnd(t *testing.T) {
 	})
 	expect(t, open(t, n, unused), "+PONG\r\n", []string{"PING"})
 }
+
+// The room that such a connection had is there for another one at once.
+func TestUnusedConnectionsGiveTheirRoomBack(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	n := newNode(t, targetOf(t, s), NodeOptions{Budget: NewBudget(1, 1)})
+	for range 20 {
+		for _, id := range []Identity{{Proto: 2}, {Proto: 3}} {
+			p, err := n.Open(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+			n.mu.Lock()
+			p.unused = time.Now().Add(-unusedFor)
+			n.mu.Unlock()
+			n.closeUnused()
+		}
+	}
+}

@@ -213,9 +213,7 @@ func (n *Node) closeIdle(user string) bool {
 	defer n.mu.Unlock()
 	for _, id := range n.idle.Keys() { // oldest first
 		if p, _ := n.idle.Peek(id); user == "" || p.share.user == user {
-			n.forget(p)
-			p.close()
-			p.share.give()
+			n.drop(p)
 			return true
 		}
 	}

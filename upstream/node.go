@@ -230,8 +230,7 @@ func (n *Node) release(p *Pipe) {
 	case p.Connected():
 		if n.idle.Len() >= n.opts.IdleIdentities {
 			_, oldest, _ := n.idle.GetOldest()
-			n.forget(oldest)
-			oldest.close()
+			n.drop(oldest)
 		}
 		n.idle.Add(p.id, p)
 		p.unused = time.Now()
@@ -258,13 +257,19 @@ func (n *Node) closeUnused() {
 	defer n.mu.Unlock()
 	for _, id := range n.idle.Keys() {
 		if p, _ := n.idle.Peek(id); id.Anonymous() && time.Since(p.unused) >= unusedFor {
-			n.forget(p)
-			p.close()
+			n.drop(p)
 		}
 	}
 }
 
-// forgetIdle drops p, which has no connection, if nobody uses it.
+// drop closes a shared pipe that nobody uses, and gives its room in the Budget back at once. mu is held.
+func (n *Node) drop(p *Pipe) {
+	n.forget(p)
+	p.close()
+	p.share.give()
+}
+
+// forgetIdle forgets p, which has no connection, if nobody uses it.
 func (n *Node) forgetIdle(p *Pipe) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
