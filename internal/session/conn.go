@@ -23,7 +23,9 @@ func closeHow(how downstream.How) lock.CloseHow {
 func (s *Session) Attend() {
 	s.refuseStranger()
 	s.own.Attend()
-	s.pipes.ReturnOwn()
+	if s.pipes.ReturnOwn() && s.access.admitted != 0 {
+		s.access.admitted = askAnew
+	}
 }
 
 // MayLeave says that the client holds no lock, is in no transaction and waits for no reply.

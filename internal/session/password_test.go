@@ -3,6 +3,10 @@ package session
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // A password set while the proxy runs: nobody is served without it any more, also those who were before.
@@ -80,4 +84,19 @@ func TestLearningFromABusyRedis(t *testing.T) {
 	}
 	eventually(t, "it is killed", func() bool { return killer.do("SCRIPT", "KILL") == "+OK\r\n" })
 	stuck.frame()
+}
+
+// A client that was let in, and has given back the connections of its big traffic, has none by which a password would be noticed that is set
+// then: its next lock verb asks Redis.
+func TestPasswordSetAfterBigTraffic(t *testing.T) {
+	t.Parallel()
+	redis := testredis.StartCluster(t, 1, 0)
+	p := startProxyOf(t, redis, nil)
+	p.srv.up.common.OwnFor = 50 * time.Millisecond
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "SET", "k", strings.Repeat("x", 2*backend.BigRequest))
+	w.expect("+OK\r\n", "LOCK", "l")
+	time.Sleep(7 * time.Second) // until nobody asks any more whether a password is wanted, which is 5 s after the last connection of that kind
+	redis.Servers[0].Do(t, "CONFIG", "SET", "requirepass", "secret")
+	w.expect("-NOAUTH Authentication required.\r\n", "LOCK", "another")
 }
