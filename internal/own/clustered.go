@@ -42,7 +42,7 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 	switch {
 	case p != nil && p.InTransaction():
 		return u.inTransaction(p, cmd, c, here)
-	case u.host.Identity().Proto == 2 && u.View.Subscribed() && (c == nil || !c.Always):
+	case u.View.Subscribed() && u.host.Identity().Proto == 2 && (c == nil || !c.Always):
 		if u.host.Forward(); !u.client.Over() {
 			u.sendMute(cmd, c, here)
 		}
