@@ -43,7 +43,7 @@ test: ## quick, and the tests with real servers: under six minutes on two proces
 
 race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
-	@$(call timed,race,.ci/race $(PKG))
+	@$(call timed,race,go test -race -parallel $$(nproc) -timeout 45m $(PKG))
 
 soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
