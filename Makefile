@@ -41,6 +41,7 @@ test: ## quick, and the tests with real servers: under six minutes on two proces
 	@.ci/need redis-server redis-cli
 	@$(call timed,test,{ go vet $(PKG) && go test -vet=off -p $(SIDE_BY_SIDE) -parallel $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(WHOLE); })
 
+# internal/lock has one processor there, and go test would run only as many of its tests at once.
 race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
 	@$(call timed,race,go test -race -parallel $$(nproc) -timeout 45m $(PKG))

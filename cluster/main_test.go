@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -126,29 +127,15 @@ func newClient(t testing.TB, c *Cluster, all table, proto int) *client {
 // do runs a pipeline of commands, written as words with spaces between, and returns the replies' bytes; for a command
 // without a reply it is "error: …".
 func (c *client) do(lines ...string) []string {
-	plans := make([]*Plan, len(lines))
-	for i, l := range lines {
-		plans[i] = NewPlan(c.table.command(strings.Fields(l)...))
+	plans := c.table.plansOf(lines...)
+	if c.e.replicas.wanted || c.e.private || slices.ContainsFunc(plans, func(p *Plan) bool { return len(p.cmd.Keys) != 1 || p.cmd.Facts.Script }) {
+		return c.run(plans)
 	}
-	if keyed, straight := c.straight(plans); straight {
-		var got replyList
-		if c.e.Straight(context.Background(), keyed, &got, func() []*Plan { return plans }) {
-			return got
-		}
-		return results(plans)
+	var got replyList // as the proxy does
+	if c.e.Straight(context.Background(), keyedOf(plans), &got, func() []*Plan { return plans }) {
+		return got
 	}
-	return c.run(plans)
-}
-
-// straight says whether the proxy would have commands go over Straight.
-func (c *client) straight(plans []*Plan) (keyed []Keyed, yes bool) {
-	for _, p := range plans {
-		if c.e.replicas.wanted || c.e.private || len(p.cmd.Keys) != 1 || p.cmd.Facts.Script {
-			return nil, false
-		}
-		keyed = append(keyed, Keyed{Raw: p.cmd.Raw, Slot: p.units[0].slot})
-	}
-	return keyed, true
+	return results(plans)
 }
 
 func (c *client) run(plans []*Plan) []string {

@@ -15,14 +15,20 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// keyedOf are the commands of lines that are words with spaces between, of which the second is the key.
-func keyedOf(all table, lines []string) (keyed []Keyed, plans []*Plan) {
-	for _, l := range lines {
-		cmd := all.command(strings.Fields(l)...)
-		keyed = append(keyed, Keyed{Raw: cmd.Raw, Slot: Slot(cmd.Args[1])})
-		plans = append(plans, NewPlan(cmd))
+// keyedOf are the commands of plans that each have their keys in one slot.
+func keyedOf(plans []*Plan) (keyed []Keyed) {
+	for _, p := range plans {
+		keyed = append(keyed, Keyed{Raw: p.cmd.Raw, Slot: p.units[0].slot})
 	}
-	return keyed, plans
+	return keyed
+}
+
+// plansOf are the plans of lines that are words with spaces between.
+func (all table) plansOf(lines ...string) (plans []*Plan) {
+	for _, l := range lines {
+		plans = append(plans, NewPlan(all.command(strings.Fields(l)...)))
+	}
+	return plans
 }
 
 // Without errors no plan is made, and the replies come in the order of the commands, whichever nodes give them.
@@ -38,8 +44,7 @@ func TestStraight(t *testing.T) {
 			want = append(want, "+OK\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(value), value))
 		}
 		var got replyList
-		keyed, _ := keyedOf(cl.table, lines)
-		if !cl.e.Straight(t.Context(), keyed, &got, func() []*Plan { t.Fatal("plans were made"); return nil }) {
+		if !cl.e.Straight(t.Context(), keyedOf(cl.table.plansOf(lines...)), &got, func() []*Plan { t.Fatal("plans were made"); return nil }) {
 			t.Fatalf("%d keys: not answered", n)
 		}
 		if strings.Join(got, "") != strings.Join(want, "") {
@@ -51,8 +56,7 @@ func TestStraight(t *testing.T) {
 	}
 }
 
-// An error, a long reply or a slot without a master has the plans made. Each has its reply then, nothing was run twice, and nothing was handed
-// over twice.
+// An error or a long reply has the plans made. Each has its reply then, nothing was run twice, and nothing was handed over.
 func TestStraightNeedsPlans(t *testing.T) {
 	t.Parallel()
 	c := openCluster(t, testredis.StartCluster(t, 3, 0), Options{Refresh: time.Hour, RetryFor: 10 * time.Second})
@@ -69,8 +73,8 @@ func TestStraightNeedsPlans(t *testing.T) {
 				lines = append(lines, "GET long")
 			}
 			var got replyList
-			keyed, plans := keyedOf(cl.table, lines)
-			if cl.e.Straight(t.Context(), keyed, &got, func() []*Plan { return plans }) || len(got) > 0 {
+			plans := cl.table.plansOf(lines...)
+			if cl.e.Straight(t.Context(), keyedOf(plans), &got, func() []*Plan { return plans }) || len(got) > 0 {
 				t.Fatalf("%s: no plans were made, and %d replies were handed over", name, len(got))
 			}
 			for at, want := range []string{":1\r\n", second.want, ":2\r\n"} {
@@ -85,7 +89,7 @@ func TestStraightNeedsPlans(t *testing.T) {
 	}
 }
 
-// While a slot has no master nothing is sent before the plans are made, and the client gets Redis' own words when that lasts.
+// While a slot has no master, as far as is known, the plans are made once, and each command runs once.
 func TestStraightWithoutMaster(t *testing.T) {
 	t.Parallel()
 	c := openCluster(t, testredis.StartCluster(t, 3, 0), Options{Refresh: time.Hour, RetryFor: 10 * time.Second})
@@ -95,10 +99,10 @@ func TestStraightWithoutMaster(t *testing.T) {
 	slot := Slot([]byte("nobody"))
 	broken.give(slot, nil)
 	c.snapshot.Store(&broken)
-	keyed, plans := keyedOf(cl.table, []string{"INCR somebody", "INCR nobody"})
+	plans := cl.table.plansOf("INCR somebody", "INCR nobody")
 	var got replyList
 	made := 0
-	if cl.e.Straight(t.Context(), keyed, &got, func() []*Plan { made++; return plans }) || made != 1 {
+	if cl.e.Straight(t.Context(), keyedOf(plans), &got, func() []*Plan { made++; return plans }) || made != 1 {
 		t.Fatalf("plans were made %d times", made)
 	}
 	for _, p := range plans { // the nodes know where the slot is, and say so
@@ -108,14 +112,14 @@ func TestStraightWithoutMaster(t *testing.T) {
 	}
 }
 
-// After the end of the cluster's context each command has that for its error.
+// After Close nothing is sent, and each command's error says so.
 func TestStraightClosed(t *testing.T) {
 	t.Parallel()
 	c := openCluster(t, testredis.StartCluster(t, 3, 0), Options{Refresh: time.Hour, RetryFor: 10 * time.Second})
 	cl := newClient(t, c, learn(t, c), 2)
 	c.Close()
-	keyed, plans := keyedOf(cl.table, []string{"INCR a", "INCR b"})
-	cl.e.Straight(context.Background(), keyed, new(replyList), func() []*Plan { return plans })
+	plans := cl.table.plansOf("INCR a", "INCR b")
+	cl.e.Straight(context.Background(), keyedOf(plans), new(replyList), func() []*Plan { return plans })
 	for _, p := range plans {
 		if !upstream.IsNotSent(p.Err) {
 			t.Errorf("got %q and %v", p.Reply, p.Err)
@@ -123,7 +127,7 @@ func TestStraightClosed(t *testing.T) {
 	}
 }
 
-// wordsOf is a command with a key, or SCAN, for nodes that are none.
+// wordsOf is a command whose second word is its key, or SCAN, where no server says what commands there are.
 func wordsOf(words ...string) Command {
 	cmd := Command{Raw: resp.AppendCommand(nil, words...), Facts: FactsOf(words[0], nil, nil)}
 	for _, w := range words {
@@ -135,25 +139,13 @@ func wordsOf(words ...string) Command {
 	return cmd
 }
 
-func straightOf(cmds ...Command) (keyed []Keyed, plans []*Plan) {
-	for _, cmd := range cmds {
-		keyed = append(keyed, Keyed{Raw: cmd.Raw, Slot: Slot(cmd.Args[1])})
-		plans = append(plans, NewPlan(cmd))
-	}
-	return keyed, plans
-}
-
-func fakeTarget(port int) upstream.ClusterTarget {
-	return upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
-}
-
 // Afterwards the executor holds neither the client's bytes nor replies: 10,000 idle clients would hold as many last pipelines.
 func TestStraightLetsGo(t *testing.T) {
 	t.Parallel()
 	port, _ := fakeNode(t, func(string) string { return "$100000\r\n" + strings.Repeat("x", 100000) + "\r\n" })
-	cl := newClient(t, openTarget(t, fakeTarget(port), Options{}), nil, 2)
-	keyed, _ := straightOf(wordsOf("get", "k"), wordsOf("get", "k"), wordsOf("get", "k"))
-	if !cl.e.Straight(t.Context(), keyed, new(replyList), func() []*Plan { return nil }) {
+	cl := newClient(t, openFake(t, port, Options{}), nil, 2)
+	get := NewPlan(wordsOf("get", "k"))
+	if !cl.e.Straight(t.Context(), keyedOf([]*Plan{get, get, get}), new(replyList), func() []*Plan { return nil }) {
 		t.Fatal("not answered")
 	}
 	held := 0
@@ -177,9 +169,9 @@ func TestStraightLetsGoOfWhatWasEnded(t *testing.T) {
 		}
 		return "+OK\r\n"
 	})
-	cl := newClient(t, openTarget(t, fakeTarget(port), Options{Timeout: 100 * time.Millisecond}), nil, 2)
-	keyed, plans := straightOf(wordsOf("set", "slow", "1"), wordsOf("set", "slow", "2"))
-	cl.e.Straight(t.Context(), keyed, new(replyList), func() []*Plan { return plans })
+	cl := newClient(t, openFake(t, port, Options{Timeout: 100 * time.Millisecond}), nil, 2)
+	plans := []*Plan{NewPlan(wordsOf("set", "slow", "1")), NewPlan(wordsOf("set", "slow", "2"))}
+	cl.e.Straight(t.Context(), keyedOf(plans), new(replyList), func() []*Plan { return plans })
 	close(answer)
 	for _, p := range plans {
 		if !errors.Is(p.Err, upstream.ErrTimeout) {
@@ -229,10 +221,10 @@ func TestStraightIsInOrderAfterScan(t *testing.T) {
 		})
 	}
 	listening.Done()
-	cl := newClient(t, openTarget(t, fakeTarget(ports[0]), Options{Refresh: time.Hour}), nil, 2)
+	cl := newClient(t, openFake(t, ports[0], Options{Refresh: time.Hour}), nil, 2)
 	cl.run([]*Plan{NewPlan(wordsOf("scan", "0"))})
-	keyed, plans := straightOf(wordsOf("set", "k", "1"), wordsOf("set", "k", "2"))
-	cl.e.Straight(t.Context(), keyed, new(replyList), func() []*Plan { return plans })
+	plans := []*Plan{NewPlan(wordsOf("set", "k", "1")), NewPlan(wordsOf("set", "k", "2"))}
+	cl.e.Straight(t.Context(), keyedOf(plans), new(replyList), func() []*Plan { return plans })
 	if got := results(plans); got[0] != "+OK\r\n" || got[1] != "+OK\r\n" || !slices.Equal(ran, []string{"set k 1", "set k 2"}) {
 		t.Errorf("got %q; what ran: %q", got, ran)
 	}

@@ -118,13 +118,12 @@ func (u *clusteredPath) forward(b *Batch, big bool) {
 
 // keyed fills in the run's commands with their slots; false: not each has a single key.
 func (u *clusteredPath) keyed(b *Batch) bool {
+	if slices.ContainsFunc(b.nodes.keys, func(keys []int) bool { return len(keys) != 1 }) {
+		return false
+	}
 	b.nodes.keyed = b.nodes.keyed[:0]
 	for i, raw := range b.run {
-		keys := b.nodes.keys[i]
-		if len(keys) != 1 {
-			return false
-		}
-		b.nodes.keyed = append(b.nodes.keyed, cluster.Keyed{Raw: raw, Slot: cluster.Slot(b.nodes.args[i][keys[0]])})
+		b.nodes.keyed = append(b.nodes.keyed, cluster.Keyed{Raw: raw, Slot: cluster.Slot(b.nodes.args[i][b.nodes.keys[i][0]])})
 	}
 	return true
 }

@@ -16,8 +16,8 @@ func peerHasGone(c syscall.Conn) bool {
 // endedBothWays says whether nothing can come from the other side, nor reach it. A client that has closed may still be written to.
 func endedBothWays(c syscall.Conn) bool { return polled(c)&unix.POLLHUP != 0 }
 
-// polled is what the kernel knows of the end of a connection. It is asked before each grant, and never waits, so Go's scheduler does not
-// hear of it: see package socket.
+// polled is what the kernel knows of the end of a connection. The kernel is asked before each grant to a waiter, and answers at once, so Go's
+// scheduler does not hear of the call: see package socket.
 func polled(c syscall.Conn) (events int16) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -89,11 +89,11 @@ type access struct {
 	user     *share.User
 	asked    bool  // the client has yet to be logged in as the user whom its certificate names
 	lowered  bool  // RESET has put the limits of those who must log in in force again
-	admitted int64 // the era (serverAccess.era) in which Redis let this identity run a command; 0: none, or askAnew
+	admitted int64 // the era (serverAccess.era) in which Redis let this identity run a command; 0: none; or askAnew
 }
 
 // askAnew is the era of a client that Redis once let in and that may have no connection to Redis any more. While a client has one, Redis is
-// asked several times a second whether it wants a password by now; else only when the client's next command comes.
+// asked several times a second whether it wants a password by now; without one, only with the client's next lock verb.
 const askAnew = -1
 
 // replies is which replies the client gets.
