@@ -301,8 +301,8 @@ func (hs *holds) takenOver(h *hold) {
 // until is when a grant ends that nobody renews.
 func until(ans lockstore.Acquired) time.Time { return ans.Sent.Add(lockstore.Milliseconds(ans.TTL)) }
 
-// planNext puts the hold before the watchdog at a third of its lease when it is renewed, else when it is looked at next. However often it is
-// entered and renewed by its holder, max-hold is not put off by that. mu is held.
+// planNext puts the hold before the watchdog at a third of its lease when it is renewed, else when it is looked at next. A visit that is planned
+// already is not put off: a verb may have left the lease in Redis as it was. Nor is max-hold. mu is held.
 func (hs *holds) planNext(h *hold, from time.Time) {
 	next := hs.nextLook(h, from)
 	if h.watched {
@@ -310,6 +310,9 @@ func (hs *holds) planNext(h *hold, from time.Time) {
 		if last := h.grantedAt.Add(hs.opts.MaxHold); hs.opts.MaxHold > 0 && last.Before(next) {
 			next = last
 		}
+	}
+	if h.inSchedule != 0 && h.next.Before(next) {
+		next = h.next
 	}
 	hs.plan(h, next)
 }
