@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/logqueue"
 )
 
@@ -75,13 +76,13 @@ func newLogQueue(cfg config.Config) *logqueue.Queue {
 	})
 }
 
-// newLogger returns the log, and its level, which may be set anew.
+// newLogger returns the log, which others cannot make grow without end, and its level, which may be set anew.
 func newLogger(cfg config.Config, to io.Writer) (*slog.Logger, *slog.LevelVar) {
 	level := &slog.LevelVar{}
 	level.Set(cfg.Log.Level)
 	o := &slog.HandlerOptions{Level: level}
 	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, o)), level
+		return slog.New(loglimit.New(slog.NewJSONHandler(to, o))), level
 	}
-	return slog.New(slog.NewTextHandler(to, o)), level
+	return slog.New(loglimit.New(slog.NewTextHandler(to, o))), level
 }

@@ -46,6 +46,28 @@ func TestDropinMaxClients(t *testing.T) {
 	}
 }
 
+// However often strangers do what the log tells of, it grows by a few lines in ten seconds.
+func TestStrangersDoNotFloodTheLog(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t, "--requirepass pw").URL(), "--max-clients-per-address", "40")
+	began := time.Now()
+	for range 40 {
+		for _, hello := range []string{"POST / HTTP/1.1\r\n\r\n", "Host: x\r\n\r\n"} {
+			untilEnd(harness.Dial(t, p.Addr()), hello)
+		}
+	}
+	for range 80 { // of which half find no place
+		defer harness.Dial(t, p.Addr()).Close()
+	}
+	harness.Eventually(t, "it is told that some were refused", func() bool { return strings.Contains(p.Log(), "client refused") })
+	periods := int(time.Since(began)/(10*time.Second)) + 1
+	for _, line := range []string{"speaks HTTP", "client refused"} {
+		if n := strings.Count(p.Log(), line); n == 0 || n > 10*periods {
+			t.Errorf("%d lines with %q in %v", n, line, time.Since(began))
+		}
+	}
+}
+
 // What breaks the protocol or a limit is answered in Redis' words and ends the connection, as there.
 func TestDropinProtocolErrors(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -13,6 +14,8 @@ const (
 	freeBytes = 64 << 10 // bytes of each client that are not counted: most clients never touch a budget
 	drawStep  = 64 << 10 // bytes that are drawn at a time, so that a long command draws rarely
 	logEvery  = time.Second
+	// countedLines is more than come in ten seconds: each has a sum that would be lost with it.
+	countedLines = 20
 )
 
 // budget bounds how many bytes of one kind this process holds for all clients together. When it is exhausted the clients
@@ -164,8 +167,9 @@ func (a *Account) Set(n int) {
 
 // setBudgets makes the gate's budgets from its options.
 func (g *Gate) setBudgets() {
-	g.queries = budget{limit: g.o.MaxQueryMemory, what: "max-query-memory", log: g.log, bytes: &telemetry.QueryBytes,
+	log := loglimit.Most(g.log, countedLines)
+	g.queries = budget{limit: g.o.MaxQueryMemory, what: "max-query-memory", log: log, bytes: &telemetry.QueryBytes,
 		dropped: &telemetry.QueryDropped, accounts: make(map[*account]struct{})}
-	g.replies = budget{limit: g.o.MaxReplyMemory, what: "max-reply-memory", log: g.log, bytes: &telemetry.ReplyBytes,
+	g.replies = budget{limit: g.o.MaxReplyMemory, what: "max-reply-memory", log: log, bytes: &telemetry.ReplyBytes,
 		dropped: &telemetry.ReplyDropped, accounts: make(map[*account]struct{})}
 }

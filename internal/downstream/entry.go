@@ -175,9 +175,7 @@ func (g *Gate) notEntered(from net.Addr, err error) {
 		return // somebody checks whether the port is open
 	}
 	telemetry.EntriesFailed.Add(1)
-	g.failures.do(func(more int) {
-		g.log.Warn("client closed before its first command", "client", from.String(), "error", err, "others-since-last-told", more)
-	})
+	g.log.Warn("client closed before its first command", "client", from.String(), "error", err)
 }
 
 // proxiedConn is a connection whose first bytes have been read, and whose addresses a balancer told.

@@ -1,11 +1,9 @@
 package downstream
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"testing"
-	"time"
 )
 
 // A write of TLS' own must not fail for the deadline of a write long ago.
@@ -20,18 +18,4 @@ func TestSteadyWritesAfterADeadline(t *testing.T) {
 		t.Error(err)
 	}
 	there.Close()
-}
-
-func TestLogLimiter(t *testing.T) {
-	t.Parallel()
-	var l logLimiter
-	var told []int
-	for range 5 {
-		l.do(func(more int) { told = append(told, more) })
-	}
-	l.next = time.Time{}
-	l.do(func(more int) { told = append(told, more) })
-	if fmt.Sprint(told) != "[0 4]" {
-		t.Error(told)
-	}
 }

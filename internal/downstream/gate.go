@@ -67,8 +67,6 @@ type Gate struct {
 	listeners []*listener
 	taken     int                // places: clients, those in a hand-shake included
 	byAddress map[netip.Addr]int // places
-
-	refusals, failures logLimiter // in the log
 }
 
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.

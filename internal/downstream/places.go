@@ -85,10 +85,8 @@ func (g *Gate) uncount(addr netip.Addr) {
 	}
 }
 
-// noteRefused counts a client that was not let in, and says so in the log from time to time.
+// noteRefused counts and logs a client that was not let in.
 func (g *Gate) noteRefused(refusal string, from net.Addr) {
 	telemetry.ClientsRejected.Add(1)
-	g.refusals.do(func(more int) {
-		g.log.Warn("client refused", "said", refusal[1:len(refusal)-2], "client", from.String(), "others-since-last-told", more)
-	})
+	g.log.Warn("client refused", "said", refusal[1:len(refusal)-2], "client", from.String())
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -232,7 +233,9 @@ func (m *Manager) Losses() []Lost {
 	return all
 }
 
-func newLossLog(to *slog.Logger) *lossLog { return &lossLog{to: to, wake: make(chan struct{}, 1)} }
+func newLossLog(to *slog.Logger) *lossLog {
+	return &lossLog{to: loglimit.Most(to, lossesLogged), wake: make(chan struct{}, 1)}
+}
 
 func (l *lossLog) add(lost Lost) {
 	l.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -379,7 +380,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 		case err != nil:
 			return false, err
 		case code == lockstore.Freed:
-			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
+			loglimit.Most(c.m.log, lossesLogged).Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
 			c.m.holds.recheckKey(line, reasonForced)
 		}
 		if code != lockstore.OtherKind {

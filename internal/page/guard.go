@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
 )
@@ -26,14 +24,7 @@ func (e Entry) open() bool { return e.Token == nil && !e.Certificates }
 type guard struct {
 	Entry
 	log *slog.Logger
-
-	mu      sync.Mutex // guards all below
-	quietTo time.Time  // until then the log is told of no wrong token
-	more    int        // that it was not told of
 }
-
-// quiet is how often the log is told of wrong tokens.
-const quiet = 10 * time.Second
 
 // The page needs nothing but what the proxy serves itself, and nobody else may use it in a page of his own.
 var headers = map[string]string{
@@ -103,23 +94,11 @@ func (g *guard) knows(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && (basic || bearer)
 }
 
-// tell has the log say that somebody came with a wrong token; strangers can not make it grow without end. A browser that has not
-// asked for it yet comes with none.
+// tell has the log say that somebody came with a wrong token. A browser that has not asked for it yet comes with none.
 func (g *guard) tell(r *http.Request) {
-	if r.Header.Get("Authorization") == "" {
-		return
+	if r.Header.Get("Authorization") != "" {
+		g.log.Warn("a wrong token for the page for operators", "from", r.RemoteAddr)
 	}
-	g.mu.Lock()
-	now := time.Now()
-	if now.Before(g.quietTo) {
-		g.more++
-		g.mu.Unlock()
-		return
-	}
-	more := g.more
-	g.more, g.quietTo = 0, now.Add(quiet)
-	g.mu.Unlock()
-	g.log.Warn("a wrong token for the page for operators", "from", r.RemoteAddr, "others_since", more)
 }
 
 // who is who a request is from, as far as is known: the certificate's name, or the name that came with the token.

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/loglimit"
 )
 
 // runOut gathers for the log which clients were closed, or given up, although they held locks, which then run out. Thousands may be at once.
@@ -14,7 +16,10 @@ type runOut struct {
 	quiet          time.Time  // nothing is told before
 }
 
-const runOutEvery = time.Second
+const (
+	runOutEvery = time.Second
+	runOutLines = 20 // more than come in ten seconds: each has sums that would be lost with it
+)
 
 // add notes a client that had so many locks.
 func (r *runOut) add(locks int, addr, why string) {
@@ -40,6 +45,6 @@ func (r *runOut) take(now time.Time) (clients, locks int, addr, why string) {
 // tell writes into the log what has been added, at most one line in runOutEvery.
 func (r *runOut) tell(to *slog.Logger, now time.Time) {
 	if clients, locks, addr, why := r.take(now); clients > 0 {
-		to.Warn("clients were closed that held locks, which end with their leases", "clients", clients, "locks", locks, "last", addr, "why", why)
+		loglimit.Most(to, runOutLines).Warn("clients were closed that held locks, which end with their leases", "clients", clients, "locks", locks, "last", addr, "why", why)
 	}
 }
