@@ -52,3 +52,14 @@ func TestInfoForReading(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionNumber(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"v1.2.3": "1.2.3", "1.2.3": "1.2.3", "v1.2.3-rc.1+dirty": "1.2.3", "v0.0.0-20261127002716-46cdc1900000": "0.0.0", "(devel)": "0.0.0", "": "0.0.0", "v1.x": "1",
+	} {
+		if got := versionNumber(version); got != want {
+			t.Errorf("%q: got %q, want %q", version, got, want)
+		}
+	}
+}

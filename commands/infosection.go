@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -103,13 +104,23 @@ func (p *ProxyFacts) section() string {
 	return b.String()
 }
 
+// versionNumber is the number in a version such as "v1.2.3-rc.1", "0.0.0" if there is none, as in "(devel)". Programs that read INFO expect a
+// number in each field whose name ends with _version.
+func versionNumber(version string) string {
+	number := strings.TrimPrefix(version, "v")
+	if end := strings.IndexFunc(number, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
+		number = number[:end]
+	}
+	return cmp.Or(strings.TrimRight(number, "."), "0.0.0")
+}
+
 // tell tells what is known of the proxy, but of a quorum's nodes.
 func (p *ProxyFacts) tell(line func(name string, value any)) {
 	embedded := 0
 	if p.Embedded {
 		embedded = 1
 	}
-	line("lockproxy_version", p.Version)
+	line("lockproxy_version", versionNumber(p.Version))
 	line("lockproxy_embedded", embedded)
 	line("lockproxy_uptime_in_seconds", int(p.Uptime.Seconds()))
 	line("lockproxy_clients", p.Clients)

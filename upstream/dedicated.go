@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,7 +100,7 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 	p := &Dedicated{node: n, conn: conn, Identity: id, to: to, masterTerm: term, share: counted}
 	p.left = closeAfter(term, conn)
 	asked := false
-	if p.id, asked, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
+	if p.id, asked, err = clientID(ctx, conn, id.Proto, n.opts.DialTimeout); err != nil {
 		p.left()
 		conn.Close()
 		return nil, notSent(err)
@@ -150,10 +151,11 @@ func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (rep
 	return reply, nil
 }
 
-// clientID asks Redis for the connection's CLIENT ID. It is 0 when Redis does not tell it (see mayNotKnow); any
-// other error reply means that Redis refuses the connection. asked: Redis wants it to authenticate first.
-func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int64, asked bool, err error) {
-	reply, err := Ask(ctx, conn, time.Now().Add(timeout), "CLIENT", "ID")
+// clientID asks Redis for the connection's CLIENT ID by HELLO, which every user may run: CLIENT ID would stand in ACL LOG for a user who may
+// not. It is 0 when Redis does not tell it (see mayNotKnow); any other error reply means that Redis refuses the connection. asked: Redis
+// wants it to authenticate first.
+func clientID(ctx context.Context, conn net.Conn, proto int, timeout time.Duration) (id int64, asked bool, err error) {
+	reply, err := Ask(ctx, conn, time.Now().Add(timeout), "HELLO", strconv.Itoa(proto))
 	if err != nil {
 		return 0, false, err
 	}
@@ -164,7 +166,12 @@ func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int
 		return 0, asksPassword(refusal), nil
 	}
 	said, _ := resp.ParseReply(reply)
-	return int64(said.Int()), false, nil
+	for i := 1; i < len(said.Elems); i += 2 {
+		if string(said.Elems[i-1].Text) == "id" {
+			id = int64(said.Elems[i].Int())
+		}
+	}
+	return id, false, nil
 }
 
 func mayNotKnow(line string) bool {

@@ -6,6 +6,7 @@ package dedicated
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -143,9 +144,12 @@ func (p *Conn) Intercept(i Interceptor) {
 // RedisID is the connection's number at Redis; 0: Redis does not tell.
 func (p *Conn) RedisID() int64 { return p.conn.RedisID() }
 
-// Rename gives the connection the client's name at Redis.
+// Rename gives the connection the client's name at Redis, by HELLO, which every user may run.
 func (p *Conn) Rename(name string) {
-	p.Tell("CLIENT", "SETNAME", name)
+	p.mu.Lock()
+	proto := p.state.proto
+	p.mu.Unlock()
+	p.Tell("HELLO", strconv.Itoa(proto), "SETNAME", name)
 	p.conn.Name = name
 }
 
