@@ -249,8 +249,11 @@ func (c *ownConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. A nil connection has nothing to close.
 func (c *ownConn) Close() error {
+	if c == nil {
+		return nil
+	}
 	c.left()
 	return c.end()
 }

@@ -97,7 +97,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 	telemetry.Pipes.Add(1)
 	defer telemetry.Pipes.Add(-1)
 	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
-	l.readonly = p.node.target.refusedWrite
+	l.readonly = func() { p.node.target.refusedWrite(term) }
 	l.serves = serves
 	if l.open = open; open {
 		l.denied = p.node.anonymous.suspect

@@ -189,7 +189,7 @@ func (c *Control) options(use controlUse) rueidis.ClientOption {
 }
 
 // OnSwitch makes the Resolver call hook whenever another Redis is about to become the master, before any connection to
-// it is made. hook must not block. Without Sentinels it is never called.
+// it is made. hook must not block. Without a Resolver it is never called.
 func (c *Control) OnSwitch(hook func()) {
 	if c.target.Resolver != nil {
 		c.target.Resolver.OnSwitch(hook)
@@ -224,7 +224,7 @@ func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 		conn.Close()
 		return nil, &unsentError{cause: err}
 	}
-	return &controlConn{Conn: checked.New(newOwn(conn, term)), target: c.target}, nil
+	return &controlConn{Conn: checked.New(newOwn(conn, term)), target: c.target, term: term}, nil
 }
 
 var errControlClosed = error(&unsentError{cause: errors.New("control connection closed")})

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -47,6 +48,7 @@ const (
 type controlConn struct {
 	net.Conn
 	target Target
+	term   context.Context
 	state  atomic.Int32
 }
 
@@ -70,7 +72,7 @@ func (c *controlConn) Write(p []byte) (int, error) {
 func (c *controlConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.target.Resolver != nil && bytes.Contains(p[:n], readonlyError) {
-		c.target.refusedWrite()
+		c.target.refusedWrite(c.term)
 	}
 	return n, c.mark(err)
 }

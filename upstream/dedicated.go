@@ -166,11 +166,7 @@ func clientID(ctx context.Context, conn net.Conn, proto int, timeout time.Durati
 		return 0, asksPassword(refusal), nil
 	}
 	said, _ := resp.ParseReply(reply)
-	for i := 1; i < len(said.Elems); i += 2 {
-		if string(said.Elems[i-1].Text) == "id" {
-			id = int64(said.Elems[i].Int())
-		}
-	}
+	id, _ = strconv.ParseInt(field(said, "id"), 10, 64) // 0 if it does not tell
 	return id, false, nil
 }
 
@@ -255,7 +251,7 @@ func (p *Dedicated) run() {
 					p.node.anonymous.suspect()
 				}
 				if p.node.target.Resolver != nil && bytes.Contains(buf[:n], readonlyError) {
-					p.node.target.refusedWrite()
+					p.node.target.refusedWrite(p.masterTerm)
 				}
 				to.Received(buf[:n])
 			}

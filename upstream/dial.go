@@ -20,7 +20,7 @@ const (
 )
 
 // dialTarget dials the address that t has at present. term ends when the connection must no longer be used because another Redis
-// is the master now; its cause says so. Without Sentinels it never ends.
+// is the master now; its cause says so. Without a Resolver it never ends.
 func dialTarget(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	if t.Resolver != nil {
 		return t.Resolver.Dial(ctx, timeout)
@@ -37,10 +37,10 @@ func (t Target) masterChanged() <-chan struct{} {
 	return t.Resolver.Moved()
 }
 
-// refusedWrite notes that Redis answered READONLY, so that the Resolver asks whether it is still the master.
-func (t Target) refusedWrite() {
+// refusedWrite notes that Redis answered READONLY on a connection of that term, so that the Resolver asks whether it is still the master.
+func (t Target) refusedWrite(term context.Context) {
 	if t.Resolver != nil {
-		t.Resolver.Doubt()
+		t.Resolver.Doubt(term)
 	}
 }
 

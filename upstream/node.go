@@ -329,11 +329,14 @@ func (n *Node) eachLink(do func(id Identity, l *link)) {
 // Upstream says of what kind the node's address is ("redis" or "sentinel"), which address it stands for at present ("" when
 // that is not known yet), and how often that has changed.
 func (n *Node) Upstream() (kind, addr string, switches int64) {
+	kind, addr = "redis", n.target.Addr
+	if n.target.Sentinels != nil {
+		kind = "sentinel"
+	}
 	if r := n.target.Resolver; r != nil {
 		addr, switches = r.Present()
-		return "sentinel", addr, switches
 	}
-	return "redis", n.target.Addr, 0
+	return kind, addr, switches
 }
 
 // Close closes all connections and waits until their goroutines have ended.

@@ -33,7 +33,7 @@ type Target struct {
 	ClientName string // of a Control's connections; "": "lockproxy"
 
 	Sentinels *Sentinels // nil: Addr is the address; else it is what they say
-	Resolver  Resolver   // nil: Addr is the address; else sentinel.Follow has set it, and knows the address
+	Resolver  Resolver   // nil: Addr always leads to the same Redis; else FollowAddress or sentinel.Follow has set it
 
 	// NodeID is the id of the cluster's node that Addr is the address of: connections that lead elsewhere are refused with an
 	// *AnotherNodeError. "": any server is right.
@@ -64,8 +64,8 @@ type Resolver interface {
 	// OnSwitch makes it call hook whenever another server is about to take that place, before anybody can reach that server. hook must
 	// not block.
 	OnSwitch(hook func())
-	// Doubt makes it ask again soon which server it is, for example because the present one refused a write.
-	Doubt()
+	// Doubt makes it ask again soon which server it is, because the one of that term, which is Dial's, refused a write.
+	Doubt(term context.Context)
 }
 
 // Renewer has certificates and authorities that change while the proxy runs.

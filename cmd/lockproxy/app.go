@@ -40,6 +40,7 @@ type app struct {
 	observed
 	store     *embedded          // nil with a Redis of the user's
 	follower  *sentinel.Follower // nil without Sentinels
+	address   *upstream.Address  // nil with Sentinels, a cluster or the embedded store
 	node      *upstream.Node     // nil with a cluster, as are control and locks
 	cluster   *cluster.Cluster   // nil with a node
 	control   *upstream.Control
@@ -157,8 +158,11 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 	if err = a.secureUpstream(&target, cfg.Upstream.PasswordFile); err != nil {
 		return service, err
 	}
-	if target.Sentinels != nil {
+	switch {
+	case target.Sentinels != nil:
 		a.follower = sentinel.Follow(&target, log)
+	case a.store == nil:
+		a.address = upstream.FollowAddress(&target, log)
 	}
 	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log, Budget: a.budget})
 	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
@@ -276,6 +280,9 @@ func (a *app) close() {
 	}
 	if a.follower != nil {
 		a.follower.Close()
+	}
+	if a.address != nil {
+		a.address.Close()
 	}
 	if a.cluster != nil {
 		a.cluster.Close()

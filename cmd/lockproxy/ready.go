@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ func (a *app) checks(service upstream.Identity) []admin.Check {
 	all := []admin.Check{
 		{Name: "commands", Ask: a.server.Learned},
 		{Name: "upstream", Ask: func(ctx context.Context) error {
-			return enough(ctx, 1, a.someNodes(), func(ctx context.Context, n *upstream.Node) error { return backend.Ping(ctx, n, service) })
+			return cmp.Or(enough(ctx, 1, a.someNodes(), func(ctx context.Context, n *upstream.Node) error { return backend.Ping(ctx, n, service) }), a.refusesWrites())
 		}},
 	}
 	if len(a.quorum) > 0 {
@@ -30,6 +31,14 @@ func (a *app) checks(service upstream.Identity) []admin.Check {
 		}})
 	}
 	return all
+}
+
+// refusesWrites says why the one Redis refuses writes; nil: it does not. A cluster, and Sentinels, have none but masters.
+func (a *app) refusesWrites() error {
+	if a.address == nil {
+		return nil
+	}
+	return a.address.RefusesWrites()
 }
 
 // look takes what everybody needs, which is a matter of a moment unless the process is stuck.

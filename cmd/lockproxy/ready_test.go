@@ -65,6 +65,20 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
+// A Redis that has become a replica refuses writes: the process is not ready until it is the master again, or the address leads to the master.
+func TestReadyzBeforeAReplica(t *testing.T) {
+	t.Parallel()
+	both := testredis.StartSet(t, 2)
+	metrics := freeAddr(t)
+	start(t, "--upstream", both[0].URL(), "--listen", freeAddr(t), "--metrics-listen", metrics)
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	host, port, _ := strings.Cut(both[1].Addr(), ":")
+	both[0].Do(t, "REPLICAOF", host, port)
+	awaitPage(t, "http://"+metrics+"/readyz", 503, "upstream: the Redis at the address is a replica")
+	both[0].Do(t, "REPLICAOF", "NO", "ONE")
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+}
+
 // A process that ends by a mistake in its settings is not ready while it waits for those that hold locks.
 func TestReadyzOfAMistake(t *testing.T) {
 	t.Parallel()

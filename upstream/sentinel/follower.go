@@ -86,7 +86,9 @@ func (f *Follower) Close() {
 }
 
 // Doubt implements upstream.Resolver: the Sentinels and the master are asked again soon.
-func (f *Follower) Doubt() {
+func (f *Follower) Doubt(context.Context) { f.askAgain() }
+
+func (f *Follower) askAgain() {
 	for _, s := range f.peers {
 		s.wake()
 	}
@@ -238,7 +240,7 @@ func (f *Follower) term(ctx context.Context) (*masterTerm, error) {
 		case now != nil:
 			return now, nil
 		case why != nil:
-			f.Doubt()
+			f.askAgain()
 			return nil, why
 		}
 		select {
@@ -262,12 +264,12 @@ func (f *Follower) Dial(ctx context.Context, timeout time.Duration) (net.Conn, c
 	defer context.AfterFunc(now.ctx, giveUp)()
 	conn, err := upstream.Dial(attempt, f.at(now.addr), timeout)
 	if err != nil {
-		f.Doubt()
+		f.askAgain()
 		return nil, nil, f.why(now, err)
 	}
 	if err := f.confirm(attempt, now); err != nil {
 		conn.Close()
-		f.Doubt()
+		f.askAgain()
 		return nil, nil, f.why(now, err)
 	}
 	return conn, now.ctx, nil

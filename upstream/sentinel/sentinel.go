@@ -107,7 +107,7 @@ func (s *sentinel) listen(client rueidis.Client) {
 func (s *sentinel) onMessage(msg rueidis.PubSubMessage) {
 	name := s.f.target.Sentinels.Master
 	if strings.HasPrefix(msg.Message, name+" ") || strings.Contains(msg.Message, " @ "+name+" ") {
-		s.f.Doubt()
+		s.f.askAgain()
 	}
 }
 
