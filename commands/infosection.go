@@ -93,6 +93,7 @@ func (p *ProxyFacts) section() string {
 	var b strings.Builder
 	b.WriteString("# Lockproxy\r\n")
 	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
+	line("lockproxy_version", versionNumber(p.Version))
 	p.tell(line)
 	if p.Locks == nil {
 		return b.String()
@@ -114,13 +115,12 @@ func versionNumber(version string) string {
 	return cmp.Or(strings.TrimRight(number, "."), "0.0.0")
 }
 
-// tell tells what is known of the proxy, but of a quorum's nodes.
+// tell tells what is known of the proxy, but for its version and a quorum's nodes.
 func (p *ProxyFacts) tell(line func(name string, value any)) {
 	embedded := 0
 	if p.Embedded {
 		embedded = 1
 	}
-	line("lockproxy_version", versionNumber(p.Version))
 	line("lockproxy_embedded", embedded)
 	line("lockproxy_uptime_in_seconds", int(p.Uptime.Seconds()))
 	line("lockproxy_clients", p.Clients)

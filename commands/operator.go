@@ -118,8 +118,8 @@ func counted[T any](c Client, args [][]byte, out []byte, find func(n int) []T, f
 
 // operatorStats is LOCKPROXY STATS.
 func operatorStats(c Client, _ [][]byte, out []byte) []byte {
-	var all fields
 	p := c.Proxy()
+	all := fields{{"version", p.Version}}
 	p.tell(func(name string, value any) {
 		all = append(all, field{strings.TrimPrefix(name, "lockproxy_"), value})
 	})
