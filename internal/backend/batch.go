@@ -49,7 +49,8 @@ const (
 // The bounds of a run: it is written upstream at once, and its replies are gathered in memory.
 const (
 	runCommands = 128
-	runBytes    = 256 << 10
+	runBytes    = 256 << 10 // of commands, and of replies as far as those before tell
+	pieceBytes  = 4 << 20   // of replies gathered in one piece
 )
 
 var _ upstream.Sink = (*Batch)(nil)
@@ -77,7 +78,7 @@ func (b *Batch) Reply(p []byte) {
 	if !b.room(len(p)) {
 		return
 	}
-	if len(b.Out) >= bigTotal { // in one piece they would be copied time and again, while all clients of the pipe wait
+	if len(b.Out) >= pieceBytes { // in one piece they would be copied time and again, while all clients of the pipe wait
 		b.setAside()
 	}
 	b.Out = append(b.Out, p...)

@@ -14,8 +14,7 @@ const (
 	// BigRequest is the length from which on a command is forwarded by itself.
 	BigRequest = 64 << 10
 	bigReply   = 1 << 20
-	bigTotal   = 4 << 20 // replies of one run, all together
-	firstRun   = 1       // commands in a run of a client whose replies are not known to be small
+	firstRun   = 1 // commands in a run of a client whose replies are not known to be small
 
 	// BackAfter is after how many small commands a client goes back, and BackAfterAge after how long.
 	BackAfter    = 1000
@@ -30,20 +29,15 @@ type bigTraffic struct {
 	since time.Time // of the last big one
 	used  time.Time // when connections for it were last used
 	back  *time.Timer
-	proof int // commands a run may have, doubled by runs of small replies; 0: firstRun
+	proof int // commands a run may have, so that its replies come to some runBytes; 0: firstRun
 }
 
 // SeenBig notes a big request.
 func (f *Forwarder) SeenBig() { f.big.seen() }
 
-// RunFull says that b's run is to be forwarded before more is added. short: memory is short, because much of what clients
-// asked for lies here unread.
-func (f *Forwarder) RunFull(b *Batch, short bool) bool {
-	most := firstRun
-	if !short {
-		most = f.big.runLength()
-	}
-	return len(b.run) >= most || b.size >= runBytes
+// RunFull says that b's run is to be forwarded before more is added.
+func (f *Forwarder) RunFull(b *Batch) bool {
+	return len(b.run) >= f.big.runLength() || b.size >= runBytes
 }
 
 // seen notes a big request or reply.
@@ -109,8 +103,10 @@ func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
 // measure learns from the sizes of the replies to a run on the shared pipe.
 func (b *bigTraffic) measure(largest, total, commands int) {
 	switch {
-	case largest > bigReply || total > bigTotal:
+	case largest > bigReply:
 		b.seen()
+	case total > runBytes:
+		b.proof = (commands + 1) / 2
 	case commands >= b.runLength():
 		b.proof = min(2*b.runLength(), runCommands)
 	}

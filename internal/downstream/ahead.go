@@ -30,7 +30,7 @@ type ahead struct {
 	taken   int      // bytes of the first piece that have been read as commands
 	room    int      // bytes that all pieces have room for
 	err     error    // what ended the stream behind the pieces
-	account account  // in Gate.queries
+	account account  // in Gate.ahead
 }
 
 // ReadAhead reads ahead of clients that send more commands while they do not read their replies, until ctx ends. clients appends
@@ -70,7 +70,7 @@ func (c *Conn) startAhead(now time.Time) {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
 	a := &c.read.ahead
-	if a.done != nil || a.reading.Load() || !c.mayReadAhead() {
+	if a.done != nil || a.reading.Load() || a.err != nil || c.ending.over.Load() {
 		return
 	}
 	c.write.ahead = true
@@ -83,7 +83,7 @@ func (c *Conn) startAhead(now time.Time) {
 func (c *Conn) readAhead(done chan<- struct{}) {
 	defer close(done)
 	a, armed := &c.read.ahead, time.Now()
-	for c.armAhead() {
+	for c.armAhead(c.hasRoomAhead()) {
 		last := len(a.pieces) - 1
 		p := a.pieces[last]
 		n, err := c.readSocket(p[len(p):cap(p)])
@@ -98,12 +98,12 @@ func (c *Conn) readAhead(done chan<- struct{}) {
 	}
 }
 
-// armAhead prepares the next read ahead. It says false when there is to be none.
-func (c *Conn) armAhead() bool {
+// armAhead prepares the next read ahead. It says false when there is to be none, as without room for it.
+func (c *Conn) armAhead(room bool) bool {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
 	a := &c.read.ahead
-	if a.halt || !c.mayReadAhead() {
+	if a.halt || !room || c.ending.over.Load() {
 		a.done = nil
 		return false
 	}
@@ -111,10 +111,11 @@ func (c *Conn) armAhead() bool {
 	return true
 }
 
-// mayReadAhead says whether there is room for more that the client may send, and makes some. read.mu is held.
-func (c *Conn) mayReadAhead() bool {
+// hasRoomAhead says whether there is room for more that the client may send, and makes some. It may drop another client, so no lock is
+// held: the other one may be about to drop this one.
+func (c *Conn) hasRoomAhead() bool {
 	a := &c.read.ahead
-	if a.err != nil || c.ending.over.Load() {
+	if a.err != nil {
 		return false
 	}
 	if last := len(a.pieces) - 1; last >= 0 && len(a.pieces[last]) < cap(a.pieces[last]) {
@@ -124,7 +125,7 @@ func (c *Conn) mayReadAhead() bool {
 	if len(a.pieces) == 0 {
 		size = firstAhead
 	}
-	if a.room+size > mostAhead || !c.gate.queries.take(&a.account, a.room+size) {
+	if a.room+size > mostAhead || !c.gate.ahead.take(&a.account, a.room+size) {
 		return false
 	}
 	a.pieces = append(a.pieces, make([]byte, 0, size))
@@ -184,7 +185,7 @@ func (c *Conn) takeAhead(p []byte) int {
 	if a.pieces = a.pieces[1:]; len(a.pieces) == 0 {
 		a.pieces = nil
 	}
-	c.gate.queries.set(&a.account, a.room)
+	c.gate.ahead.set(&a.account, a.room)
 	return n
 }
 
@@ -197,5 +198,5 @@ func (c *Conn) dropAhead() {
 		c.haltAhead()
 	}
 	a.pieces, a.taken, a.room = nil, 0, 0
-	c.gate.queries.set(&a.account, 0)
+	c.gate.ahead.set(&a.account, 0)
 }

@@ -3,7 +3,6 @@ package downstream
 import (
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/loglimit"
@@ -26,11 +25,9 @@ type budget struct {
 	log     *slog.Logger
 	bytes   *telemetry.Gauge
 	dropped *telemetry.Counter
-	drawn   atomic.Int64 // used, to be read without mu
 
 	mu       sync.Mutex // guards what follows, and the accounts but for their shown
 	used     int
-	ahead    int                   // of these, what take has drawn
 	accounts map[*account]struct{} // that have drawn
 	quiet    time.Time             // nothing is logged before
 	unlogged int
@@ -40,7 +37,6 @@ type budget struct {
 type account struct {
 	shown int // what its owner said last; only the owner uses it
 	bytes int
-	ahead bool // they are take's
 	gone  bool // has been dropped and draws no more
 	drop  func(why string)
 	addr  string
@@ -54,25 +50,44 @@ func (b *budget) set(a *account, n int) {
 	}
 	a.shown = n
 	for _, v := range b.draw(a, n) {
-		v.drop("over " + b.what)
+		b.drop(v)
 	}
 }
 
-// take is set for bytes that one need not hold, in an account of their own. It says whether the client of a may hold n bytes now: such bytes are
-// half of all at most, so that commands find room beside them. It drops nobody.
+func (b *budget) drop(v *account) { v.drop("over " + b.what) }
+
+// take is set for bytes that one need not hold: it says whether the client of a may hold n bytes now. When there is no room for them, the
+// client that has the most is dropped, but not for one that would have as much.
 func (b *budget) take(a *account, n int) bool {
 	if b.limit == 0 {
 		return true
 	}
 	n = counted(n)
+	v, ok := b.reserve(a, n)
+	if v != nil {
+		b.drop(v)
+	}
+	if ok {
+		a.shown = n
+	}
+	return ok
+}
+
+// reserve counts n bytes for a if there is room, or if it can be had by dropping another client, the victim.
+func (b *budget) reserve(a *account, n int) (victim *account, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if more := n - a.bytes; a.gone || b.ahead+more > b.limit/2 || b.used+more > b.limit {
-		return false
+	if a.gone {
+		return nil, false
 	}
-	a.shown, a.ahead = n, true
+	if b.used+n-a.bytes > b.limit {
+		if victim = b.largest(); victim == nil || victim.bytes <= n {
+			return nil, false
+		}
+		b.evict(victim)
+	}
 	b.book(a, n)
-	return true
+	return victim, true
 }
 
 // counted is how many bytes are drawn for n.
@@ -93,22 +108,24 @@ func (b *budget) draw(a *account, n int) (victims []*account) {
 	b.book(a, n)
 	for b.used > b.limit {
 		v := b.largest()
-		b.note(v)
-		b.book(v, 0)
-		v.gone = true
+		b.evict(v)
 		victims = append(victims, v)
 	}
 	return victims
+}
+
+// evict takes all that v has; its client is then to be dropped. mu is held.
+func (b *budget) evict(v *account) {
+	b.note(v)
+	b.book(v, 0)
+	v.gone = true
 }
 
 // book is called with mu held.
 func (b *budget) book(a *account, n int) {
 	more := n - a.bytes
 	a.bytes = n
-	if b.used += more; a.ahead {
-		b.ahead += more
-	}
-	b.drawn.Store(int64(b.used))
+	b.used += more
 	b.bytes.Add(int64(more))
 	if n > 0 {
 		b.accounts[a] = struct{}{}
@@ -138,9 +155,6 @@ func (b *budget) note(v *account) {
 	b.quiet, b.unlogged = now.Add(logEvery), 0
 }
 
-// pressed says that more than a quarter is used: callers that can hold less should.
-func (b *budget) pressed() bool { return b.limit > 0 && b.drawn.Load() > int64(b.limit/4) }
-
 // Account counts what this process keeps for a client besides the present command and replies, in one of the bounds for all
 // clients together. The zero Account counts nothing. It is used by one goroutine at a time, and not copied after its first use.
 type Account struct {
@@ -169,6 +183,8 @@ func (a *Account) Set(n int) {
 func (g *Gate) setBudgets() {
 	log := loglimit.Most(g.log, countedLines)
 	g.queries = budget{limit: g.o.MaxQueryMemory, what: "max-query-memory", log: log, bytes: &telemetry.QueryBytes,
+		dropped: &telemetry.QueryDropped, accounts: make(map[*account]struct{})}
+	g.ahead = budget{limit: (g.o.MaxQueryMemory + 1) / 2, what: "max-query-memory", log: log, bytes: &telemetry.QueryBytes,
 		dropped: &telemetry.QueryDropped, accounts: make(map[*account]struct{})}
 	g.replies = budget{limit: g.o.MaxReplyMemory, what: "max-reply-memory", log: log, bytes: &telemetry.ReplyBytes,
 		dropped: &telemetry.ReplyDropped, accounts: make(map[*account]struct{})}

@@ -35,7 +35,7 @@ func dropTheLargest(t *testing.T) {
 	}
 	b.set(middle, 3*drawStep)
 	b.set(large, 5*drawStep)
-	if b.set(late, 2*drawStep); len(gone) > 0 || !b.pressed() {
+	if b.set(late, 2*drawStep); len(gone) > 0 || b.used != 10*drawStep {
 		t.Errorf("dropped at the bound: %q", gone)
 	}
 	b.set(late, 3*drawStep)
@@ -48,11 +48,39 @@ func dropTheLargest(t *testing.T) {
 		t.Errorf("gone: %q, %d bytes drawn", gone, gauge.Value())
 	}
 	b.set(middle, 0)
-	if gauge.Value() != 0 || len(b.accounts) > 0 || b.pressed() {
+	if gauge.Value() != 0 || len(b.accounts) > 0 || b.used != 0 {
 		t.Errorf("%d bytes are left", gauge.Value())
 	}
 	if n := strings.Count(log.String(), "a bound is reached"); n != 1 {
 		t.Errorf("%d lines for two drops within a second", n)
+	}
+}
+
+// What need not be held is held while there is room. Then the client that has the most is dropped for another that has less.
+func TestBudgetTakes(t *testing.T) {
+	t.Parallel()
+	b := &budget{limit: 10 * drawStep, log: slog.New(slog.DiscardHandler), bytes: new(telemetry.Gauge), dropped: new(telemetry.Counter),
+		accounts: make(map[*account]struct{})}
+	gone := ""
+	large, small := &account{drop: func(string) { gone += "large " }}, &account{drop: func(string) { gone += "small " }}
+	for _, step := range []struct {
+		a     *account
+		n     int
+		taken bool
+		gone  string
+	}{
+		{large, 10 * drawStep, true, ""},
+		{large, 11 * drawStep, false, ""}, // it waits
+		{large, 6 * drawStep, true, ""},
+		{small, 4 * drawStep, true, ""},
+		{large, 7 * drawStep, false, ""},
+		{small, 5 * drawStep, true, "large "},
+		{large, drawStep, false, "large "}, // it has gone
+		{small, 10 * drawStep, true, "large "},
+	} {
+		if taken := b.take(step.a, step.n); taken != step.taken || gone != step.gone {
+			t.Errorf("%+v: taken: %t, gone: %q", step, taken, gone)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ type Bounds struct {
 // Options set up a Gate. Zero limits are none.
 type Options struct {
 	Bounds
-	MaxQueryMemory int // bytes of unfinished commands of all clients together
+	MaxQueryMemory int // bytes of unfinished commands of all clients together; what clients send that do not read may take half as much besides
 	MaxReplyMemory int // bytes of replies gathered for all clients together
 
 	// Strangers returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
@@ -57,6 +57,7 @@ type Gate struct {
 	ctx    context.Context
 
 	queries budget // of unfinished commands
+	ahead   budget // of what clients send that do not read their replies
 	replies budget // of replies gathered
 
 	draining atomic.Bool
@@ -123,6 +124,3 @@ func (g *Gate) Places() int {
 	defer g.mu.Unlock()
 	return g.taken
 }
-
-// Pressed says that more than a quarter of MaxReplyMemory is used: callers that can hold less should.
-func (g *Gate) Pressed() bool { return g.replies.pressed() }

@@ -30,7 +30,7 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	if c != nil && c.Module {
 		s.activity.module.Store(&c.Name)
 	}
-	if s.pipes.RunFull(&b.Batch, s.srv.gate.Pressed()) {
+	if s.pipes.RunFull(&b.Batch) {
 		s.forward()
 	}
 }
