@@ -18,6 +18,8 @@ const (
 	freshFor = 500 * time.Millisecond
 	// stalledAfter is how long a beat may take. It is far above what a busy machine needs, since the answer is a restart.
 	stalledAfter = 30 * time.Second
+	// mostAsking is how many may wait for an answer: fewer than there are connections, so that /livez has some.
+	mostAsking = 24
 	// beatEvery is how often the process looks whether it is stuck.
 	beatEvery = 5 * time.Second
 )
@@ -37,6 +39,7 @@ type Health struct {
 	asked    time.Time // when the last round was over
 	trouble  []string  // found then
 	round    *round    // under way, or nil
+	asking   int       // requests for /readyz that wait
 }
 
 // round is one time that the checks are asked. All who come meanwhile get its answer.
@@ -97,7 +100,22 @@ func (h *Health) livez(w http.ResponseWriter, _ *http.Request) {
 	answer(w, nil)
 }
 
-func (h *Health) readyz(w http.ResponseWriter, r *http.Request) { answer(w, h.Trouble(r.Context())) }
+func (h *Health) readyz(w http.ResponseWriter, r *http.Request) {
+	if h.ask(1) > mostAsking {
+		answer(w, []string{"too many ask at once"})
+	} else {
+		answer(w, h.Trouble(r.Context()))
+	}
+	h.ask(-1)
+}
+
+// ask counts so many more requests that wait, and returns how many there are.
+func (h *Health) ask(more int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asking += more
+	return h.asking
+}
 
 // answer is 200, or 503 with a line for each trouble.
 func answer(w http.ResponseWriter, trouble []string) {
@@ -127,7 +145,7 @@ func (h *Health) Trouble(ctx context.Context) []string {
 	h.mu.Unlock()
 	if first {
 		// One who hangs up leaves the answer to those who wait behind him: if the round ended with him, theirs would begin anew.
-		r.trouble = ask(context.WithoutCancel(ctx), checks)
+		r.trouble = askAll(context.WithoutCancel(ctx), checks)
 		close(r.over)
 	}
 	<-r.over
@@ -155,8 +173,8 @@ func (h *Health) known() (trouble []string, known bool) {
 	return nil, false
 }
 
-// ask asks all checks at once. One that does not answer in time has failed.
-func ask(ctx context.Context, checks []Check) (trouble []string) {
+// askAll asks all checks at once. One that does not answer in time has failed.
+func askAll(ctx context.Context, checks []Check) (trouble []string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	answers := make([]chan error, len(checks))

@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
+	"github.com/lockproxy/lockproxy/internal/webserver"
 )
 
 const (
@@ -78,7 +79,7 @@ type Page struct {
 	ended   chan struct{} // closed by Close
 	end     sync.Once
 	parts   sync.WaitGroup
-	server  *http.Server // nil before Listen
+	server  *webserver.Server // nil before Listen
 }
 
 // New is a page that is not served yet.

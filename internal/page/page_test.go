@@ -374,7 +374,7 @@ func served(t *testing.T, o Options) (*Page, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	return p, "http://" + p.server.Addr
+	return p, "http://" + p.server.Addr().String()
 }
 
 // stream opens the page's stream.

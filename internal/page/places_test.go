@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Who is refused gives the place of its connection back at once: strangers do not lock operators out.
+// Clients who are refused give the places of their connections back at once, and silent ones when others need them: they lock no operator out.
 func TestRefusedGiveTheirPlacesBack(t *testing.T) {
 	const token = "correct horse battery"
 	o := (&engine{}).options()
 	o.Entry.Token = func() string { return token }
 	p, at := served(t, o)
 	requests := []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "GET /lock HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: cross-site\r\n\r\n"}
-	for i := range mostConnections {
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.server.Addr)
+	for i := range 100 {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.server.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,6 +29,13 @@ func TestRefusedGiveTheirPlacesBack(t *testing.T) {
 		if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 40") {
 			t.Fatalf("%.20q is answered %.20q, and the connection is kept: %v", requests[i%len(requests)], answer, err)
 		}
+	}
+	for range 200 { // who say nothing have no place that somebody else needs
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 	}
 	r, err := http.NewRequestWithContext(t.Context(), "GET", at+"/", nil)
 	if err != nil {

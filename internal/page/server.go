@@ -5,16 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/lockproxy/lockproxy/internal/webserver"
 )
 
-// mostConnections is how many there may be at once: who comes later waits.
-const mostConnections = 64
+// answerTime is for a whole answer; a stream has its own.
+const answerTime = 30 * time.Second
 
 // Listen opens an address and serves the page there, until Close. A page that anybody may see is for loopback only.
 func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address string, secure *tls.Config) error {
@@ -25,33 +23,17 @@ func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address str
 	if at, ok := listener.Addr().(*net.TCPAddr); p.guard.open() && (!ok || !at.IP.IsLoopback()) {
 		return errors.Join(fmt.Errorf("%s is not loopback: others may see this page with a token or a certificate only", listener.Addr()), listener.Close())
 	}
-	listener = netutil.LimitListener(listener, mostConnections)
-	if secure != nil {
-		listener = tls.NewListener(listener, secure)
-	}
-	p.server = &http.Server{
-		Addr:              listener.Addr().String(),
-		Handler:           p.Handler(),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second, // a stream has its own
-		IdleTimeout:       30 * time.Second,
-		MaxHeaderBytes:    32 << 10, // a name of a lock may be 4 KiB, each byte as %xx
-		// Otherwise OPTIONS * is answered before anybody is asked who they are.
-		DisableGeneralOptionsHandler: true,
-
-		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug), // what strangers do there
-	}
+	p.server = webserver.New(webserver.Options{
+		Name: "the page for operators", Handler: p.Handler(), WriteTimeout: answerTime, Log: p.Log,
+		MaxHeaderBytes: 32 << 10, // a name of a lock may be 4 KiB, each byte as %xx
+	})
+	p.server.Start(listener, secure)
 	p.parts.Go(p.watch)
-	p.parts.Go(func() { p.serve(listener) })
 	return nil
 }
 
-func (p *Page) serve(listener net.Listener) {
-	if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		p.Log.Error("the page for operators is gone", "addr", p.server.Addr, "error", err)
-	}
-}
+// Unlisten leaves the address to another process. Who looks at the page goes on doing so until Close.
+func (p *Page) Unlisten() { p.server.Unlisten() }
 
 // closeTime is for what is being answered when the page ends.
 const closeTime = time.Second
@@ -62,9 +44,7 @@ func (p *Page) Close() {
 	if p.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		if p.server.Shutdown(ctx) != nil {
-			p.server.Close()
-		}
+		_ = p.server.Shutdown(ctx) // what took too long is cut
 	}
 	p.health.mu.Lock()
 	p.health.over = true

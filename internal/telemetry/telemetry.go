@@ -163,18 +163,17 @@ func (t *Telemetry) Listen(ctx context.Context) error {
 // those who are connected here: they are disconnected, after their answer if
 // one is under way.
 func (t *Telemetry) Unlisten() {
-	if t.endpoint != nil && t.endpoint.listener != nil {
-		t.endpoint.listener.Close()
-		t.endpoint.server.SetKeepAlivesEnabled(false)
+	if t.endpoint != nil {
+		t.endpoint.Unlisten()
 	}
 }
 
 // Addr returns the Prometheus endpoint's address, nil if it does not listen. It is for tests.
 func (t *Telemetry) Addr() net.Addr {
-	if t.endpoint == nil || t.endpoint.listener == nil {
+	if t.endpoint == nil {
 		return nil
 	}
-	return t.endpoint.listener.Addr()
+	return t.endpoint.Addr()
 }
 
 // Shutdown sends what was gathered and not yet sent, and ends everything Start
@@ -196,7 +195,7 @@ func (t *Telemetry) shutdown(ctx context.Context) error {
 		current.CompareAndSwap(t.set, nil)
 	}
 	if t.endpoint != nil {
-		errs = append(errs, t.endpoint.shutdown(ctx))
+		errs = append(errs, t.endpoint.Shutdown(ctx))
 	}
 	if t.metrics != nil {
 		errs = append(errs, t.metrics.Shutdown(ctx))
