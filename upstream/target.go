@@ -74,18 +74,37 @@ type Renewer interface {
 	Client(base *tls.Config) *tls.Config
 }
 
-// ParseProxy reads the address of the lockproxy to which the program's own commands connect: host:port, or what ParseTarget reads
-// except Sentinels. "" stands for LOCKPROXY_ADDRESS from the environment, or else for 127.0.0.1:6380.
-func ParseProxy(address string) (Target, error) {
-	address = cmp.Or(address, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
-	if !strings.Contains(address, "://") {
-		address = "redis://" + address
+// ParseProxies reads the addresses of lockproxies to which the program's own commands connect: host:port, or what ParseTarget reads
+// except Sentinels, with hosts that are separated by commas. "" stands for LOCKPROXY_ADDRESS from the environment, or else for
+// 127.0.0.1:6380. There is one at least.
+func ParseProxies(addresses string) ([]Target, error) {
+	addresses = cmp.Or(addresses, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
+	if !strings.Contains(addresses, "://") {
+		addresses = "redis://" + addresses
 	}
-	t, err := ParseTarget(address)
-	if err != nil || t.Sentinels != nil {
-		return Target{}, errors.New("not host:port, redis://…, rediss://… or unix:///path")
+	before, hosts, after := addresses, "", "" // as of a unix socket, whose path may have commas
+	if !strings.HasPrefix(addresses, "unix:") {
+		before, hosts, after = cutHosts(addresses)
 	}
-	return t, nil
+	var all []Target
+	for host := range strings.SplitSeq(hosts, ",") {
+		t, err := ParseTarget(before + host + after)
+		if err != nil || t.Sentinels != nil {
+			return nil, errors.New("not host:port, redis://…, rediss://… or unix:///path")
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// cutHosts takes a URL apart: scheme and account, the hosts, and what follows them. url.Parse knows one host only.
+func cutHosts(rawURL string) (before, hosts, after string) {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest, after = rest[:i], rest[i:]
+	}
+	account := rest[:strings.LastIndexByte(rest, '@')+1]
+	return scheme + "://" + account, rest[len(account):], after
 }
 
 // errTarget stands for every error of net/url: its own texts quote parts of the

@@ -89,18 +89,10 @@ func ParseClusterTarget(rawURL string) (ClusterTarget, error) {
 	if !found || scheme != "redis" && scheme != "rediss" {
 		return ClusterTarget{}, errClusterTarget
 	}
-	hosts, tail := rest, ""
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		hosts, tail = rest[:i], rest[i:]
-	}
-	account := ""
-	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
-		account, hosts = hosts[:i+1], hosts[i+1:]
-	}
+	before, hosts, after := cutHosts(scheme + "://" + rest)
 	var ct ClusterTarget
 	for host := range strings.SplitSeq(hosts, ",") {
-		// url.Parse knows one host: each is read as if it were the only one.
-		t, err := ParseTarget(scheme + "://" + account + host + tail)
+		t, err := ParseTarget(before + host + after)
 		if err != nil {
 			if errors.Is(err, errTarget) {
 				err = errClusterTarget

@@ -3,7 +3,7 @@ _lockproxy() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
 	COMPREPLY=()
 	if [ "${COMP_WORDS[1]}" = run ] && [ "$COMP_CWORD" -gt 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --lease --address" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --shared --exclusive --lease --address" -- "$cur")
 		return
 	fi
 	if [ "${COMP_WORDS[1]}" = top ] && [ "$COMP_CWORD" -gt 1 ]; then

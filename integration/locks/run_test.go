@@ -3,6 +3,7 @@ package locks
 import (
 	"bufio"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,38 +122,153 @@ func TestRunExitCodes(t *testing.T) {
 	}
 }
 
-// Two on one lock run one after the other, also when the first is killed: its command is killed with it, and the next starts at once.
+// Two on one lock run one after the other, also when the first is killed: its command is killed with it, and the next starts when the lease
+// is over.
 func TestRunOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	p := harness.StartProxy(t, testredis.Start(t).URL())
 	w := harness.Dial(t, p.Addr())
 	script := "echo begin $$; read line; echo end $line"
-	one := startRun(t, p, script, "--lock", "job")
+	one := startRun(t, p, script, "--lock", "job", "--lease", "2s")
 	line := one.await("begin")
-	took := make([]time.Duration, 5)
-	for i := range took {
-		next := startRun(t, p, script, "--lock", "job", "--wait", "10m")
-		harness.Eventually(t, "the next waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
-		killed := time.Now()
-		one.child.Kill()
-		began := next.await("begin")
-		took[i] = time.Since(killed)
-		gone(t, strings.TrimPrefix(line, "begin "))
-		one, line = next, began
-	}
-	slices.Sort(took)
-	t.Logf("the next began so long after one was killed: %v", took)
-	if median := took[len(took)/2]; median > harness.Bound(100*time.Millisecond) {
-		t.Errorf("the next began %v after one was killed", median)
-	}
+	next := startRun(t, p, script, "--lock", "job", "--wait", "10m")
+	harness.Eventually(t, "the next waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
+	one.child.Kill()
+	gone(t, strings.TrimPrefix(line, "begin "))
+	next.await("begin")
 	last := startRun(t, p, script, "--lock", "job", "--fair")
 	harness.Eventually(t, "the last waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
-	one.says("well")
-	one.await("end well")
-	if code := one.child.Exit(t); code != 0 {
+	next.says("well")
+	next.await("end well")
+	if code := next.child.Exit(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	last.await("begin")
+}
+
+// Several locks are held together, or none.
+func TestRunHoldsAllLocks(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	r := startRun(t, p, `echo "begin $LOCKPROXY_LOCK" | tr '\n' ' '; echo "$LOCKPROXY_TOKEN" | grep -c .; read line`, "--lock", "b", "--lock", "a", "--lock", "b")
+	if got := r.await("begin"); got != "begin b a 2" {
+		t.Errorf("the command was told %q", got)
+	}
+	for _, key := range []string{"a", "b"} {
+		harness.Expect(t, w, "$-1\r\n", "LOCK", key)
+		none := startRun(t, p, "echo never", "--lock", key, "--lock", "c", "--wait", "0")
+		if code := none.child.Exit(t); code != 124 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "c")
+	r.says("")
+	if code := r.child.Exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	harness.Expect(t, w, "+OK\r\n", "MULTILOCK", "2", "a", "b")
+}
+
+// When one of several locks is lost the command is stopped, and the others are free then.
+func TestRunLosesOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	r := startRun(t, p, "echo begin; exec sleep 1000", "--lock", "a", "--lock", "b", "--lease", "1h")
+	r.await("begin")
+	harness.Expect(t, w, ":1\r\n", "UNLOCK", "b", "FORCE")
+	if code := r.child.Exit(t); code != 123 {
+		t.Errorf("exit code %d", code)
+	}
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "a")
+}
+
+// Readers run together, and a writer alone.
+func TestRunShared(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	one := startRun(t, p, "echo begin; read line", "--lock", "book", "--shared")
+	two := startRun(t, p, "echo begin; read line", "--lock", "book", "--shared", "--wait", "0")
+	one.await("begin")
+	two.await("begin")
+	if code := startRun(t, p, "echo never", "--lock", "book", "--exclusive", "--wait", "0").child.Exit(t); code != 124 {
+		t.Errorf("a writer beside readers: exit code %d", code)
+	}
+	for _, r := range []*runner{one, two} {
+		r.says("")
+		if code := r.child.Exit(t); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	harness.Expect(t, w, "+OK\r\n", "WLOCK", "book")
+	if code := startRun(t, p, "echo never", "--lock", "book", "--shared", "--wait", "0").child.Exit(t); code != 124 {
+		t.Errorf("a reader beside a writer: exit code %d", code)
+	}
+}
+
+// After a short command the lock is kept for as long as it is to be held at least, without anybody who would wait for that.
+func TestRunHoldsForAtLeast(t *testing.T) {
+	t.Parallel()
+	r := testredis.Start(t)
+	p := harness.StartProxy(t, r.URL())
+	for _, c := range []struct {
+		atLeast   string
+		from, til time.Duration // what the lock has left
+	}{{"1h", 59 * time.Minute, time.Hour}, {"1ms", 0, 0}} {
+		run := startRun(t, p, "sleep 0.01; exit 3", "--lock", c.atLeast, "--at-least", c.atLeast)
+		if code := run.child.Exit(t); code != 3 {
+			t.Errorf("exit code %d", code)
+		}
+		left := time.Duration(max(0, harness.Number(t, harness.Dial(t, p.Addr()).Do("PTTL", c.atLeast)))) * time.Millisecond
+		if left < c.from || left > c.til {
+			t.Errorf("--at-least %s: the lock is held for %v more", c.atLeast, left)
+		}
+	}
+}
+
+// It waits for a proxy that is not there yet, and goes on over another when its own has died: the lock is held all the time.
+func TestRunOverAnotherProxy(t *testing.T) {
+	t.Parallel()
+	url := testredis.Start(t).URL()
+	other := harness.StartProxy(t, url)
+	nobody := net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
+	if code := runAt(t, nobody, "echo never", "--wait", "0").child.Exit(t); code != 125 {
+		t.Errorf("no proxy: exit code %d", code)
+	}
+	if code := runAt(t, nobody+","+other.Addr(), "exit 3", "--wait", "0").child.Exit(t); code != 3 {
+		t.Errorf("one proxy of two: exit code %d", code)
+	}
+	port := testredis.FreePort(t)
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	r := runAt(t, addr+","+nobody, "echo begin; read line; echo end $line")
+	r.await("lockproxy run: ")
+	first := testredis.StartChild(t, exec.Command(harness.Binary(t), "--listen", addr, "--upstream", url, "--drain-timeout", "100ms"))
+	r.await("begin")
+
+	kept := runAt(t, addr+","+other.Addr(), "echo begin; read line; echo end $line", "--lock", "kept", "--lease", "6s")
+	kept.await("begin")
+	first.Kill()
+	kept.await("lockproxy run: kept: not renewed: ")
+	w := harness.Dial(t, other.Addr())
+	time.Sleep(7 * time.Second) // a lease is over
+	harness.Expect(t, w, "$-1\r\n", "LOCK", "kept")
+	kept.says("well")
+	kept.await("end well")
+	if code := kept.child.Exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "kept")
+}
+
+func runAt(t *testing.T, addresses, script string, flags ...string) *runner {
+	t.Helper()
+	args := append([]string{"run", "--lock", "job", "--address", addresses}, flags...)
+	if slices.Contains(flags, "--lock") {
+		args = append([]string{"run", "--address", addresses}, flags...)
+	}
+	return begin(t, exec.Command(harness.Binary(t), append(args, "--", "/bin/sh", "-c", script)...))
 }
 
 // A signal goes to the command and all that it has started. One that comes while the lock is waited for ends the wait.
@@ -184,7 +300,7 @@ func TestRunStopsAtALoss(t *testing.T) {
 	obeys := `trap "echo stopped; exit 0" TERM; echo begin; while :; do sleep 0.1; done`
 	forced := startRun(t, p, obeys, "--lock", "forced")
 	stubborn := startRun(t, p, `trap "" TERM; echo begin; while :; do sleep 0.1; done`, "--lock", "stubborn", "--lease", "3s")
-	left := startRun(t, p, obeys, "--lock", "left")
+	left := startRun(t, p, obeys, "--lock", "left", "--lease", "9s")
 	for _, r := range []*runner{forced, stubborn, left} {
 		r.await("begin")
 	}
@@ -192,7 +308,7 @@ func TestRunStopsAtALoss(t *testing.T) {
 	harness.Eventually(t, "it is freed by force", func() bool { return w.Do("UNLOCK", "forced", "FORCE") == ":1\r\n" })
 	forced.await("stopped")
 	p.Stop()
-	stubborn.await("lockproxy run: the lock stubborn was lost while the command ran: ")
+	stubborn.await("lockproxy run: stubborn: lost while the command ran: ")
 	p.Kill()
 	left.await("stopped")
 	for _, r := range []*runner{forced, stubborn, left} {
@@ -219,7 +335,7 @@ func TestRunStopsWhatWasStarted(t *testing.T) {
 			w := harness.Dial(t, p.Addr())
 			harness.Eventually(t, "it is freed by force", func() bool { return w.Do("UNLOCK", c.lock, "FORCE") == ":1\r\n" })
 			r.await(c.before)
-			r.await("lockproxy run: the lock " + c.lock + " was lost while the command ran: ")
+			r.await("lockproxy run: " + c.lock + ": lost while the command ran: ")
 			if code := r.child.Exit(t); code != 123 {
 				t.Errorf("exit code %d", code)
 			}
@@ -289,7 +405,7 @@ func TestRunSuspended(t *testing.T) {
 			}
 			harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "LOCK", c.lock, "BLOCK", "0")
 			r.signal(syscall.SIGCONT)
-			r.await("lockproxy run: the lock long was lost while the command ran: ")
+			r.await("lockproxy run: long: lost while the command ran: ")
 			gone(t, pid)
 			if code := r.child.Exit(t); code != 123 {
 				t.Errorf("exit code %d", code)

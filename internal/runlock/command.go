@@ -1,7 +1,6 @@
 package runlock
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,7 +16,7 @@ type command struct {
 	cmd   *exec.Cmd
 	group bool          // it has a process group of its own, which gets the signals
 	done  chan struct{} // closed when it has ended
-	err   error
+	code  int           // its exit code, once it has ended
 
 	suspended chan os.Signal // it is to be stopped, and this process with it
 }
@@ -38,11 +37,6 @@ func begin(file string, words, env []string) (*command, error) {
 	}
 	go c.wait()
 	return c, nil
-}
-
-func (c *command) wait() {
-	defer close(c.done)
-	c.err = c.cmd.Wait()
 }
 
 // pass passes a signal on that this process got, unless the command got it as well, from the terminal.
@@ -84,19 +78,12 @@ func (c *command) endGroup(kill <-chan time.Time, signals <-chan os.Signal) erro
 	return nil
 }
 
-// code is the exit code of a command that has ended.
-func (c *command) code() int {
-	var exit *exec.ExitError
-	if !errors.As(c.err, &exit) {
-		if c.err != nil {
-			return exitFailed
-		}
-		return 0
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+// exitCode is what a shell would say of a process that has ended so.
+func exitCode(status syscall.WaitStatus) int {
+	if status.Signaled() {
 		return exitSignals + int(status.Signal())
 	}
-	return exit.ExitCode()
+	return status.ExitStatus()
 }
 
 // ends says that a signal ends a process that does nothing about it.

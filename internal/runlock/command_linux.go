@@ -42,17 +42,39 @@ func (c *command) suspend() {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // one may always stop oneself
 }
 
+// wait waits for the command, and asks for the exit codes of all children until there are none: to the first process of a container
+// come those whom the command has left behind.
+func (c *command) wait() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return // there are none
+		case pid == c.cmd.Process.Pid:
+			c.code = exitCode(status)
+			close(c.done)
+		}
+	}
+}
+
 // goOn continues a command that is stopped, which would not hear of a signal otherwise.
 func (c *command) goOn() { _ = c.signal(syscall.SIGCONT) }
 
 // signal sends a signal to the command, and to what it has started. The number of a command that has ended may be another process' by
-// now, which Process knows; that of a group is nobody else's while somebody is in it. The error says that all have ended, or that none
+// now; that of a group is nobody else's while somebody is in it. The error says that all have ended, or that none
 // may be sent a signal.
 func (c *command) signal(s syscall.Signal) error {
 	if c.group {
 		return syscall.Kill(-c.cmd.Process.Pid, s)
 	}
-	return c.cmd.Process.Signal(s)
+	select {
+	case <-c.done:
+		return os.ErrProcessDone
+	default:
+		return c.cmd.Process.Signal(s)
+	}
 }
 
 // left says that somebody is in the group of the command.

@@ -13,6 +13,15 @@ func attributes() (*syscall.SysProcAttr, bool) { return nil, false }
 // signal sends a signal to the command.
 func (c *command) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) }
 
+// wait waits for the command.
+func (c *command) wait() {
+	defer close(c.done)
+	_ = c.cmd.Wait() // the state says it
+	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+		c.code = exitCode(status)
+	}
+}
+
 // suspends are the signals at which the command stops by itself: it has no group of its own.
 func suspends(bool) []os.Signal { return nil }
 

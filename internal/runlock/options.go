@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -14,27 +16,33 @@ import (
 const help = `lockproxy run holds a lock while a command runs.
 Usage: lockproxy run --lock NAME [flags] -- command [argument ...]
 
-  --lock NAME       the lock to hold
+  --lock NAME       the lock to hold; said several times: all of them, or none
   --wait TIME       wait so long for it; 0: not at all (default: for ever)
-  --fair            first come, first served
-  --lease TIME      renewed while the command runs, three times in it (30s)
+  --fair            first come, first served (one lock)
+  --shared          read: others may, too (one lock)
+  --exclusive       write: nobody else may, nor read with --shared (one lock)
+  --at-least TIME   hold it for so long, also after a command that ends sooner (0s)
+  --lease TIME      how long it outlives this process (30s)
   --address URL     the lockproxy to ask: host:port, redis://user:password@host:port,
-                    rediss://... or unix:///path; also LOCKPROXY_ADDRESS
+                    rediss://... or unix:///path; of several, host:port,host:port,
+                    another one if one fails; also LOCKPROXY_ADDRESS
                     (127.0.0.1:6380)
 
-The command gets LOCKPROXY_LOCK, and in LOCKPROXY_TOKEN the fencing token. Signals
-are passed on to it, but for SIGINT and SIGQUIT at a terminal, whose keys send them
-to both. If the lock is lost it gets SIGTERM, and SIGKILL a third of a lease later.
+The command gets LOCKPROXY_LOCK, and in LOCKPROXY_TOKEN the fencing token; of several
+locks, one a line. Signals are passed on to it, but for SIGINT and SIGQUIT at a
+terminal, whose keys send them to both. If the lock is lost it gets SIGTERM, and
+SIGKILL a third of a lease later.
 Exit code: the command's own, 128 + n after signal n; 123 the lock was lost; 124
 somebody else held it; 125 other trouble; 126, 127 no such command.
 `
 
 // options are what the command line says.
 type options struct {
-	target  upstream.Target
-	verb    string // LOCK or FAIRLOCK
-	key     string
-	wait    time.Duration // below 0: for ever
+	targets []upstream.Target // one at least
+	keys    []string          // each once
+	verb    string            // that takes them
+	wait    time.Duration     // below 0: for ever
+	atLeast time.Duration
 	lease   time.Duration
 	command []string
 }
@@ -43,39 +51,65 @@ type options struct {
 const minLease = time.Second
 
 func parse(args []string) (o options, err error) {
+	o.verb = "LOCK"
 	fs := flag.NewFlagSet("run", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&o.key, "lock", "", "")
+	fs.Func("lock", "", func(key string) error {
+		if !slices.Contains(o.keys, key) {
+			o.keys = append(o.keys, key)
+		}
+		return nil
+	})
 	fs.DurationVar(&o.wait, "wait", -1, "")
+	kinds := 0
+	for name, verb := range map[string]string{"fair": "FAIRLOCK", "shared": "RLOCK", "exclusive": "WLOCK"} {
+		fs.BoolFunc(name, "", func(string) error {
+			o.verb = verb
+			kinds++
+			return nil
+		})
+	}
+	fs.DurationVar(&o.atLeast, "at-least", 0, "")
 	fs.DurationVar(&o.lease, "lease", 30*time.Second, "")
-	fair := fs.Bool("fair", false, "")
 	address := fs.String("address", "", "")
 	if err = fs.Parse(args); err != nil {
 		return o, err
 	}
 	waits := false
 	fs.Visit(func(f *flag.Flag) { waits = waits || f.Name == "wait" })
-	o.command, o.verb = fs.Args(), "LOCK"
-	if *fair {
-		o.verb = "FAIRLOCK"
-	}
+	o.command = fs.Args()
 	var faults []error
-	if o.target, err = upstream.ParseProxy(*address); err != nil {
+	if o.targets, err = upstream.ParseProxies(*address); err != nil {
 		faults = append(faults, fmt.Errorf("--address: %w", err))
 	}
-	if o.key == "" {
-		faults = append(faults, errors.New("--lock: no name"))
-	}
-	if waits && o.wait < 0 {
-		faults = append(faults, fmt.Errorf("--wait: %v is below 0", o.wait))
-	}
-	if o.lease < minLease {
-		faults = append(faults, fmt.Errorf("--lease: %v is below %v", o.lease, minLease))
-	}
-	if len(o.command) == 0 {
-		faults = append(faults, errors.New("no command"))
+	for _, rule := range []struct {
+		broken bool
+		fault  string
+	}{
+		{len(o.keys) == 0 || slices.Contains(o.keys, ""), "--lock: no name"},
+		{kinds > 1, "--fair, --shared, --exclusive: one of them at most"},
+		{kinds > 0 && len(o.keys) > 1, "--fair, --shared, --exclusive: with one --lock only"},
+		{waits && o.wait < 0, fmt.Sprintf("--wait: %v is below 0", o.wait)},
+		{o.atLeast < 0, fmt.Sprintf("--at-least: %v is below 0", o.atLeast)},
+		{o.lease < minLease, fmt.Sprintf("--lease: %v is below %v", o.lease, minLease)},
+		{len(o.command) == 0, "no command"},
+	} {
+		if rule.broken {
+			faults = append(faults, errors.New(rule.fault))
+		}
 	}
 	return o, errors.Join(faults...)
+}
+
+// names are the locks as they are shown.
+func (o options) names() string { return strings.Join(o.keys, ", ") }
+
+// take is the command that takes the locks, without its options.
+func (o options) take() []string {
+	if len(o.keys) > 1 {
+		return append([]string{"MULTILOCK", strconv.Itoa(len(o.keys))}, o.keys...)
+	}
+	return []string{o.verb, o.keys[0]}
 }
 
 // millis are whole milliseconds, at least one, as the verbs take them.

@@ -1,9 +1,10 @@
-// Package runlock is `lockproxy run`: a command that runs while a lock is held. The lock belongs to this process' connection to a
-// proxy, so that it is free as soon as the process is gone, however it went. See docs/adr/0028-run-through-a-proxy.md.
+// Package runlock is `lockproxy run`: a command that runs while locks are held. Their owner has a name, so that it may be renewed through any
+// proxy. See docs/adr/0028-run-through-a-proxy.md.
 package runlock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,7 +65,7 @@ func Main(args []string) int {
 	if h == nil {
 		return code
 	}
-	defer h.proxy.close()
+	defer h.close()
 	return h.run(file, o.command, signals)
 }
 
@@ -82,61 +84,64 @@ func dropped(lines int) []byte {
 const (
 	dialTime   = 5 * time.Second
 	answerTime = 10 * time.Second // of a proxy that is asked something that does not wait
-	tryAgain   = time.Second      // after a connection was lost while the lock was waited for
+	tryAgain   = time.Second      // after no proxy could be asked
+	sayEvery   = time.Minute      // why a lock is still waited for
 )
 
 var errBusy = errors.New("somebody else holds the lock")
 
-// acquire waits for the lock until a signal comes that ends this process. Without it there is an exit code.
+// acquire waits for the locks until a signal comes that ends this process. Without them there is an exit code.
 func acquire(o options, signals <-chan os.Signal) (*holder, int) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	over, watched := make(chan struct{}), make(chan struct{})
 	go cancelOnSignal(signals, over, watched, cancel)
-	h, code := await(ctx, o)
+	h := newHolder(o)
+	code := h.await(ctx)
 	close(over)
 	<-watched
 	var ended *signalError
 	if errors.As(context.Cause(ctx), &ended) {
-		if h != nil {
-			h.proxy.close()
-		}
-		return nil, exitSignals + int(ended.signal)
+		code = exitSignals + int(ended.signal)
 	}
-	return h, code
+	if code == 0 {
+		return h, 0
+	}
+	if code != exitBusy {
+		h.forget()
+	}
+	h.close()
+	return nil, code
 }
 
-// await waits for the lock until ctx ends.
-func await(ctx context.Context, o options) (*holder, int) {
-	var end time.Time
-	if o.wait > 0 {
-		end = time.Now().Add(o.wait)
+// await waits for the locks until ctx ends, and returns an exit code; 0: they are there.
+func (h *holder) await(ctx context.Context) int {
+	var end time.Time // zero: never
+	if h.wait >= 0 {
+		end = time.Now().Add(h.wait)
 	}
-	for reached := false; ; {
-		p, err := dial(ctx, o.target)
-		if err == nil {
-			reached = true
-			h := &holder{proxy: p, options: o}
-			if err = h.lock(ctx, end); err == nil {
-				return h, 0
-			}
-			p.close()
-		}
+	for said := (time.Time{}); ; {
+		err := h.lock(ctx, end)
+		over := h.next == 0 && !end.IsZero() && time.Until(end) <= 0 // all proxies have been asked
 		switch {
+		case err == nil:
+			return 0
 		case ctx.Err() != nil:
-			return nil, exitFailed
+			return exitFailed
 		case errors.Is(err, errBusy):
-			say("%s is held by somebody else", o.key)
-			return nil, exitBusy
-		case !reached || o.wait == 0 || !worthAnotherTry(err):
-			say("%v", err)
-			return nil, exitFailed
-		case !end.IsZero() && !time.Now().Add(tryAgain).Before(end):
-			say("no lock in time: %v", err)
-			return nil, exitBusy
+			say("%s: held by somebody else", h.names())
+			return exitBusy
+		case over, !mayPass(err) && !isLoss(err):
+			say("no lock: %v", err)
+			return exitFailed
 		}
-		say("%v; trying again", err)
-		retry.Sleep(ctx, tryAgain, nil)
+		if said.IsZero() || time.Since(said) > sayEvery {
+			say("%v; trying again", err)
+			said = time.Now()
+		}
+		if h.next == 0 {
+			retry.Sleep(ctx, tryAgain, nil)
+		}
 	}
 }
 
@@ -161,125 +166,151 @@ func cancelOnSignal(signals <-chan os.Signal, over <-chan struct{}, watched chan
 	}
 }
 
-// holder holds the lock, as far as the time goes.
+// holder holds the locks, as far as the time goes. Their owner has a name, so that any proxy may be asked for them, and what is asked may be
+// asked again.
 type holder struct {
-	proxy *proxy
+	proxies
 	options
-	token string
-	until time.Time // the lock is not given to others before
-	sent  time.Time // when the RENEW under way was sent; zero: none is
-	lost  string    // why the lock is; "": it is not
+	owner  string
+	tokens []string  // of the locks; none: it is shared
+	since  time.Time // they were there
+	until  time.Time // the locks are not given to others before
+	lost   string    // why they are; "": they are not
 }
 
-// lock takes the lock, and then sets its lease anew: how long the LOCK waited on its way nobody knows, while of a RENEW it is
+func newHolder(o options) *holder {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	owner := fmt.Sprintf("run/%.64s/%d/%s", host, os.Getpid(), rand.Text())
+	return &holder{options: o, proxies: proxies{targets: o.targets}, owner: owner}
+}
+
+// patience is how long one proxy may take to renew: within two thirds of a lease two may be asked.
+func (h *holder) patience() time.Duration { return min(h.lease/4, answerTime) }
+
+// lock takes the locks, and then sets their leases anew: how long the LOCK waited on its way nobody knows, while of a RENEW it is
 // known when it was sent.
 func (h *holder) lock(ctx context.Context, end time.Time) error {
-	words, limit := []string{h.verb, h.key, "PX", millis(h.lease), "FENCE"}, time.Duration(0)
-	switch {
-	case h.wait < 0:
-		words = append(words, "BLOCK", "0")
-	case h.wait > 0:
-		left := max(time.Until(end), time.Millisecond)
+	words, limit := append(h.take(), "OWNER", h.owner, "PX", millis(h.lease)), answerTime
+	if h.verb != "RLOCK" {
+		words = append(words, "FENCE")
+	}
+	switch left := time.Until(end); {
+	case end.IsZero():
+		words, limit = append(words, "BLOCK", "0"), 0
+	case left > 0:
 		words, limit = append(words, "BLOCK", millis(left)), left+answerTime
-	default:
-		limit = answerTime
 	}
-	reply, err := h.proxy.call(ctx, limit, words...)
-	if err != nil {
+	replies, err := h.ask(ctx, limit, words)
+	switch {
+	case err != nil:
 		return err
-	}
-	if reply.Null {
+	case replies[0].Null:
 		return errBusy
 	}
-	h.token = string(reply.Text)
+	h.tokens = tokens(replies[0])
 	sent := time.Now()
-	if _, err = h.proxy.call(ctx, h.lease, h.renewal()...); err != nil {
+	if _, err = h.ask(ctx, h.lease, h.each("RENEW", "PX", millis(h.lease))...); err != nil {
 		return err
 	}
-	h.until = sent.Add(h.lease)
+	h.since, h.until = sent, sent.Add(h.lease)
 	return nil
 }
 
-func (h *holder) renewal() []string { return []string{"RENEW", h.key, "PX", millis(h.lease)} }
-
-// run runs the command, and gives the lock back after it.
-func (h *holder) run(file string, command []string, signals <-chan os.Signal) int {
-	c, err := begin(file, command, append(os.Environ(), "LOCKPROXY_LOCK="+h.key, "LOCKPROXY_TOKEN="+h.token))
-	if err != nil {
-		say("%v", err)
-		h.unlock()
-		return exitCannot
+// tokens are the fencing tokens in the reply of a verb; none: it has none.
+func tokens(r resp.Reply) (all []string) {
+	if r.Kind == ':' {
+		return []string{string(r.Text)}
 	}
-	h.watch(c, signals)
-	if h.lost == "" {
-		h.unlock()
+	for _, e := range r.Elems {
+		all = append(all, string(e.Text))
 	}
-	if h.lost != "" {
-		say("the lock %s was lost while the command ran: %s", h.key, h.lost)
-		return exitLost
-	}
-	return c.code()
+	return all
 }
 
-// watch passes signals on and renews the lock until the command has ended, and after a loss all that it has started. A third of the
-// lease before somebody else could have the lock the command is asked to stop, and it is killed before somebody else can have it.
-func (h *holder) watch(c *command, signals <-chan os.Signal) {
-	renew := time.NewTimer(h.lease / 3)
-	defer renew.Stop()
+// each is a command for each lock.
+func (h *holder) each(verb string, options ...string) (all [][]string) {
+	for _, key := range h.keys {
+		all = append(all, append([]string{verb, key, "OWNER", h.owner}, options...))
+	}
+	return all
+}
+
+// run runs the command, and gives the locks back after it.
+func (h *holder) run(file string, command []string, signals <-chan os.Signal) int {
+	env := append(os.Environ(), "LOCKPROXY_LOCK="+strings.Join(h.keys, "\n"), "LOCKPROXY_TOKEN="+strings.Join(h.tokens, "\n"))
+	c, err := begin(file, command, env)
+	if err != nil {
+		say("%v", err)
+		h.forget()
+		return exitCannot
+	}
+	k := keeper{h: h, stop: make(chan struct{}), renewals: make(chan renewal)}
+	go k.keep()
+	h.watch(c, signals, k.renewals)
+	close(k.stop)
+	for r := range k.renewals {
+		h.renewed(r)
+	}
+	if h.lost == "" {
+		h.giveBack()
+	}
+	if h.lost != "" {
+		h.forget()
+		say("%s: lost while the command ran: %s", h.names(), h.lost)
+		return exitLost
+	}
+	return c.code
+}
+
+// watch passes signals on until the command has ended, and after a loss all that it has started. A third of the lease before somebody else
+// could have a lock the command is asked to stop, and it is killed before somebody else can have it.
+func (h *holder) watch(c *command, signals <-chan os.Signal, renewals <-chan renewal) {
 	stop := time.NewTimer(time.Until(h.until) - h.lease/3)
 	defer stop.Stop()
 	kill := time.NewTimer(0)
 	<-kill.C
 	defer kill.Stop()
-	replies, ended, killed := h.proxy.replies, h.proxy.ended, false
+	stopping, killed := false, false
 	lose := func(why string) {
-		if h.lost == "" {
-			h.lost = why
-			left := min(h.lease/3, time.Until(h.until))
-			killed = left <= 0 // this process did not run for a while
-			err := c.stop(killed)
-			kill.Reset(left)
-			say("the lock %s is lost, stopping the command: %s", h.key, why)
-			complain(err)
-		}
+		h.lost, stopping = why, true
+		left := min(h.lease/3, time.Until(h.until))
+		killed = left <= 0 // this process did not run for a while
+		err := c.stop(killed)
+		kill.Reset(left)
+		say("%s: lost, stopping the command: %s", h.names(), why)
+		complain(err)
 	}
 	for {
 		select {
 		case <-c.done:
-			if h.lost != "" && !killed {
+			if stopping && !killed {
 				complain(c.endGroup(kill.C, signals))
 			}
 			return
 		case <-c.suspended:
 			c.suspend()
-			if time.Until(h.until) <= 0 {
+			if !stopping && time.Until(h.until) <= 0 {
 				lose("it could not be renewed while the command was suspended")
 			}
 		case s := <-signals:
 			c.pass(s)
-		case <-renew.C:
-			if h.sent.IsZero() && h.lost == "" {
-				h.sent = time.Now()
-				h.proxy.send(h.renewal()...)
+		case r, open := <-renewals:
+			if !open {
+				renewals = nil
+				break
 			}
-		case r := <-replies:
-			why := h.renewed(r)
-			if why != "" {
-				lose(why)
+			h.renewed(r)
+			stop.Reset(time.Until(h.until) - h.lease/3)
+			if !stopping && h.lost != "" {
+				lose(h.lost)
 			}
-			if r.Kind != '-' {
-				stop.Reset(time.Until(h.until) - h.lease/3)
-				renew.Reset(h.lease / 3)
-			} else {
-				renew.Reset(tryAgain)
-			}
-		case why := <-h.proxy.lost:
-			lose(why)
-		case <-ended:
-			ended = nil
-			lose(fmt.Sprintf("the connection to the proxy ended (%v)", h.proxy.err))
 		case <-stop.C:
-			lose("it could not be renewed")
+			if !stopping {
+				lose("it could not be renewed")
+			}
 		case <-kill.C:
 			complain(c.stop(true))
 			killed = true
@@ -294,35 +325,54 @@ func complain(err error) {
 	}
 }
 
-// renewed takes the answer to a RENEW, and says why the lock is lost if it is.
-func (h *holder) renewed(r resp.Reply) (why string) {
-	sent := h.sent
-	h.sent = time.Time{}
+// renewed takes what became of a renewal.
+func (h *holder) renewed(r renewal) {
 	switch {
-	case r.Kind != '-':
-		h.until = sent.Add(h.lease)
-	case lossLine(string(r.Text)):
-		return string(r.Text)
-	default:
-		say("the lock is not renewed: %s", r.Text)
+	case r.err == nil:
+		h.until = r.sent.Add(h.lease)
+	case h.lost == "" && isLoss(r.err):
+		h.lost = r.err.Error()
 	}
-	return ""
 }
 
-// unlock gives the lock back. If that fails the end of the connection does.
-func (h *holder) unlock() {
+// giveBack gives the locks back, or has them end when --at-least is over. If that fails they end with their leases.
+func (h *holder) giveBack() {
+	commands := h.each("UNLOCK")
+	if left := h.atLeast - time.Since(h.since); left > 0 {
+		commands = h.each("RENEW", "PX", millis(left+time.Millisecond))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	if !h.sent.IsZero() {
-		if _, err := h.proxy.answer(ctx, answerTime); err != nil && isLoss(err) {
-			h.lost = err.Error()
+	for again := false; ; again = true {
+		_, err := h.ask(ctx, h.patience(), commands...)
+		switch {
+		case err == nil:
+			return
+		case isLoss(err):
+			if !again { // it may be the first try that gave it back
+				h.lost = err.Error()
+			}
+			return
+		case ctx.Err() != nil || !mayPass(err):
+			say("%s: not given back, free when the lease is over: %v", h.names(), err)
 			return
 		}
-	}
-	if _, err := h.proxy.call(ctx, answerTime, "UNLOCK", h.key); err != nil && isLoss(err) {
-		h.lost = err.Error()
+		if h.next == 0 {
+			retry.Sleep(ctx, tryAgain, nil)
+		}
 	}
 }
+
+// forget gives back what may have been taken, as by a LOCK whose reply was not awaited.
+func (h *holder) forget() {
+	h.close() // a LOCK that still waits ends
+	ctx, cancel := context.WithTimeout(context.Background(), forgetTime)
+	defer cancel()
+	_, _ = h.ask(ctx, 0, h.each("UNLOCK")...) // if that fails the lease does it
+}
+
+// forgetTime is how long a wait that is given up may take to say so.
+const forgetTime = 2 * time.Second
 
 // Usage prints what `lockproxy run --help` shows.
 func Usage(w io.Writer) { fmt.Fprint(w, help) }

@@ -14,8 +14,8 @@ const help = `lockproxy top shows who holds and waits for which lock at a lockpr
 Usage: lockproxy top [flags]
 
   --address URL     the lockproxy to ask: host:port, redis://user:password@host:port,
-                    rediss://... or unix:///path; also LOCKPROXY_ADDRESS
-                    (127.0.0.1:6380)
+                    rediss://... or unix:///path; of several the first; also
+                    LOCKPROXY_ADDRESS (127.0.0.1:6380)
   --every TIME      how often it asks (1s)
   --rows N          how many rows of a list it asks for (200)
   --once            print all lists once, as text, and end
@@ -48,8 +48,11 @@ func parse(args []string) (o options, err error) {
 		return o, err
 	}
 	var faults []error
-	if o.target, err = upstream.ParseProxy(*address); err != nil {
+	targets, err := upstream.ParseProxies(*address)
+	if err != nil {
 		faults = append(faults, fmt.Errorf("--address: %w", err))
+	} else {
+		o.target = targets[0]
 	}
 	if o.every < minEvery {
 		faults = append(faults, fmt.Errorf("--every: %v is below %v", o.every, minEvery))
