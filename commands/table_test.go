@@ -44,12 +44,12 @@ func TestAnswerOf(t *testing.T) {
 		"CLIENT foo":      "-ERR unknown subcommand 'foo'. Try CLIENT HELP.\r\n",
 	} {
 		args := words(call)
-		c, _ := table.Find(args)
+		c := table.Find(args)
 		if got := string(AnswerOf(c)(&saying{}, args, nil)); !c.Here || got != want {
 			t.Errorf("%s: %q, want %q", call, got, want)
 		}
 	}
-	if c, _ := table.Find(words("GET k")); c.Here {
+	if c := table.Find(words("GET k")); c.Here {
 		t.Error("GET is answered here")
 	}
 }

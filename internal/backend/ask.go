@@ -27,6 +27,20 @@ func Ask(ctx context.Context, n *upstream.Node, id upstream.Identity, words ...s
 	return got, err
 }
 
+// AskAsService sends one command that changes nothing to a node as the service account, over the connection that all such questions share. It
+// gives up when ctx ends. Without a reply the error is a *upstream.NotSentError: it is as if nothing had been asked.
+func (c *Common) AskAsService(ctx context.Context, n *upstream.Node, words ...string) ([]byte, error) {
+	p, err := n.Open(ctx, c.AsService())
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	var got upstream.Gathered
+	r := &upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got, Patient: true}
+	defer context.AfterFunc(ctx, func() { r.End(r.Turn, context.Cause(ctx)) })()
+	return got, unanswered(p.Do(r))
+}
+
 // Ping says why a node serves nobody; nil: it answers.
 func Ping(ctx context.Context, n *upstream.Node, service upstream.Identity) error {
 	service.DB, service.Proto = 0, 2

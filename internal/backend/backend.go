@@ -21,9 +21,8 @@ type Backend interface {
 	Tell(Notices)
 	// Final says that err is Redis' refusal of a user's password, and that no other node may accept it.
 	Final(err error) bool
-	// NeedsCommands says whether commands can be sent only after Redis has listed its commands, and for how long a command waits for
-	// that.
-	NeedsCommands() (needed bool, wait time.Duration)
+	// RetryFor is for how long a command waits until it can be sent.
+	RetryFor() time.Duration
 	// Misnamed warns of a Redis that is not what its address says. ask asks it as the service account.
 	Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error)
 	// Describe calls line for each of the backend's lines in INFO.

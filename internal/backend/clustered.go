@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -52,9 +51,6 @@ func (b *Clustered) Tell(n Notices) {
 
 // Final implements Backend: one node does not speak for the others, see Cluster.OnRefused.
 func (b *Clustered) Final(error) bool { return false }
-
-// NeedsCommands implements Backend: without them no command finds its node.
-func (b *Clustered) NeedsCommands() (needed bool, wait time.Duration) { return true, b.RetryFor() }
 
 // Misnamed implements Backend: what is no cluster tells no topology, and is never served as one.
 func (b *Clustered) Misnamed(func(words ...string) ([]byte, error)) (warning string, err error) {

@@ -29,7 +29,10 @@ func (b single) Tell(n Notices) {
 
 func (b single) Final(err error) bool { return PasswordRefused(err) }
 
-func (b single) NeedsCommands() (needed bool, wait time.Duration) { return false, 0 }
+// retryFor is as long as a command waits for a Redis that has just been lost: see upstream.Pipe.
+const retryFor = time.Second
+
+func (b single) RetryFor() time.Duration { return retryFor }
 
 // Misnamed warns of a node of a cluster that is served as if it were a single Redis: HELLO, which every user may run, names the mode.
 func (b single) Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error) {

@@ -44,7 +44,7 @@ func TestKeysAreRedisOwn(t *testing.T) {
 				want = want[:1]
 			}
 		}
-		c, _ := table.Find(words)
+		c := table.Find(words)
 		at, known := c.Spec.Keys(words, nil)
 		got := []string{}
 		for _, k := range at {
@@ -54,7 +54,7 @@ func TestKeysAreRedisOwn(t *testing.T) {
 			t.Errorf("%s: %v (known %v), want %v", line, got, known, want)
 		}
 	}
-	c, _ := table.Find([][]byte{[]byte("MIGRATE")})
+	c := table.Find([][]byte{[]byte("MIGRATE")})
 	words := [][]byte{[]byte("MIGRATE"), []byte("h"), []byte("1"), {}, []byte("0"), []byte("5"), []byte("KEYS"), []byte("a"), []byte("b")}
 	if at, known := c.Spec.Keys(words, nil); known || len(at) != 0 {
 		t.Errorf("MIGRATE: %v %v", at, known)

@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// Command is what the proxy knows of one command name. A name it does not know is forwarded.
+// Command is what the proxy knows of one command name.
 type Command struct {
 	Name    string     // as Redis writes it: lower case, "client|kill"
 	Note    string     // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
@@ -168,12 +168,13 @@ func (c *Command) takeOver(old *Command) {
 	}
 }
 
-// Find is what the table says of a call, nil if nothing. stranger: Redis has listed all of its own, and this is none.
-func (t *Table) Find(args [][]byte) (c *Command, stranger bool) {
-	if c = t.Lookup(args[0]); c == nil {
-		return nil, t.learned
+// Find is what the table says of a call, nil if nothing.
+func (t *Table) Find(args [][]byte) *Command {
+	c := t.Lookup(args[0])
+	if c == nil {
+		return nil
 	}
-	return c.Of(args), false
+	return c.Of(args)
 }
 
 // Learned says that Redis has told of its commands.
@@ -249,8 +250,17 @@ func refusal(name, why, note string) *Command {
 	return &Command{Name: strings.ToLower(name), Note: note, Refusal: true, Line: line, Open: true, Barred: true, Here: true}
 }
 
+// Refused stands for a call that is answered with that error, whatever the command is. It has no name.
+func Refused(line string) *Command {
+	return &Command{Refusal: true, Barred: true, Here: true, Line: line}
+}
+
 // OverShare stands for a command that its user may not run just now: one too many in this second.
-var OverShare = &Command{Refusal: true, Barred: true, Here: true, Line: "ERR max number of commands a second per user reached"}
+var OverShare = Refused("ERR max number of commands a second per user reached")
+
+// Unlisted stands for a command that Redis has said it does not have. No other client's commands go over the connection that it is sent
+// on: should Redis know it by then, it may do anything to that.
+var Unlisted = &Command{Conn: ConnAlone}
 
 // blocks says whether XREAD or XREADGROUP is called with BLOCK. Options it does not know are passed over one word at a
 // time: if BLOCK is found by mistake, the call only gets a connection of its own.

@@ -268,6 +268,9 @@ func (p *Conn) finish(frame []byte) {
 		if !p.state.multi && (e.Kind == commandtable.ConnExec || e.Cmd != nil && e.Cmd.Rights) {
 			p.Host.RightsChanged(len(p.pending.all) == 1) // if others are pending, one of them may be to what changes the rights
 		}
+		if e.Cmd == commandtable.Unlisted && !bytes.HasPrefix(frame, unknownCommand) {
+			p.life.tainted = true // nobody knows what it has done to the connection
+		}
 		p.popPending()
 	case p.frame.kind == frameReply && p.interceptor == nil:
 		p.life.tainted = true // nobody asked for it: what Redis keeps for this connection is not known any more
@@ -279,6 +282,9 @@ func (p *Conn) finish(frame []byte) {
 	p.frame.passing, p.frame.dropping = false, false
 	p.dropHead()
 }
+
+// unknownCommand begins Redis' answer to a command that it does not have.
+var unknownCommand = []byte("-ERR unknown command")
 
 // dropHead forgets what was kept back of the frame.
 func (p *Conn) dropHead() {

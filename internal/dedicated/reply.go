@@ -28,7 +28,7 @@ const callBytes = 256
 
 // Reply is the reply that a command has yet to get. It belongs to the connection from when the command is sent until it is answered.
 type Reply struct {
-	Cmd     *commandtable.Command // nil: unknown, or of this proxy's own
+	Cmd     *commandtable.Command // nil: of this proxy's own
 	Kind    commandtable.ConnKind
 	Args    int      // of a subscription: channels named
 	Names   []string // those that are not confirmed yet, on a connection for subscriptions

@@ -42,12 +42,12 @@ type Fence struct {
 	Host     Host
 	Conn     *dedicated.Conn
 	Request  lock.HoldRequest
-	Command  *commandtable.Command // nil: unknown
-	Args     [][]byte              // the command's words
-	Proto    int                   // the client's
-	Holds    []string              // the keys of the read holds by which the lock is held, any of which will do; none: it is held otherwise
-	Tracking bool                  // what is read on the connection is remembered as read by the client
-	Caching  string                // what CLIENT CACHING said of the command that comes next
+	Command  *commandtable.Command
+	Args     [][]byte // the command's words
+	Proto    int      // the client's
+	Holds    []string // the keys of the read holds by which the lock is held, any of which will do; none: it is held otherwise
+	Tracking bool     // what is read on the connection is remembered as read by the client
+	Caching  string   // what CLIENT CACHING said of the command that comes next
 	Slot     Slot
 }
 

@@ -42,13 +42,13 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 	switch {
 	case p != nil && p.InTransaction():
 		return u.inTransaction(p, cmd, c, here)
-	case u.View.Subscribed() && u.host.Identity().Proto == 2 && (c == nil || !c.Always):
+	case u.View.Subscribed() && u.host.Identity().Proto == 2 && !c.Always:
 		if u.host.Forward(); !u.client.Over() {
 			u.sendMute(cmd, c, here)
 		}
 		return true
 	case u.forwarder.Instead(c) != nil: // it concerns all nodes
-	case c != nil && (c.Conn.Starts() || p != nil && c.Conn != commandtable.ConnNone):
+	case c.Conn.Starts(), p != nil && c.Conn != commandtable.ConnNone:
 		if u.host.Forward(); u.client.Over() {
 			return true
 		}
@@ -92,10 +92,10 @@ func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command)
 // refused here, because Redis might answer it with a redirect.
 func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here bool) {
 	switch {
-	case c != nil && c.Conn == commandtable.ConnSubscribe:
+	case c.Conn == commandtable.ConnSubscribe:
 		u.subscribe(cmd, c)
-	case c != nil && c.Subs != nil && len(cmd.Args) > 1, // a subcommand that is none
-		!here && (c == nil || len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
+	case c.Subs != nil && len(cmd.Args) > 1, // a subcommand that is none
+		!here && (c == commandtable.Unlisted || len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
 		if !u.subscriptions.Asks(cmd, c) {
 			u.host.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}

@@ -68,7 +68,7 @@ func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) 
 func (u *clustered) slotAhead() int {
 	t := u.host.Routes().Table
 	for _, next := range u.host.Next() {
-		c, _ := t.Find(next.Args)
+		c := t.Find(next.Args)
 		if c == nil || c.Conn == commandtable.ConnExec || c.Conn == commandtable.ConnDiscard {
 			break
 		}
@@ -86,8 +86,6 @@ const noWatchInMulti = "ERR WATCH inside MULTI is not allowed"
 // inTransaction handles the commands between MULTI and the end of the transaction.
 func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	switch {
-	case c == nil:
-		p.Taint()
 	case leaves(c, cmd):
 		return !p.Settled()
 	case c.Conn == commandtable.ConnExec && len(cmd.Args) == 1:
@@ -114,7 +112,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 // inNoDatabase is what a node is given to queue for SELECT of another database than 0: SELECT of one that no node has. What EXEC says of it
 // is the node's word then, and the connection stays in database 0.
 func inNoDatabase(cmd redcon.Command, c *commandtable.Command) redcon.Command {
-	if c == nil || c.Name != "select" || len(cmd.Args) != 2 {
+	if c.Name != "select" || len(cmd.Args) != 2 {
 		return cmd
 	}
 	if n, ok := resp.Integer(cmd.Args[1]); !ok || n == 0 || n < math.MinInt32 || n > math.MaxInt32 { // a node refuses what is out of this range in other words

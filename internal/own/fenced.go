@@ -19,7 +19,7 @@ var (
 
 // Fenced runs a command if Redis says that the lock is held as r asks, in one atomic step: on a connection of this client's alone the
 // lock is WATCHed and looked at, and the command is run by MULTI and EXEC, which Redis refuses when the lock has changed since, or run
-// out. What EXEC answers is passed on without its head. nil: the client has its reply. c nil: Redis does not know the command.
+// out. What EXEC answers is passed on without its head. nil: the client has its reply.
 func (o *Connections) Fenced(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
 	defer o.release()
 	return o.path.fenced(o.current(), r, c, args)
@@ -32,9 +32,6 @@ func (o *Connections) fence(r lock.HoldRequest, c *commandtable.Command, args []
 
 // fencedAt tries f once, on p.
 func (p *conn) fencedAt(f *fenced.Fence) (done bool, err error) {
-	if f.Command == nil {
-		p.Taint() // Redis may know it and keep state for it: nobody else gets this connection
-	}
 	f.Host, f.Conn = fenceHost{p.o.host, p}, p.Conn
 	return f.Try()
 }

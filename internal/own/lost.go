@@ -54,13 +54,10 @@ func (l *lostState) line() string {
 // afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
 // client's own connection now, nil if it has none.
 func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Command) bool {
-	if c != nil && c.Always { // QUIT, RESET
+	if c.Always { // QUIT, RESET
 		return false
 	}
-	kind, alone := commandtable.ConnNone, len(cmd.Args) == 1
-	if c != nil {
-		kind = c.Conn
-	}
+	kind, alone := c.Conn, len(cmd.Args) == 1
 	ends := alone && (kind == commandtable.ConnExec || kind == commandtable.ConnDiscard)
 	if o.lost.Multi {
 		o.host.Forward()

@@ -70,7 +70,7 @@ func command(words ...string) (redcon.Command, *commandtable.Command) {
 	for _, w := range words {
 		cmd.Args = append(cmd.Args, []byte(w))
 	}
-	c, _ := commandtable.New(nil, nil, nil, nil).Find(cmd.Args)
+	c := commandtable.New(nil, nil, nil, []*commandtable.Command{{Name: "get"}, {Name: "set"}}).Find(cmd.Args)
 	return cmd, c
 }
 
@@ -262,5 +262,31 @@ func TestMessagesComeBehindHello(t *testing.T) {
 	got, err := io.ReadAll(h.here)
 	if !strings.HasSuffix(string(got), "\r\n:1\r\n"+hello+message) {
 		t.Errorf("the client got %q, %v", got, err)
+	}
+}
+
+// A connection that has carried a command which Redis was said not to have serves no other client, unless Redis does not know the command
+// either.
+func TestConnectionOfAnUnlistedCommand(t *testing.T) {
+	t.Parallel()
+	for line, idle := range map[string]int{"NONSENSE a": 1, "SELECT 5": 0} {
+		h := &client{}
+		o := connectionsOf(t, testredis.Start(t), h)
+		go func() { _, _ = io.Copy(io.Discard, h.here) }()
+		cmd, _ := command(strings.Fields(line)...)
+		if !o.Run(cmd, commandtable.Unlisted, false) {
+			t.Fatalf("%s would be forwarded", line)
+		}
+		o.conn.Settled()
+		o.Attend()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			used, waiting := o.Backend.Node().DedicatedCount()
+			if used == 0 && waiting == idle {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %d connections are in use, %d wait for the next client", line, used, waiting)
+			}
+		}
 	}
 }

@@ -149,9 +149,9 @@ func (r *restore) install(p *conn, id upstream.Identity) bool {
 	})
 }
 
-// mutes says that c, which may be nil, is subject to the rules for a subscriber in RESP2.
+// mutes says that c is subject to the rules for a subscriber in RESP2.
 func (r *restore) mutes(c *commandtable.Command) bool {
-	return r != nil && r.what.Mute && (c == nil || !c.Always)
+	return r != nil && r.what.Mute && !c.Always
 }
 
 // takeRestored is the connection that a restore has made, if it has, which is the client's own from now on. What was forwarded past it
@@ -211,6 +211,6 @@ func (o *Connections) dropRestore() {
 
 // find returns the row of a command that has no subcommands.
 func (o *Connections) find(name string) *commandtable.Command {
-	c, _ := o.host.Routes().Table.Find([][]byte{[]byte(name)})
+	c := o.host.Routes().Table.Find([][]byte{[]byte(name)})
 	return c
 }

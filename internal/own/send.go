@@ -14,11 +14,7 @@ import (
 
 // failed answers a command for which there is no connection.
 func (o *Connections) failed(c *commandtable.Command, err error) {
-	kind := commandtable.ConnNone
-	if c != nil {
-		kind = c.Conn
-	}
-	o.notBegun(kind, err)
+	o.notBegun(c.Conn, err)
 	o.host.Trouble(err)
 }
 
@@ -42,21 +38,18 @@ func forwarded() { telemetry.Commands.Add(1) }
 
 // send relays one command.
 func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command) {
-	e := &dedicated.Reply{Cmd: c}
-	if c != nil {
-		e.Kind = c.Conn
-		switch e.Kind {
-		case commandtable.ConnBlock, commandtable.ConnWait:
-			e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args), Shuts: c.Name == "shutdown"}
-		case commandtable.ConnSubscribe:
-			p.Taint() // messages in the midst of replies are told from these as well as can be, but nobody else relies on that
-			e.Args = len(cmd.Args) - 1
-		case commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
-			e.Args = len(cmd.Args) - 1
-		case commandtable.ConnTracking:
-			p.Taint() // Redis forgets only later what a connection has read, and would tell the next client that turns tracking on there
-			cmd.Raw = o.tracking(p, e, cmd)
-		}
+	e := &dedicated.Reply{Cmd: c, Kind: c.Conn}
+	switch e.Kind {
+	case commandtable.ConnBlock, commandtable.ConnWait:
+		e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args), Shuts: c.Name == "shutdown"}
+	case commandtable.ConnSubscribe:
+		p.Taint() // messages in the midst of replies are told from these as well as can be, but nobody else relies on that
+		e.Args = len(cmd.Args) - 1
+	case commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
+		e.Args = len(cmd.Args) - 1
+	case commandtable.ConnTracking:
+		p.Taint() // Redis forgets only later what a connection has read, and would tell the next client that turns tracking on there
+		cmd.Raw = o.tracking(p, e, cmd)
 	}
 	if e.Kind == commandtable.ConnWait && p.Settled() && p.free() {
 		// Redis waits for what was written up to the connection's last command: this one makes that now. A user who may wait may do this.
@@ -64,7 +57,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		nothing := []string{c.Name, "0", "0", "0"}
 		p.Tell(nothing[:3+len(c.Name)/len("waitaof")]...)
 	}
-	if c != nil && c.Name == "client|caching" && len(cmd.Args) == 3 {
+	if c.Name == "client|caching" && len(cmd.Args) == 3 {
 		e.Effect.Caching = string(cmd.Args[2])
 	}
 	forwarded()
@@ -74,9 +67,6 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 
 // noteChanges notes what a command that is about to be sent may change for everybody: users' rights, and which scripts Redis has.
 func (p *conn) noteChanges(c *commandtable.Command, args [][]byte) {
-	if c == nil {
-		return
-	}
 	if c.Rights {
 		p.Locked(func(bool) { p.rights.Note(c, args) })
 	}
@@ -93,10 +83,10 @@ func leaves(c *commandtable.Command, cmd redcon.Command) bool {
 // queue sends a command to be queued in a transaction. here: lockproxy answers the command outside of transactions.
 func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) {
 	e := &dedicated.Reply{Cmd: c}
-	if c != nil && (strings.HasPrefix(c.Name, "client|") || c.Conn == commandtable.ConnSubscribe) {
+	if strings.HasPrefix(c.Name, "client|") || c.Conn == commandtable.ConnSubscribe {
 		p.Taint() // what it sets on the connection is this client's; for SUBSCRIBE see send
 	}
-	if c != nil && here {
+	if here {
 		cmd.Raw, e.Effect = o.host.Queued(c, cmd, p.nameThen())
 	}
 	if tx := p.slots.tx; tx != nil {
@@ -118,7 +108,7 @@ func (p *conn) nameThen() string {
 // bar answers a command that is not allowed in a transaction, and makes Redis mark the transaction as one that EXEC aborts.
 func (p *conn) bar(c *commandtable.Command) {
 	line := notInMulti
-	if c == commandtable.OverShare {
+	if c.Name == "" { // it is refused for another reason than what it is
 		line = c.Line
 	}
 	p.barAs(line)
@@ -160,7 +150,7 @@ var discardCommand = resp.AppendCommand(nil, "DISCARD")
 // refuseMute answers a subscriber in RESP2 that sends what it may not, or with a wrong number of words.
 func (o *Connections) refuseMute(cmd redcon.Command, c *commandtable.Command) {
 	switch {
-	case c == commandtable.OverShare:
+	case c.Name == "":
 		o.error(c.Line)
 	case !commandtable.ArityFits(c.Arity, len(cmd.Args)):
 		o.error(c.NotRun(commandtable.WrongArity(c.Name)))

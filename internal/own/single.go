@@ -14,7 +14,7 @@ import (
 type single struct{ *Connections }
 
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
-	if p == nil && (c == nil || !c.Conn.Starts()) && !u.restore.Load().mutes(c) && (here || !u.host.WritesPaused()) {
+	if p == nil && !c.Conn.Starts() && !u.restore.Load().mutes(c) && (here || !u.host.WritesPaused()) {
 		return false
 	}
 	u.host.Forward()
@@ -23,15 +23,12 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 	}
 	if p == nil {
 		var err error
-		if p, err = u.open(); backend.TooMany(err) && !here && c != nil && c.ReadOnly && c.Conn == commandtable.ConnNone {
+		if p, err = u.open(); backend.TooMany(err) && !here && c.ReadOnly && c.Conn == commandtable.ConnNone {
 			return false // only writes are paused
 		} else if err != nil {
 			u.failed(c, err)
 			return true
 		}
-	}
-	if c == nil && u.host.Routes().Table.Learned() {
-		p.Taint() // Redis may know it and keep state for it: nobody else gets this connection
 	}
 	if !here || c.Conn != commandtable.ConnNone {
 		u.send(p, cmd, c)

@@ -33,7 +33,7 @@ func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
 
 // find returns a command's row, nil if it has none, and the function that answers it here; nil: it is forwarded.
 func (a *answers) find(args [][]byte) (*commandtable.Command, answer) {
-	c, _ := a.Table.Find(args)
+	c := a.Table.Find(args)
 	return a.answered(c)
 }
 

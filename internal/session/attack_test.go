@@ -64,7 +64,8 @@ func TestPanicClosesItsClientOnly(t *testing.T) {
 	p := startProxy(t, server.URL(), nil)
 	boom := &commandtable.Command{Name: "boom", Open: true, Here: true}
 	panics := func(*Session, [][]byte) { panic("boom") }
-	p.srv.facts.table.Store(&answers{Table: commandtable.New(nil, nil, []*commandtable.Command{boom}, nil), by: map[*commandtable.Command]answer{boom: panics}})
+	ping := &commandtable.Command{Name: "ping"}
+	p.srv.facts.table.Store(&answers{Table: commandtable.New(nil, nil, []*commandtable.Command{boom}, []*commandtable.Command{ping}), by: map[*commandtable.Command]answer{boom: panics}})
 	other, w := dialWire(t, p.addr), dialWire(t, p.addr)
 	w.send("BOOM")
 	if got := w.frame(); got != "<end>" {

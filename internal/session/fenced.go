@@ -34,15 +34,15 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 }
 
 // fenceable finds out what a command is, and refuses those that FENCED cannot run: those that lockproxy answers, may wait,
-// or concern the connection. nil: Redis does not know the command, and will say so.
+// or concern the connection. That Redis does not have a command, Redis itself will say.
 func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	t := s.srv.facts.table.Load()
 	c, answer := t.find(args)
-	if c == nil && t.Learned() {
+	if c == nil {
 		c, answer = s.resolve(args)
 	}
-	if c == nil {
-		return nil, nil
+	if c == commandtable.Unlisted {
+		return c, nil
 	}
 	if s.settings.debugs {
 		c, _ = s.undebugged(c, answer)

@@ -59,13 +59,14 @@ func (s *Server) learnAgain() { retry.Wake(s.facts.relearn) }
 func (s *Server) learn() error {
 	s.facts.fields.Store(nil)
 	err := s.learnTable()
+	s.facts.trouble.Store(&err)
 	if auth := s.learnAuth(); err == nil {
 		err = auth
 	}
 	return err
 }
 
-var errNoCommands = errors.New("the service account may not run COMMAND, without which no command finds its node")
+var errNoCommands = &upstream.ReplyError{Line: "NOPERM the service account may not run COMMAND, by which lockproxy learns what commands do"}
 
 // learnTable asks for the commands, as the service account.
 func (s *Server) learnTable() error {
@@ -88,15 +89,13 @@ func (s *Server) learnTable() error {
 	s.facts.table.Store(s.newTable(told))
 	s.facts.mu.Unlock()
 	s.warnOfCluster(service)
-	switch {
-	case len(told) > 0:
-		s.facts.knownNow.Do(func() {
-			s.checkNames(commandtable.Listed(reply)) // parsed once more: clients already use the rows of told
-			close(s.facts.known)
-		})
-	case s.up.needsCommands:
+	if len(told) == 0 {
 		return errNoCommands
 	}
+	s.facts.knownNow.Do(func() {
+		s.checkNames(commandtable.Listed(reply)) // parsed once more: clients already use the rows of told
+		close(s.facts.known)
+	})
 	return nil
 }
 
@@ -219,33 +218,37 @@ func (f *facts) listed() bool {
 	}
 }
 
-// awaitTable waits until Redis has listed its commands, but only for as long as a command is retried, and finds the
-// command. On a cluster a command cannot be sent to its node before that.
-func (s *Session) awaitTable(args [][]byte) (*answers, *commandtable.Command, answer) {
+// awaitTable waits until Redis has listed its commands, but only for as long as a command is retried, and finds the command. Before that
+// nobody knows what it does to the connection on which it is sent, nor, in a cluster, to which node it goes.
+func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
 	s.forward()
-	ctx := s.clientContext()
-	ctx, cancel := context.WithTimeout(ctx, s.srv.up.retryFor)
+	ctx, cancel := context.WithTimeout(s.clientContext(), s.srv.up.backend.RetryFor())
 	defer cancel()
 	select {
 	case <-s.srv.facts.known:
 	case <-ctx.Done():
 	}
 	t := s.srv.facts.table.Load()
-	c, answer := t.find(args)
-	if answer == nil && !t.Learned() {
-		answer = (*Session).notKnownYet
+	if !t.Learned() {
+		return refusedFor(s.srv.facts.unknown())
 	}
-	return t, c, answer
+	return t.find(args)
 }
 
-// notKnownYet answers a command whose node cannot be known yet.
-func (s *Session) notKnownYet([][]byte) {
-	s.fail(&upstream.NotSentError{Cause: errCommandsUnknown})
+// refusedFor is the row, and the answer, of a command that is not run because of err.
+func refusedFor(err error) (*commandtable.Command, answer) {
+	return commandtable.Refused(backend.ErrorLine(err)), func(s *Session, _ [][]byte) { s.fail(err) }
 }
 
-var errCommandsUnknown = errors.New("the cluster has not told of its commands yet")
+var errNotLearned = &upstream.NotSentError{Cause: errors.New("it is not known yet which commands Redis has")}
 
-var errNotLearned = errors.New("it is not known yet which commands Redis has")
+// unknown says why Redis' commands are not known.
+func (f *facts) unknown() error {
+	if err := f.trouble.Load(); err != nil && *err != nil {
+		return *err
+	}
+	return errNotLearned
+}
 
 // learnedBefore is how long before the end of its time Learned answers, so that whoever asks still gets the answer.
 const learnedBefore = 100 * time.Millisecond
@@ -259,7 +262,7 @@ func (s *Server) Learned(ctx context.Context) error {
 	}
 	for !s.facts.learned.Load() {
 		if ctx.Err() != nil {
-			return errNotLearned
+			return s.facts.unknown()
 		}
 		retry.Sleep(ctx, learnLook, nil)
 	}
@@ -273,28 +276,57 @@ func (s *Server) Look() {
 	defer s.clients.mu.Unlock()
 }
 
+// longestAsked is how long a name may be of which Redis is asked. What is longer is refused, as Redis refuses what it does not have.
+const longestAsked = 1 << 10
+
 // resolve finds out what a command is that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
-// has renamed, which COMMAND lists under its old name only. A renamed MONITOR would take over a shared connection. nil: Redis has no
-// such command either, or does not tell this user.
+// has renamed, which COMMAND lists under its old name only. Without Redis' answer the command is refused: it could be any.
 func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
-	if s.srv.o.Embedded { // the embedded store lists all its commands, and renames none
-		return nil, nil
+	if s.srv.o.Embedded {
+		return ofStore, nil
 	}
-	info, err := s.ask("COMMAND", "INFO", string(args[0]))
-	if err != nil {
-		return nil, nil
+	if s.lockedOut() || len(args[0]) > longestAsked {
+		return refusedFor(&upstream.ReplyError{Line: s.srv.refusalOf(args)})
 	}
-	told := commandtable.Listed(info)
-	if len(told) == 0 {
-		return nil, nil
+	told, err := s.describe(args[0])
+	switch {
+	case err != nil:
+		return refusedFor(err)
+	case len(told) == 0:
+		return commandtable.Unlisted, nil
 	}
 	t := s.srv.facts.table.Load()
 	c := t.Lookup([]byte(told[0].Name))
 	if c == nil {
 		c = told[0]
+		commandtable.MayBlock(told, s.srv.facts.blocking.names())
 		s.srv.learnAgain()
 	}
 	return t.answered(c.Of(args))
+}
+
+// ofStore stands for a command that the embedded store does not list: it leaves the newer ones out. None is renamed, and the table has all that
+// concern a connection.
+var ofStore = &commandtable.Command{}
+
+// describe asks Redis about a command, which a module may have added or redis.conf renamed: as the service account, or where that may not
+// ask, as the client. What Redis says does not depend on who asks. Nothing is told of a command that Redis does not have.
+func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
+	question := []string{"COMMAND", "INFO", string(name)}
+	ctx, cancel := context.WithTimeoutCause(s.clientContext(), backend.QuestionTime, upstream.ErrTimeout)
+	defer cancel()
+	reply, err := s.srv.up.common.AskAsService(ctx, s.srv.up.backend.Node(), question...)
+	if line, bad := resp.ErrorLine(reply); err == nil && bad && strings.HasPrefix(line, "NOPERM") {
+		reply, err = s.ask(question...)
+	}
+	if line, bad := resp.ErrorLine(reply); err == nil && bad {
+		if strings.HasPrefix(line, "NOPERM") {
+			line = "NOPERM neither this user nor the service account may run COMMAND INFO, by which lockproxy learns what '" +
+				commands.Clip(name, commands.ClipMost) + "' is"
+		}
+		err = &upstream.ReplyError{Line: line}
+	}
+	return commandtable.Listed(reply), err
 }
 
 // limitsFor are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.

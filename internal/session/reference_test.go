@@ -24,7 +24,8 @@ const referenceHead = `# Commands
 <!-- Written by: go test ./internal/session -update -->
 
 Every command that Redis %s lists, and those of newer versions and of Redis' relatives that the proxy knows. A command that
-is not here, of a module or of a newer Redis, is forwarded; the proxy asks Redis with COMMAND what it is.
+is not here, of a module or of a newer Redis, is forwarded; the proxy asks Redis with COMMAND what it is. While Redis does not say
+it, the command is refused. What Redis does not have goes over a connection of the client's own, and Redis says so.
 
 * **shared**: forwarded as it came, on the connection that clients of the same user, database and protocol share. The
   answer is Redis' own, to the byte. A client with large requests or replies gets a connection of its own for them.

@@ -135,8 +135,6 @@ type serverUpstream struct {
 	common  backend.Common // what all sessions' forwarders share
 	own     own.Common     // what all sessions' own connections share
 
-	needsCommands bool // see backend.Backend.NeedsCommands
-	retryFor      time.Duration
 }
 
 // facts are what Redis has told of itself.
@@ -149,7 +147,8 @@ type facts struct {
 	rules    atomic.Pointer[CommandRules] // in force: Options' at first
 	mu       sync.Mutex                   // held while a table is made; guards reply
 	reply    []byte                       // Redis' reply to COMMAND; nil: there is none yet
-	learned  atomic.Bool                  // Redis has answered COMMAND; known stays open if the answer lists none
+	trouble  atomic.Pointer[error]        // why Redis' commands could not be learned when it was last asked
+	learned  atomic.Bool                  // Redis has answered COMMAND, and whether it wants a password
 	blocking blockingCommands
 	learning sync.Once
 	proxies  proxies
@@ -222,7 +221,6 @@ func NewServer(o Options) *Server {
 		s.up.backend = backend.NewSingle(o.Node)
 		s.o.ReadFrom = ReadMaster // a single Redis has no replicas to read from
 	}
-	s.up.needsCommands, s.up.retryFor = s.up.backend.NeedsCommands()
 	s.up.own = own.Common{Common: &s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout}
 	if o.Cluster != nil || o.Node != nil { // some tests have neither
 		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.own.Listeners.TopologyChanged})

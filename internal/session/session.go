@@ -202,8 +202,8 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	}
 	t := s.srv.facts.table.Load()
 	c, answer := t.find(cmd.Args)
-	if s.srv.up.needsCommands && !s.srv.facts.listed() {
-		if t, c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
+	if answer == nil && !t.Learned() {
+		if c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
 			return
 		}
 	}
@@ -219,7 +219,7 @@ func (s *Session) dispatch(cmd redcon.Command) {
 			return
 		}
 	}
-	if c == nil && answer == nil && t.Learned() { // Redis has not listed it
+	if c == nil { // Redis has not listed it
 		if s.forward(); s.guard.Over() {
 			return
 		}

@@ -83,7 +83,7 @@ func TestCommandsStayKnown(t *testing.T) {
 	if err := p.srv.learnTable(); err != nil {
 		t.Error(err)
 	}
-	if c, _ := p.srv.facts.table.Load().Find([][]byte{[]byte("GETEX")}); c == nil {
+	if c := p.srv.facts.table.Load().Find([][]byte{[]byte("GETEX")}); c == nil {
 		t.Error("GETEX is not known any more")
 	}
 }

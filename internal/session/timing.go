@@ -96,7 +96,7 @@ func wordsIn(call string) (words [][]byte) {
 // noteSlow puts a command, or a run of which it is the first, into the slow log. A command that Redis does not know is
 // left out: it was not run.
 func (s *Session) noteSlow(took, upstream time.Duration, c *commandtable.Command, words [][]byte, commandsSent int) {
-	if c == nil && s.srv.facts.table.Load().Learned() {
+	if c == commandtable.Unlisted {
 		return
 	}
 	s.srv.slowest.Add(slowlog.Entry{

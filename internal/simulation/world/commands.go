@@ -19,7 +19,7 @@ func init() {
 		"EVAL":    func(n *Node, s *session, args []string) { n.lua.eval(s, args, false) },
 		"EVALSHA": func(n *Node, s *session, args []string) { n.lua.eval(s, args, true) },
 		"SCRIPT":  func(n *Node, s *session, args []string) { n.lua.script(s, args) },
-		"INFO":    info, "ROLE": role, "CLUSTER": clusterCommand, "CLIENT": clientCommand, "RESET": reset, "COMMAND": noCommands,
+		"INFO":    info, "ROLE": role, "CLUSTER": clusterCommand, "CLIENT": clientCommand, "RESET": reset,
 		"HELLO": hello, "AUTH": ok, "ASKING": ok, "READONLY": ok, "READWRITE": ok,
 		"PING": ping, "BLPOP": blocks, "BRPOP": blocks, "BLMOVE": blocks, "BRPOPLPUSH": blocks, "XREAD": blocks, "XREADGROUP": blocks,
 	}
@@ -117,8 +117,6 @@ func ping(_ *Node, s *session, args []string) {
 func blocks(_ *Node, s *session, _ []string) {
 	s.peer.WriteError("ERR commands that wait are not simulated")
 }
-
-func noCommands(_ *Node, s *session, _ []string) { s.peer.WriteLen(0) }
 
 func role(n *Node, s *session, _ []string) {
 	s.peer.Block(func(w *server.Writer) {
