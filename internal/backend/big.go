@@ -35,6 +35,9 @@ type bigTraffic struct {
 // SeenBig notes a big request.
 func (f *Forwarder) SeenBig() { f.big.seen() }
 
+// Big says that the client has a connection of its own for big traffic, on which nobody waits behind its commands.
+func (f *Forwarder) Big() bool { return f.big.on }
+
 // RunFull says that b's run is to be forwarded before more is added.
 func (f *Forwarder) RunFull(b *Batch) bool {
 	return len(b.run) >= f.big.runLength() || b.size >= runBytes

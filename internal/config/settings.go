@@ -162,7 +162,7 @@ var settings = []setting{
 		commandNames(func(c *Config) *[]string { return &c.Commands.Allow })},
 	{"deny", "", true, "Names of commands, or `name|subcommand`, that are refused rather than passed on. Scripts can still run them: only Redis' ACLs stop that.",
 		commandNames(func(c *Config) *[]string { return &c.Commands.Deny })},
-	{"blocking-commands", "", true, "Names of commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module's: each call gets a connection to itself. A module's command that is not answered for a second is recognised, and treated in this way from then on.",
+	{"blocking-commands", "", true, "Names of commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module's: each call gets a connection to itself. A module's command that is not answered for some seconds while others are is recognised, and treated in this way from then on.",
 		commandNames(func(c *Config) *[]string { return &c.Commands.Blocking })},
 	{"operators", "", true, "Users of Redis who may run `LOCKPROXY`, which shows all locks, clients and nodes of this proxy and steers it: see docs/OPERATIONS.md. Where Redis asks for no password, `default` is everybody who can connect. Empty: nobody.",
 		list(func(c *Config) *[]string { return &c.Commands.Operators })},

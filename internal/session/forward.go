@@ -27,7 +27,7 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	b.Add(raw, args, c)
 	b.timing.note(c)
 	b.rights.Note(c, args)
-	if c != nil && c.Module {
+	if c.Module && !s.pipes.Big() {
 		s.activity.module.Store(&c.Name)
 	}
 	if s.pipes.RunFull(&b.Batch) {
@@ -46,6 +46,7 @@ func (s *Session) forward() {
 		if s.lockedOut() {
 			s.refuseRun()
 		} else {
+			s.activity.progress.step.next()
 			before := s.pipes.Spent
 			s.pipes.Forward(&b.Batch)
 			upstream := s.pipes.Spent - before

@@ -150,6 +150,7 @@ type facts struct {
 	trouble  atomic.Pointer[error]        // why Redis' commands could not be learned when it was last asked
 	learned  atomic.Bool                  // Redis has answered COMMAND, and whether it wants a password
 	blocking blockingCommands
+	suspects chan suspect // modules' commands that may be such
 	learning sync.Once
 	proxies  proxies
 	warned   bool // that the upstream is a node of a cluster; learnLoop alone uses it
@@ -183,7 +184,7 @@ type clients struct {
 
 // loops are the server's own goroutines.
 type loops struct {
-	running sync.WaitGroup // learnLoop, lookLoop, aheadLoop, deletedLoop, stuckLoop
+	running sync.WaitGroup // learnLoop, lookLoop, aheadLoop, deletedLoop, stuckLoop, judgeLoop
 	cancel  context.CancelFunc
 }
 
@@ -200,7 +201,7 @@ func NewServer(o Options) *Server {
 		o:       o,
 		log:     o.Logger,
 		start:   time.Now(),
-		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{})},
+		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{}), suspects: make(chan suspect, 1)},
 		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), protection: protection{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session)},
 	}
@@ -242,6 +243,7 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 		s.loops.running.Go(s.aheadLoop)
 		s.loops.running.Go(s.deletedLoop)
 		s.loops.running.Go(s.stuckLoop)
+		s.loops.running.Go(s.judgeLoop)
 	})
 	return redcon.Serve(l, s.handle, s.accepted, s.ended)
 }

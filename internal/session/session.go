@@ -55,7 +55,7 @@ type peer struct {
 type activity struct {
 	active   atomic.Int64 // unix nanoseconds of the last batch
 	last     atomic.Pointer[string]
-	module   atomic.Pointer[string]                  // the name of a module's command in the run; nil: there is none
+	module   atomic.Pointer[string]                  // the name of a module's command in the run, on a shared connection; nil: there is none
 	waiting  atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	leaves   atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	progress progress

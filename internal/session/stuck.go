@@ -1,12 +1,17 @@
 package session
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -136,16 +141,70 @@ func (b *blockingCommands) add(name string) bool {
 	return true
 }
 
-// findBlocking looks for modules' commands that sessions have long waited for on a shared connection. From the next look at
-// Redis' commands on they are treated as commands that may wait.
+// suspect is a module's command for which a session has waited for long.
+type suspect struct {
+	waits *Session
+	step  uint64 // what it waits for
+	name  string
+}
+
+// findBlocking looks for modules' commands that sessions have long waited for on a shared connection, for judgeLoop. It never blocks.
 func (s *Server) findBlocking(long []*Session) {
 	for _, c := range long {
 		name := c.activity.module.Load()
-		if name == nil || !s.facts.blocking.add(*name) {
+		if name == nil || slices.Contains(s.facts.blocking.names(), *name) {
 			continue
 		}
-		s.log.Warn("a module's command has not been answered for a second: from now on each call has a connection to itself; --blocking-commands names it from the start",
-			"command", *name)
-		s.learnAgain()
+		select {
+		case s.facts.suspects <- suspect{waits: c, step: c.activity.progress.seen, name: *name}:
+		default: // others are judged; it is found again
+		}
 	}
+}
+
+// judgeLoop has the commands that findBlocking finds treated as commands that may wait, from the next look at Redis' commands on, unless it is
+// Redis that is waited for. Serve starts it, Shutdown waits for it.
+func (s *Server) judgeLoop() {
+	for {
+		select {
+		case x := <-s.facts.suspects:
+			if s.blocks(x) && s.facts.blocking.add(x.name) {
+				s.log.Warn("a module's command is not answered while others are: from now on each call has a connection to itself; --blocking-commands names it from the start",
+					"command", x.name)
+				s.learnAgain()
+			}
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// blocks says whether it is the command that is waited for: Redis serves others, and stuckAfter later the session waits still, whose reply
+// was on its way if Redis has just come back.
+func (s *Server) blocks(x suspect) bool {
+	ctx, cancel := context.WithTimeout(s.ctx, stuckAfter)
+	defer cancel()
+	if !s.servesOthers(ctx) {
+		return false
+	}
+	retry.Sleep(s.ctx, stuckAfter, nil)
+	return x.waits.activity.progress.step.now() == x.step
+}
+
+// servesOthers says whether all masters run a script, which waits when writes are paused, too.
+func (s *Server) servesOthers(ctx context.Context) bool {
+	var asked sync.WaitGroup
+	var failed atomic.Bool
+	for _, m := range s.up.backend.Members() {
+		if m.Role == "master" {
+			asked.Go(func() {
+				reply, err := backend.Ask(ctx, m.Node, s.up.common.AsService(), "EVAL", "return 1", "0")
+				if line, bad := resp.ErrorLine(reply); err != nil || bad && !strings.HasPrefix(line, "NOPERM") { // BUSY, LOADING
+					failed.Store(true)
+				}
+			})
+		}
+	}
+	asked.Wait()
+	return !failed.Load()
 }
