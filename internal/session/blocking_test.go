@@ -34,7 +34,9 @@ func TestModuleCommandsThatBlockAreFound(t *testing.T) {
 	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
 	other.expect(":0\r\n", "EXISTS", "k")
 	w.send("BLPOP", "k", "0")
-	eventually(t, "BLPOP waits", func() bool { return strings.Contains(text(server.Do(t, "INFO", "clients")), "\r\nblocked_clients:1\r\n") })
+	eventually(t, "BLPOP waits", func() bool {
+		return strings.Contains(text(server.Do(t, "INFO", "clients")), "\r\nblocked_clients:1\r\n")
+	})
 	other.send("EXISTS", "k")
 	eventually(t, "BLPOP is found", func() bool { return slices.Contains(p.srv.facts.blocking.names(), "blpop") })
 	server.Do(t, "RPUSH", "k", "v")
@@ -54,7 +56,7 @@ func TestModuleCommandsOfASlowRedisAreNotBlamed(t *testing.T) {
 	p.of("get").Module, p.of("set").Module = true, true // nobody else looks yet
 	w, slow := dialWire(t, p.addr), slowWire(t, p.addr)
 	w.expect("+OK\r\n", "SET", "k", "v")
-	server.Do(t, "SET", "long", strings.Repeat("x", 40<<20)) // more than all kernels' buffers on the way hold
+	server.Do(t, "SET", "long", strings.Repeat("x", 40<<20))                        // more than all kernels' buffers on the way hold
 	slow.expect("+OK\r\n", "SET", "other", strings.Repeat("x", backend.BigRequest)) // from now on it has a connection to itself
 	slow.send("GET", "long")
 	slow.some(1 << 20)
