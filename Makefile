@@ -99,17 +99,17 @@ mutations: ## do the simulation and the histories find mistakes made on purpose?
 
 long: ## the long forms of tests before one Redis: minutes of coming and going, every command often
 	@.ci/need redis-server redis-cli
-	LOCKPROXY_LONG=1 go test ./cmd/lockproxy ./integration/dropin ./integration/faults ./integration/locks -count=1 -timeout 1h $(ARGS)
+	TESTS_LONG=1 go test ./cmd/lockproxy ./integration/dropin ./integration/faults ./integration/locks -count=1 -timeout 1h $(ARGS)
 
 nodes: ## locks counted through failovers, resharding and faults of clusters and Sentinels: the long forms, with their figures
 	@.ci/need redis-server
-	LOCKPROXY_LONG=1 LOCKPROXY_TEST_FAILOVERS=12 go test ./integration/cluster ./integration/sentinel -count=1 -v -timeout 1h \
+	TESTS_LONG=1 TESTS_FAILOVERS=12 go test ./integration/cluster ./integration/sentinel -count=1 -v -timeout 1h \
 		-run 'ClusterLock|ClusterReshard|ClusterResets|Partition|BlackHole|UnderLoad' $(ARGS)
 
 page: ## the page for operators in Chromium; ARGS="-run TestPictures -args -pictures ../../docs/img" makes the screenshots
 	@.ci/need chromium || { echo "page: *** Chromium is MISSING: the page for operators is NOT TESTED ***"; exit 1; }
 	@.ci/need redis-server
-	cd integration/page && go vet . && LOCKPROXY_LONG=1 go test . -count=1 -v -timeout 1h $(ARGS)
+	cd integration/page && go vet . && TESTS_LONG=1 go test . -count=1 -v -timeout 1h $(ARGS)
 
 alerts: ## the alerts for Prometheus, and the names of metrics, by Prometheus' own promtool
 	@.ci/need promtool

@@ -163,10 +163,11 @@ func operatorHot(c Client, args [][]byte, out []byte) []byte {
 
 // operatorReload is LOCKPROXY RELOAD.
 func operatorReload(c Client, _ [][]byte, out []byte) []byte {
-	if err := c.Reload(); err != nil {
+	said, err := c.Reload()
+	if err != nil {
 		return resp.AppendError(out, "ERR "+err.Error())
 	}
-	return appendOK(out)
+	return resp.AppendSimple(out, said)
 }
 
 // operatorDrain is LOCKPROXY DRAIN. The reply is there before the client is closed.

@@ -35,8 +35,8 @@ func (*operator) Nodes(n int) []NodeFacts {
 	return []NodeFacts{{Member: backend.Member{Addr: "a:1", Role: "master"}}, {Member: backend.Member{Addr: "b:1", Role: "replica", ID: "b"}, Trouble: errors.New("LOADING")}}[:min(n, 2)]
 }
 
-func (*operator) Reload() error { return errors.New("not good:\nmax-clients") }
-func (o *operator) Drain()      { o.drained = true }
+func (*operator) Reload() (string, error) { return "", errors.New("not good:\nmax-clients") }
+func (o *operator) Drain()                { o.drained = true }
 
 func (o *operator) Pause(time.Duration, bool) { o.paused = true }
 func (o *operator) Resume()                   { o.paused = false }

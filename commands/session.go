@@ -148,8 +148,9 @@ type Operation interface {
 	Pause(d time.Duration, writes bool)
 	// Resume ends the pause.
 	Resume()
-	// Reload has the settings read again, as SIGHUP does. The error says what stays as it was.
-	Reload() error
+	// Reload has the settings read again, as SIGHUP does, and says what was taken on and what needs a restart. The error says what stays as
+	// it was, and what was taken on nevertheless.
+	Reload() (said string, err error)
 	// Drain has the process drain and end, as SIGTERM does.
 	Drain()
 }

@@ -159,7 +159,7 @@ func operatorCommands() []*Subcommand {
 		{Name: "locks", Counts: true, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
 		{Name: "nodes", Counts: true, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
 		{Name: "pause", Pauses: true, Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
-		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does; an error says what stays as it was.", do: operatorReload},
+		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does, and says what was taken, and what needs a restart; an error says what stays as it was, too.", do: operatorReload},
 		{Name: "resume", Summary: "Ends a PAUSE.", do: operatorResume},
 		{Name: "slowlog", Actions: []string{"GET", "LEN", "RESET"}, Counts: true, Summary: "Lists the last commands that took longer than --slowlog-slower-than (10; -1: all), tells how many are kept, or forgets them.", do: operatorSlowlog},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},

@@ -18,6 +18,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
+	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/page"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
@@ -30,6 +31,7 @@ import (
 const (
 	telemetryFlush = 3 * time.Second // for the last figures at the end
 	lastReleases   = 3 * time.Second // for locks being given back when a drain is over; a Redis that hangs would keep them for ever
+	exportFailures = 2               // that are logged in a while: of a collector that is away each batch fails
 	findOther      = time.Second     // for another process of this machine to let a connection in
 )
 
@@ -78,7 +80,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 func (a *app) build(ctx context.Context) (err error) {
 	cfg, log := a.cfg, a.log
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), Logger: log,
+		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), Logger: loglimit.Most(log, exportFailures),
 	}); err != nil {
 		return err
 	}

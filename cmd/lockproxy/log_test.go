@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
 // unreadLog starts lockproxy with a log that nobody reads: its pipe is full, or has lost its reader.
@@ -72,5 +77,16 @@ func TestLogThatNobodyReads(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 		})
+	}
+}
+
+// TestJSONLogHasWords: in JSON, as in text, the kind of a lock is a word, and a duration has its unit.
+func TestJSONLogHasWords(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log, _ := newLogger(config.Config{Log: config.Log{Format: "json"}}, &out)
+	log.Info("lost", "kind", lock.Read, "delay", 5*time.Second, "n", 7)
+	if got := out.String(); !strings.Contains(got, `"level":"INFO","msg":"lost","kind":"read","delay":"5s","n":7}`) {
+		t.Error(got)
 	}
 }

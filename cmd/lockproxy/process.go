@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -82,7 +83,17 @@ func newLogger(cfg config.Config, to io.Writer) (*slog.Logger, *slog.LevelVar) {
 	level.Set(cfg.Log.Level)
 	o := &slog.HandlerOptions{Level: level}
 	if cfg.Log.Format == "json" {
+		o.ReplaceAttr = asText
 		return slog.New(loglimit.New(slog.NewJSONHandler(to, o))), level
 	}
 	return slog.New(loglimit.New(slog.NewTextHandler(to, o))), level
+}
+
+// asText has the JSON log show values as the text log does: kinds of locks as words, and not the numbers that stand for them, and durations
+// with their unit.
+func asText(_ []string, a slog.Attr) slog.Attr {
+	if shown, ok := a.Value.Any().(fmt.Stringer); ok && a.Value.Kind() != slog.KindTime {
+		a.Value = slog.StringValue(shown.String())
+	}
+	return a
 }

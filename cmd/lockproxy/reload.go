@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -30,28 +31,53 @@ type settings struct {
 
 // steering is what operators ask of the process.
 type steering struct {
-	reloads chan chan<- error // to reloadLoop, which answers each
-	over    chan struct{}     // closed when reloadLoop ends
-	stop    func()            // has the process drain and end
+	reloads chan chan<- reloaded // to reloadLoop, which answers each
+	over    chan struct{}        // closed when reloadLoop ends
+	stop    func()               // has the process drain and end
 }
 
 func newSteering(stop func()) steering {
-	return steering{reloads: make(chan chan<- error), over: make(chan struct{}), stop: stop}
+	return steering{reloads: make(chan chan<- reloaded), over: make(chan struct{}), stop: stop}
 }
 
 var errStopping = errors.New("this proxy is shutting down")
 
-// Reload does what SIGHUP does. The error says what stays as it was, and why.
-func (s steering) Reload(ctx context.Context) error {
-	answer := make(chan error, 1)
+// Reload does what SIGHUP does, and says what was taken on and what needs a restart. The error says what stays as it was, and why, too.
+func (s steering) Reload(ctx context.Context) (said string, err error) {
+	answer := make(chan reloaded, 1)
 	select {
 	case s.reloads <- answer:
-		return <-answer
+		return (<-answer).said()
 	case <-s.over:
-		return errStopping
+		return "", errStopping
 	case <-ctx.Done():
-		return ctx.Err()
+		return "", ctx.Err()
 	}
+}
+
+// reloaded is what became of settings and files that were read again.
+type reloaded struct {
+	taken   []string // settings and files
+	restart []string // settings that are another since the start, and need a restart
+	faults  []error  // of what stays as it was
+}
+
+// said is OK, or an error if something stays as it was, with what is not so.
+func (r reloaded) said() (string, error) {
+	text, err := "OK", errors.Join(r.faults...)
+	if err != nil {
+		text = err.Error()
+	}
+	if len(r.taken) > 0 {
+		text += "; taken: " + strings.Join(r.taken, ", ")
+	}
+	if len(r.restart) > 0 {
+		text += "; a restart is needed for: " + strings.Join(r.restart, ", ")
+	}
+	if err != nil {
+		return "", errors.New(text)
+	}
+	return text, nil
 }
 
 // hangups returns where each SIGHUP comes from now on.
@@ -68,13 +94,17 @@ func (a *app) reloadLoop(ctx context.Context, hangup chan os.Signal) {
 	for {
 		select {
 		case <-hangup:
-			_ = a.reloadNow() // the log says it
+			a.reloadNow() // the log says it
 		case answer := <-a.reloads:
-			err := a.reloadNow()
+			r := a.reloadNow()
 			for _, f := range a.files { // at a SIGHUP they look by themselves
-				err = errors.Join(err, f.Look())
+				taken, err := f.Look()
+				r.taken = append(r.taken, taken...)
+				if err != nil {
+					r.faults = append(r.faults, err)
+				}
 			}
-			answer <- err
+			answer <- r
 		case <-ctx.Done():
 			return
 		}
@@ -82,42 +112,42 @@ func (a *app) reloadLoop(ctx context.Context, hangup chan os.Signal) {
 }
 
 // reloadNow is reload, and tells systemd and the log of it.
-func (a *app) reloadNow() error {
+func (a *app) reloadNow() (r reloaded) {
 	systemd.Reloading()
 	defer systemd.Tell(systemd.Ready)
-	err := a.reload()
+	taken, restart, err := a.reload()
 	if err != nil {
 		a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
-		err = fmt.Errorf("the settings are not good, the old ones stay: %w", err)
+		return reloaded{faults: []error{fmt.Errorf("the settings are not good, the old ones stay: %w", err)}}
 	}
-	return err
+	return reloaded{taken: taken, restart: restart}
 }
 
 // reload takes on what may change while the process runs, all of it or nothing, and logs what needs a restart.
-func (a *app) reload() error {
+func (a *app) reload() (taken, restart []string, err error) {
 	now, err := config.Parse(a.args)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if config.Emptied(a.latest, now) {
-		return fmt.Errorf("%s holds no settings any more: if that is meant, give one of them its default there, or restart", now.File.Name)
+		return nil, nil, fmt.Errorf("%s holds no settings any more: if that is meant, give one of them its default there, or restart", now.File.Name)
 	}
 	// As at the start, the limit of open files leaves room for so many clients.
 	now.Limits.MaxClients, _ = places(now.Limits.MaxClients, a.cfg.Limits.MaxUpstream, openFiles(), a.log)
 	if err := a.server.Change(limits(now), a.rules(now)); err != nil {
-		return err
+		return nil, nil, err
 	}
 	now.Drain = now.DrainWith(a.cfg.Admin.Metrics) // that of the start: another one needs a restart
 	a.drain.Store(&now.Drain)
-	taken, _ := config.Changed(a.latest, now)
-	_, restart := config.Changed(a.cfg, now)
+	taken, _ = config.Changed(a.latest, now)
+	_, restart = config.Changed(a.cfg, now)
 	a.latest = now
 	a.log.Info("settings read again", "changed", taken)
 	if len(restart) > 0 {
 		a.log.Warn("some settings have changed that need a restart", "settings", restart)
 	}
 	a.level.Set(now.Log.Level)
-	return nil
+	return taken, restart, nil
 }
 
 // limits are the clients'.

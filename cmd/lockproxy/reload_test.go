@@ -139,8 +139,8 @@ func TestOperatorReloadsAndDrains(t *testing.T) {
 	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
 	ops, holder := p.dial("tcp", addr), p.dial("tcp", addr)
 	expect(t, ops, "OK", "LOCKPROXY", "RELOAD")
-	write(file, "operators: default\ndeny: get\n")
-	expect(t, ops, "OK", "LOCKPROXY", "RELOAD")
+	write(file, "operators: default\ndeny: get\nwarm-channels: 7\n")
+	expect(t, ops, "OK; taken: deny; a restart is needed for: warm-channels", "LOCKPROXY", "RELOAD")
 	fails := func(want string, words ...any) {
 		t.Helper()
 		if _, err := ops.Do(words[0].(string), words[1:]...); err == nil || !strings.Contains(err.Error(), want) {
@@ -158,9 +158,8 @@ func TestOperatorReloadsAndDrains(t *testing.T) {
 	if err := os.Remove(secret); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // it is as wrong the second time
-		fails("ERR passwords have changed but cannot be used: ", "LOCKPROXY", "RELOAD")
-	}
+	fails("; taken: deny", "LOCKPROXY", "RELOAD")
+	fails("ERR passwords have changed but cannot be used: ", "LOCKPROXY", "RELOAD") // it is as wrong the second time
 	if _, err := ops.Do("GET", "k"); err != nil {
 		t.Errorf("GET is denied still: %v", err)
 	}

@@ -24,8 +24,8 @@ type pair struct {
 var alikeConfig = []string{"--hash-max-listpack-entries 100000", "--hash-max-listpack-value 65536",
 	"--zset-max-listpack-entries 100000", "--zset-max-listpack-value 65536", "--slowlog-log-slower-than -1", "--enable-debug-command yes"}
 
-// plainPair says that there is to be no proxy: LOCKPROXY_TEST_PLAIN=1 shows whether two Redis servers themselves agree.
-func plainPair() bool { return os.Getenv("LOCKPROXY_TEST_PLAIN") != "" }
+// plainPair says that there is to be no proxy: TESTS_PLAIN=1 shows whether two Redis servers themselves agree.
+func plainPair() bool { return os.Getenv("TESTS_PLAIN") != "" }
 
 func startPair(t *testing.T) *pair {
 	t.Helper()

@@ -19,16 +19,16 @@ type generator struct {
 	expand map[string]func() string
 }
 
-// seed is this run's: LOCKPROXY_TEST_SEED, or the clock's. It is logged, so that a failure can be repeated.
+// seed is this run's: TESTS_SEED, or the clock's. It is logged, so that a failure can be repeated.
 func seed(t testing.TB) uint64 {
 	n := uint64(time.Now().UnixNano())
-	if text := os.Getenv("LOCKPROXY_TEST_SEED"); text != "" {
+	if text := os.Getenv("TESTS_SEED"); text != "" {
 		var err error
 		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("LOCKPROXY_TEST_SEED=%d", n)
+	t.Logf("TESTS_SEED=%d", n)
 	return n
 }
 

@@ -17,7 +17,7 @@ import (
 
 // A client that vanishes without a word, as when its machine loses power, needs a network that can be unplugged: a
 // network namespace of the test's own, in which it runs itself once more.
-const inNamespace = "LOCKPROXY_TEST_IN_NAMESPACE"
+const inNamespace = "TESTS_IN_NAMESPACE"
 
 // The two ends of the cable.
 const (

@@ -40,7 +40,7 @@ func Protocols(t *testing.T, f func(t *testing.T, proto int)) {
 }
 
 // Long says whether tests that take minutes, or ten thousand connections, are wanted.
-func Long() bool { return os.Getenv("LOCKPROXY_LONG") == "1" }
+func Long() bool { return os.Getenv("TESTS_LONG") == "1" }
 
 // Bound is d where the machine has nothing else to do, which only the long forms have for themselves; elsewhere what took longer may
 // have waited for a processor.

@@ -70,7 +70,7 @@ func TestPageWithManyLocks(t *testing.T) {
 			t.Fatal(line, err)
 		}
 	}
-	long, window := os.Getenv("LOCKPROXY_LONG") == "1", 2*time.Second
+	long, window := os.Getenv("TESTS_LONG") == "1", 2*time.Second
 	if long {
 		window = 20 * time.Second // that locks are renewed in twice
 	}

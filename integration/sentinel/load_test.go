@@ -129,10 +129,10 @@ func tryDial(t *testing.T, addr string) *harness.Wire {
 	return harness.NewWire(t, c)
 }
 
-// failovers is how often each kind is done, and after which silence: LOCKPROXY_TEST_FAILOVERS=10 is for measuring outages, on
+// failovers is how often each kind is done, and after which silence: TESTS_FAILOVERS=10 is for measuring outages, on
 // an idle machine; a busy one has pauses that the Sentinels would take for deaths.
 func failovers() (n int, downAfter time.Duration) {
-	if n, err := strconv.Atoi(os.Getenv("LOCKPROXY_TEST_FAILOVERS")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("TESTS_FAILOVERS")); err == nil {
 		return n, time.Second
 	}
 	return 1, 3 * time.Second

@@ -122,12 +122,12 @@ func without(all, some []string) []string {
 
 // cacheDir is where suites and baselines are kept between runs.
 func cacheDir() (string, error) {
-	if dir := os.Getenv("LOCKPROXY_CACHE"); dir != "" {
+	if dir := os.Getenv("TESTS_CACHE"); dir != "" {
 		return filepath.Abs(filepath.Join(dir, "tcl"))
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no place for the suite, set LOCKPROXY_CACHE: %w", err)
+		return "", fmt.Errorf("no place for the suite, set TESTS_CACHE: %w", err)
 	}
 	return filepath.Join(dir, "lockproxy", "tcl"), nil
 }

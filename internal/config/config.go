@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/peterbourgon/ff/v3"
@@ -82,11 +83,7 @@ func Parse(args []string) (Config, error) {
 		all = v == "true"
 		return nil
 	})
-	err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix))
-	if name := given["config"].text; err == nil && name != "" {
-		err = c.File.read(name, given)
-	}
-	if err != nil {
+	if err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix)); err != nil {
 		return Config{}, hideUserinfo(err)
 	}
 	if all {
@@ -95,7 +92,12 @@ func Parse(args []string) (Config, error) {
 	if fs.NArg() > 0 {
 		return Config{}, hideUserinfo(fmt.Errorf("unexpected argument %q: settings are --flags", fs.Arg(0)))
 	}
-	var faults []error
+	faults := unknownVariables(fs, os.Environ())
+	if name := given["config"].text; name != "" {
+		if err := c.File.read(name, given); err != nil {
+			faults = append(faults, hideUserinfo(err))
+		}
+	}
 	for _, s := range settings {
 		if raw := given[s.name]; raw.set {
 			c.Given = c.Given.with(s.name, raw.text)

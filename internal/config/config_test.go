@@ -335,3 +335,33 @@ func TestFileThatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownVariables: a slip in the name of a variable is a fault; what others set of their own accord is none.
+func TestUnknownVariables(t *testing.T) {
+	for _, v := range []string{"LOCKPROXY_SERVICE_HOST=10.0.0.1", "LOCKPROXY_PORT=tcp://10.0.0.1:6380", "LOCKPROXY_PORT_6380_TCP_ADDR=10.0.0.1",
+		"LOCKPROXY_METRICS_SERVICE_PORT_HTTP=9180", "LOCKPROXY_VERSION=1.2.3", "LOCKPROXY_ADDRESS=a:6380", "LOCKPROXY_DENY=flushall"} {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	if _, err := Parse(nil); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("LOCKPROXY_DENNY", "flushall")
+	t.Setenv("LOCKPROXY_MAX-CLIENTS", "1")
+	_, err := Parse([]string{"--log-level", "loud"})
+	for _, want := range []string{"LOCKPROXY_DENNY", "LOCKPROXY_MAX-CLIENTS", "log-level"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not named: %v", want, err)
+		}
+	}
+}
+
+// TestFaultsOfTheFileAndOfValues are told together.
+func TestFaultsOfTheFileAndOfValues(t *testing.T) {
+	_, err := Parse([]string{"--config", write(t, "max-clients: -1\nlog-level: loud\nxx: 1\n")})
+	for _, want := range []string{"max-clients: -1 is below 1", "log-level:", `line 3: unknown setting "xx"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not named: %v", want, err)
+		}
+	}
+}

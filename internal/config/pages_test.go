@@ -311,6 +311,7 @@ func markdown() string {
 
 Every setting is a flag, an environment variable and a key of the YAML file named by ` + "`--config`" + `.
 The flag wins over the variable, the variable over the file. All faults are reported at once.
+A variable that begins with ` + "`LOCKPROXY_`" + ` and is no setting is a fault, as is an unknown name in the file.
 The file is one YAML document: a second one in it, behind a ` + "`---`" + `, is a fault.
 
 Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
@@ -321,7 +322,7 @@ Lists are given by repeating the flag, with commas, or as a YAML list.
 On SIGHUP the file is read again. If all of it is good, what has changed of these settings holds from then on:
 ` + "`" + strings.Join(live, "`, `") + "`" + `.
 A file without any settings, where there were some, is not good then: it is taken for one that is being written.
-Files of certificates are looked at as well. Other changes need a restart; the log names them.
+Files of certificates are looked at as well. Other changes need a restart; the log, and the reply to ` + "`LOCKPROXY RELOAD`" + `, name them.
 
 | Flag | Environment | Default | Meaning |
 |---|---|---|---|

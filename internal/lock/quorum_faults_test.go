@@ -148,7 +148,7 @@ func overlaps(spans []span) (out []string) {
 func TestQuorumUnderRandomFaults(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		length := 8 * time.Second
-		if os.Getenv("LOCKPROXY_LONG") == "1" {
+		if os.Getenv("TESTS_LONG") == "1" {
 			length = 10 * time.Minute
 		}
 		const longest = 2 * time.Second

@@ -318,7 +318,7 @@ var deeds = []func(*stressed) bool{
 }
 
 func stressTime() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("LOCKPROXY_TEST_STRESS")); err == nil {
+	if d, err := time.ParseDuration(os.Getenv("TESTS_STRESS")); err == nil {
 		return d
 	}
 	return 2 * time.Second

@@ -39,7 +39,7 @@ func twoWires(t testing.TB, data, control string, o lock.Options) string {
 func serveTwoWires(t testing.TB, data, control string, o lock.Options) (string, *session.Server) {
 	t.Helper()
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	if os.Getenv("LOCKPROXY_TEST_LOG") != "" {
+	if os.Getenv("TESTS_LOG") != "" {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	node := upstream.NewNode(upstream.Target{Network: "tcp", Addr: data}, upstream.NodeOptions{Logger: o.Logger, DialTimeout: longEnough})

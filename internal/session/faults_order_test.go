@@ -107,7 +107,7 @@ func TestNoUnlockOvertakesTheWritesBeforeIt(t *testing.T) {
 
 	// SETs by few clients with many before each UNLOCK, and many clients with one before each.
 	few, rounds, pairs, pairRounds := 4, 20, 30, 60
-	if os.Getenv("LOCKPROXY_LONG") != "" {
+	if os.Getenv("TESTS_LONG") != "" {
 		few, rounds, pairs, pairRounds = 4, 50, 60, 150
 	}
 	var stories []*story

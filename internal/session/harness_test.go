@@ -87,7 +87,7 @@ func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options),
 }
 
 func testLog() *slog.Logger {
-	if os.Getenv("LOCKPROXY_TEST_LOG") != "" {
+	if os.Getenv("TESTS_LOG") != "" {
 		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	return slog.New(slog.DiscardHandler)

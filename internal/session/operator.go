@@ -62,7 +62,7 @@ func (s *Session) Holders(n int) []commands.ClientHolds {
 }
 
 // Reload implements commands.Operation.
-func (s *Session) Reload() error {
+func (s *Session) Reload() (said string, err error) {
 	s.srv.log.Info("an operator has the settings read again", "client", s.peer.addr, "user", s.clientUser())
 	return s.srv.o.Reload(s.clientContext())
 }

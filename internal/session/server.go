@@ -98,8 +98,8 @@ type CommandRules struct {
 
 // Steering is what operators ask of the process.
 type Steering struct {
-	Reload func(context.Context) error // the settings are read again; the error says what stays as it was
-	Drain  func()                      // makes the process drain and end
+	Reload func(context.Context) (said string, err error) // the settings are read again; the error says what stays as it was, too
+	Drain  func()                                         // makes the process drain and end
 }
 
 // Appearance is what clients are told of the proxy.

@@ -70,21 +70,27 @@ func (f *Files) Watch(ctx context.Context, ask <-chan os.Signal) {
 	for {
 		select {
 		case <-tick.C:
-			_ = f.look(false) // the log says it
+			_, _ = f.look(false) // the log says it
 		case <-ask:
-			_ = f.look(true)
+			_, _ = f.look(true)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Look takes on what is new at once, as Watch does when it is asked. The error says why the old stays.
-func (f *Files) Look() error { return f.look(true) }
+// Look takes on what is new at once, as Watch does when it is asked. taken names the files if there was something; the error says why the
+// old stays.
+func (f *Files) Look() (taken []string, err error) {
+	if news, err := f.look(true); !news {
+		return nil, err
+	}
+	return f.names.all(), nil
+}
 
 // look takes on what is new. A file may be half written, or one of a pair only: unless atOnce, what is new must be
 // found the same twice, and whatever does not fit together leaves the old in place.
-func (f *Files) look(atOnce bool) error {
+func (f *Files) look(atOnce bool) (taken bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	contents, sum, err := f.names.read()
@@ -93,11 +99,11 @@ func (f *Files) look(atOnce bool) error {
 	switch {
 	case sum == f.used:
 		f.refused = digest{}
-		return nil
+		return false, nil
 	case sum == f.refused:
-		return f.trouble
+		return false, f.trouble
 	case !settled && !atOnce:
-		return nil
+		return false, nil
 	}
 	var m *Material
 	if err == nil {
@@ -106,12 +112,12 @@ func (f *Files) look(atOnce bool) error {
 	if err != nil {
 		f.refused, f.trouble = sum, fmt.Errorf("%s have changed but cannot be used: %w", f.names.what(), err)
 		f.log.Warn(f.names.what()+" have changed but cannot be used, the old ones stay", "error", err)
-		return f.trouble
+		return false, f.trouble
 	}
 	f.used, f.refused = sum, digest{}
 	f.now.Store(m)
 	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
-	return nil
+	return true, nil
 }
 
 // read returns the contents of all files, certificates first, then keys, then the CA. An error has a digest as well.

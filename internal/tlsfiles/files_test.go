@@ -155,7 +155,7 @@ func TestShortPassword(t *testing.T) {
 	write(t, file, []byte("abcd\n"))
 	f, _ := open(t, names)
 	write(t, file, []byte("x\n"))
-	if err := f.Look(); err == nil || f.Password() != "abcd" {
+	if _, err := f.Look(); err == nil || f.Password() != "abcd" {
 		t.Errorf("%q, %v", f.Password(), err)
 	}
 }
@@ -329,7 +329,7 @@ func TestEmptiedUsersLeaveTheOld(t *testing.T) {
 	write(t, path, []byte("bob secret\n"))
 	f, log := open(t, Names{Users: path})
 	write(t, path, nil)
-	if err := f.Look(); err == nil || !strings.Contains(err.Error(), "holds no user") {
+	if _, err := f.Look(); err == nil || !strings.Contains(err.Error(), "holds no user") {
 		t.Errorf("%v", err)
 	}
 	if got := f.Now().Users; len(got) != 1 || strings.Contains(log.String(), "reloaded") {
