@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +28,6 @@ const (
 type Check struct {
 	Name string
 	Ask  func(ctx context.Context) error // nil: it is so
-	Told bool                            // it is only told of: the process is ready without
 }
 
 // Health knows whether the process is alive and ready. The zero value is one that starts.
@@ -39,21 +37,15 @@ type Health struct {
 	draining bool
 	beat     time.Time // the last one's; zero before the first
 	asked    time.Time // when the last round was over
-	found    findings
-	round    *round // under way, or nil
-	asking   int    // requests for /readyz that wait
+	trouble  []string  // found then
+	round    *round    // under way, or nil
+	asking   int       // requests for /readyz that wait
 }
 
 // round is one time that the checks are asked. All who come meanwhile get its answer.
 type round struct {
-	over  chan struct{} // closed when found is known
-	found findings
-}
-
-// findings are what a round found, a line each.
-type findings struct {
-	trouble []string // what keeps the process from being ready
-	told    []string // what is wrong beside
+	over    chan struct{} // closed when trouble is known
+	trouble []string
 }
 
 // Handlers are the pages, by their patterns.
@@ -102,17 +94,17 @@ func (h *Health) livez(w http.ResponseWriter, _ *http.Request) {
 	beat := h.beat
 	h.mu.Unlock()
 	if since := time.Since(beat); !beat.IsZero() && since > stalledAfter {
-		answer(w, findings{trouble: []string{fmt.Sprintf("stuck for %v", since.Round(time.Second))}})
+		answer(w, []string{fmt.Sprintf("stuck for %v", since.Round(time.Second))})
 		return
 	}
-	answer(w, findings{})
+	answer(w, nil)
 }
 
 func (h *Health) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.ask(1) > mostAsking {
-		answer(w, findings{trouble: []string{"too many ask at once"}})
+		answer(w, []string{"too many ask at once"})
 	} else {
-		answer(w, h.find(r.Context()))
+		answer(w, h.Trouble(r.Context()))
 	}
 	h.ask(-1)
 }
@@ -126,23 +118,19 @@ func (h *Health) ask(more int) int {
 }
 
 // answer is 200, or 503 with a line for each trouble.
-func answer(w http.ResponseWriter, f findings) {
+func answer(w http.ResponseWriter, trouble []string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	lines := f.trouble
-	if len(lines) == 0 {
-		lines = []string{"ok"}
-	} else {
-		w.WriteHeader(http.StatusServiceUnavailable)
+	if len(trouble) == 0 {
+		_, _ = io.WriteString(w, "ok\n") // who asked has hung up if this fails
+		return
 	}
-	_, _ = io.WriteString(w, strings.Join(slices.Concat(lines, f.told), "\n")+"\n") // whoever asked has hung up if this fails
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, strings.Join(trouble, "\n")+"\n")
 }
 
-// Trouble is what keeps the process from being ready, a line each; none: it is.
-func (h *Health) Trouble(ctx context.Context) []string { return h.find(ctx).trouble }
-
-// find takes no longer than askTime, whoever else has come and gone.
-func (h *Health) find(ctx context.Context) findings {
+// Trouble is what keeps the process from being ready, a line each; none: it is. It takes no longer than askTime, whoever else has come and gone.
+func (h *Health) Trouble(ctx context.Context) []string {
 	h.mu.Lock()
 	if said, known := h.known(); known {
 		h.mu.Unlock()
@@ -157,36 +145,36 @@ func (h *Health) find(ctx context.Context) findings {
 	h.mu.Unlock()
 	if first {
 		// One who hangs up leaves the answer to those who wait behind him: if the round ended with him, theirs would begin anew.
-		r.found = askAll(context.WithoutCancel(ctx), checks)
+		r.trouble = askAll(context.WithoutCancel(ctx), checks)
 		close(r.over)
 	}
 	<-r.over
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.round == r {
-		h.round, h.asked, h.found = nil, time.Now(), r.found
+		h.round, h.asked, h.trouble = nil, time.Now(), r.trouble
 	}
 	if h.draining { // meanwhile
-		return findings{trouble: []string{"draining"}}
+		return []string{"draining"}
 	}
-	return r.found
+	return r.trouble
 }
 
 // known is what can be said without asking. Callers hold mu.
-func (h *Health) known() (f findings, known bool) {
+func (h *Health) known() (trouble []string, known bool) {
 	switch {
 	case h.draining:
-		return findings{trouble: []string{"draining"}}, true
+		return []string{"draining"}, true
 	case h.checks == nil:
-		return findings{trouble: []string{"starting"}}, true
+		return []string{"starting"}, true
 	case h.round == nil && time.Since(h.asked) < freshFor:
-		return h.found, true
+		return h.trouble, true
 	}
-	return f, false
+	return nil, false
 }
 
 // askAll asks all checks at once. One that does not answer in time has failed.
-func askAll(ctx context.Context, checks []Check) (f findings) {
+func askAll(ctx context.Context, checks []Check) (trouble []string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	answers := make([]chan error, len(checks))
@@ -205,17 +193,11 @@ func askAll(ctx context.Context, checks []Check) (f findings) {
 				err = fmt.Errorf("no answer within %v", askTime)
 			}
 		}
-		if err == nil {
-			continue
-		}
-		line := c.Name + ": " + strings.Join(strings.Fields(err.Error()), " ")
-		if c.Told {
-			f.told = append(f.told, line)
-		} else {
-			f.trouble = append(f.trouble, line)
+		if err != nil {
+			trouble = append(trouble, c.Name+": "+strings.Join(strings.Fields(err.Error()), " "))
 		}
 	}
-	return f
+	return trouble
 }
 
 func (c Check) run(ctx context.Context, answer chan<- error) { answer <- c.Ask(ctx) }

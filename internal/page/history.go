@@ -13,8 +13,7 @@ import (
 
 const (
 	sampleEvery = 5 * time.Second
-	samplesKept = 180
-	historyKept = samplesKept * sampleEvery // a quarter of an hour
+	samplesKept = 180 // a quarter of an hour
 )
 
 // sample is what was so at one moment, and what had happened since the one before.
@@ -72,8 +71,8 @@ type card struct {
 
 const chartWide, chartHigh = 180, 40
 
-// cards are the figures, with those of now where they can be had. badly: of the losses some are bad.
-func (h *history) cards(now lock.Stats, longestWait time.Duration, badly bool) []card {
+// cards are the figures, with those of now where they can be had.
+func (h *history) cards(now lock.Stats, longestWait time.Duration) []card {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := func(value func(sample) float64) (all []float64) {
@@ -93,7 +92,7 @@ func (h *history) cards(now lock.Stats, longestWait time.Duration, badly bool) [
 		recently += n
 	}
 	last := chart("lost", display.Figure(recently), lost)
-	last.Note, last.Bad = display.Number(now.Lost)+" since the start", badly
+	last.Note, last.Bad = display.Number(now.Lost)+" since the start", recently > 0
 	return []card{
 		waiting,
 		chart("held", display.Number(now.Held), of(func(s sample) float64 { return float64(s.held) })),
