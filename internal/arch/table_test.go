@@ -42,7 +42,7 @@ var table = []row{
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/hottest", "internal/agenda", "internal/chain", "internal/retry", "internal/tasks", "internal/share", "internal/lockstore", "internal/jitter", "internal/loglimit", "internal/telemetry"}},
 	{pkg: "internal/page", floor: 4, what: "the page for people who run the proxy",
-		may: []string{"internal/hottest", "internal/lock", "internal/lockstore", "internal/slowlog", "internal/display", "internal/webserver"}, libs: stdOnly},
+		may: []string{"internal/hottest", "internal/lock", "internal/lockstore", "internal/slowlog", "internal/display", "internal/webserver", "internal/telemetry"}, libs: stdOnly},
 	{pkg: "internal/lockstore/sharded", floor: 4, what: "each lock on one Redis: the only one, or the master of its slot",
 		may: []string{"internal/agenda", "internal/retry", "internal/tasks", "internal/lockstore", "internal/lockstore/node", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/lockstore/quorum", floor: 4, what: "each lock on several Redis servers, of which a majority decides",

@@ -134,7 +134,7 @@ var settings = []setting{
 		number(func(c *Config) *int { return &c.Limits.MaxPerAddress })},
 	{"max-clients-per-user", "0", false, "Clients that have logged in as one user; a further AUTH is refused. Clients that have not logged in are not counted. 0: no limit.",
 		number(func(c *Config) *int { return &c.Limits.User.Clients })},
-	{"max-commands-per-user", "0", false, "Commands a second of all clients of one user together; a second's worth may come at once. More are refused, but for those that others depend on, such as MULTI and SELECT, and those that give locks back, which are only counted. Clients that have not logged in count as one user, here and below. 0: no limit.",
+	{"max-commands-per-user", "0", false, "Commands a second of all clients of one user together; a second's worth may come at once. More are refused, but for those that others depend on, such as MULTI and SELECT, and those that give locks back, which wait for their turn. Clients of one address that have not logged in count as one user, here and below. 0: no limit.",
 		number(func(c *Config) *int { return &c.Limits.User.Commands })},
 	{"max-locks-per-user", "0", false, "Locks that one user's connections to this proxy hold or ask for, those that they wait for included. More are refused. 0: no limit.",
 		number(func(c *Config) *int { return &c.Limits.User.Locks })},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Entry is who may see the page.
@@ -94,9 +95,10 @@ func (g *guard) knows(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && (basic || bearer)
 }
 
-// tell has the log say that somebody came with a wrong token. A browser that has not asked for it yet comes with none.
+// tell counts a wrong token and has the log say where it came from. A browser that has not asked for it yet comes with none.
 func (g *guard) tell(r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
+		telemetry.LoginsFailed.Add(1)
 		g.log.Warn("a wrong token for the page for operators", "from", r.RemoteAddr)
 	}
 }

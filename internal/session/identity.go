@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"net/netip"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/commands"
@@ -41,10 +42,7 @@ func (s *Session) Login(user, password string) error {
 // authenticate logs the client in as user. Redis must accept the password, and must then accept words on the client's own connection, if
 // there is one; otherwise the client stays who it was. Redis is no longer asked once the client has gone.
 func (s *Session) authenticate(user, password string, words []string) error {
-	ctx := s.clientContext()
-	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
-	defer cancel()
-	if err := s.srv.up.backend.Authenticate(ctx, s.host(), user, password); err != nil {
+	if err := s.askPassword(user, password); err != nil {
 		return err
 	}
 	return s.takeShare(userName(user), func() error {
@@ -75,6 +73,19 @@ func (s *Session) host() string {
 		return s.peer.addr
 	}
 	return host
+}
+
+// network is what the client's address counts as: itself, or with IPv6 the network of which one machine may have all addresses.
+func (s *Session) network() string {
+	ip, err := netip.ParseAddr(s.host())
+	if err != nil {
+		return s.host() // a unix socket
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.Prefix(64) // fits all of IPv6
+	return network.String()
 }
 
 // Greet implements commands.Identity. Redis is asked on the connection the client would have.

@@ -68,24 +68,29 @@ func (p *pause) holds(c *commandtable.Command, here bool) bool {
 // lockingVerbs are the verbs that may take a lock. They are held back.
 var lockingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced"}
 
-// heldBack waits for the end of a pause that holds back command c. The replies to earlier commands are written first.
+// heldBack waits for the end of a pause that holds back command c.
 func (s *Session) heldBack(c *commandtable.Command, here bool) {
 	all := &s.srv.pauses
 	for p := all.now.Load(); p != nil && p.holds(c, here) && !s.guard.Over(); p = all.now.Load() {
-		s.forward()
-		s.own.Flush()
-		s.activity.progress.step.rest() // nothing is under way
 		all.held.Add(1)
-		s.watched(func(ctx context.Context) {
+		s.standStill(func(ctx context.Context) {
 			select {
 			case <-p.ctx.Done():
 			case <-ctx.Done():
 			}
 		})
 		all.held.Add(-1)
-		s.activity.progress.step.next()
-		s.batch.timing.answered() // so that the wait is not counted as any command's time
 	}
+}
+
+// standStill has the present command wait for wait, whose ctx ends with the client. The replies to earlier commands are written first.
+func (s *Session) standStill(wait func(ctx context.Context)) {
+	s.forward()
+	s.own.Flush()
+	s.activity.progress.step.rest() // nothing is under way
+	s.watched(wait)
+	s.activity.progress.step.next()
+	s.batch.timing.answered() // so that the wait is not counted as any command's time
 }
 
 // Pause implements commands.Operation.

@@ -165,6 +165,7 @@ type serverAccess struct {
 	rights     atomic.Int64 // changes when users' rights may have changed
 	deleted    chan []string
 	asking     chan struct{} // slots of clients that ask Redis whether they need a password
+	guesses    *guesses
 }
 
 // writes is what holds up all clients' writes.
@@ -202,7 +203,7 @@ func NewServer(o Options) *Server {
 		log:     o.Logger,
 		start:   time.Now(),
 		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{}), suspects: make(chan suspect, 1)},
-		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), protection: protection{known: make(chan struct{})}},
+		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), guesses: newGuesses(), protection: protection{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session)},
 	}
 	s.users = share.New(o.PerUser, s.log)

@@ -140,7 +140,7 @@ func (b *batch) recycle() {
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, ident: s.fresh(),
 		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
-	c.access.user, _ = s.users.Join("") // whose clients are not limited
+	c.access.user = s.users.JoinNobody(c.network())
 	c.certificate()
 	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, &s.up.common, host{c}, g)
 	c.own = own.New(&s.up.own, host{c}, g, id, c.pipes.Forwarder)
@@ -213,7 +213,9 @@ func (s *Session) dispatch(cmd redcon.Command) {
 			c, answer = s.undebugged(c, answer)
 		}
 	}
-	c, answer = s.withinShare(c, answer)
+	if c, answer = s.withinShare(c, answer); s.guard.Over() {
+		return
+	}
 	if s.srv.pauses.now.Load() != nil {
 		if s.heldBack(c, answer != nil); s.guard.Over() {
 			return
@@ -303,8 +305,7 @@ func (s *Session) identity(id upstream.Identity) {
 	s.mu.Unlock()
 	s.access.admitted = 0
 	if id.Anonymous() {
-		nobody, _ := s.srv.users.Join("") // whose clients are not limited
-		s.countFor(nobody)
+		s.countFor(s.srv.users.JoinNobody(s.network()))
 	}
 }
 

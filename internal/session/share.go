@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -41,38 +42,41 @@ func (s *Session) countFor(to *share.User) {
 	}
 }
 
-// exempt are the commands answered here that are not refused to a user who is over the share: what gives locks back or keeps them, and what
-// says who the client is and what its next commands mean.
-var exempt = []string{
+// unrefused are the commands answered here that are not refused to a user who is over the share, but wait for their turn: what gives locks back or keeps
+// them, and what says who the client is and what its next commands mean.
+var unrefused = []string{
 	"unlock", "multiunlock", "renew",
 	"auth", "hello", "select", "reset", "quit", "post", "host:", "readonly", "readwrite", "asking",
 	"client|setname", "client|setinfo", "client|capa", "client|reply", "client|no-evict", "client|no-touch", "client|id", "client|getname",
 }
 
-// isExempt says whether a command answered here is never refused for a share. Besides those listed these are LOCKPROXY, which operators
-// use, and CLUSTER, with which a client in cluster mode begins.
-func isExempt(c *commandtable.Command) bool {
-	return slices.Contains(exempt, c.Name) || strings.HasPrefix(c.Name, "lockproxy") || strings.HasPrefix(c.Name, "cluster")
+// mayRefuse says whether a command may be refused for a share. It may not if later ones depend on it, such as MULTI or SELECT. Besides those listed these
+// are LOCKPROXY, which operators use, and CLUSTER, with which a client in cluster mode begins.
+func mayRefuse(c *commandtable.Command, here bool) bool {
+	if c == nil {
+		return true
+	}
+	switch c.Conn {
+	case commandtable.ConnNone, commandtable.ConnBlock, commandtable.ConnWait:
+		name, _, _ := strings.Cut(c.Name, "|")
+		return !here || !slices.Contains(unrefused, c.Name) && name != "lockproxy" && name != "cluster"
+	}
+	return false
 }
 
-// withinShare returns c and run, or what refuses a command that is one too many in this second. A command on which later ones depend,
-// such as MULTI or SELECT, is counted but not refused.
+// withinShare returns c and run, or what refuses a command that is one too many in this second. What is not refused waits for its turn, so that no command
+// is free of charge.
 func (s *Session) withinShare(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
 	if s.access.user.Command() == nil {
 		return c, run
 	}
-	if c != nil {
-		switch c.Conn {
-		case commandtable.ConnNone, commandtable.ConnBlock, commandtable.ConnWait:
-			if run != nil && isExempt(c) {
-				return c, run
-			}
-		default:
-			return c, run
-		}
+	if mayRefuse(c, run != nil) {
+		s.batch.refused++
+		return commandtable.OverShare, func(s *Session, _ [][]byte) { s.error(commandtable.OverShare.Line) }
 	}
-	s.batch.refused++
-	return commandtable.OverShare, func(s *Session, _ [][]byte) { s.error(commandtable.OverShare.Line) }
+	turn := s.access.user.Owe()
+	s.standStill(func(ctx context.Context) { retry.Sleep(ctx, turn, nil) })
+	return c, run
 }
 
 // A client that is refused would often ask again at once, and take the proxy's time for nothing: its next commands are read a little later.

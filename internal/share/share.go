@@ -65,8 +65,9 @@ func (u *Users) Set(l Limits) {
 // User is one user's account. Any goroutine may use it.
 type User struct {
 	of      *Users
-	name    string
-	clients int // Users.mu guards it
+	name    string // "": the clients have not logged in
+	address string // theirs
+	clients int    // Users.mu guards it
 
 	pace  atomic.Pointer[rate.Limiter] // nil: no limit
 	locks atomic.Int64                 // held or asked for
@@ -74,25 +75,41 @@ type User struct {
 	told  atomic.Int64 // unix nanoseconds of the last word in the log
 }
 
-// Join counts a client for a user. "" is for clients that have not logged in: all of them together are one user, whose clients are not
-// limited, so that nobody is kept from logging in by strangers.
+// Join counts a client for a user, whose name is not empty.
 func (u *Users) Join(name string) (*User, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	one := u.byName[name]
-	if one == nil {
-		if len(u.byName) >= 2*idleKept {
-			u.forgetIdle()
-		}
-		one = &User{of: u, name: name}
-		one.setRate(u.limits.Load().Commands)
-		u.byName[name] = one
-	}
-	if most := u.limits.Load().Clients; name != "" && most > 0 && one.clients >= most {
+	one := u.find(name, "")
+	if most := u.limits.Load().Clients; most > 0 && one.clients >= most {
 		return nil, one.over(errClients)
 	}
 	one.clients++
 	return one, nil
+}
+
+// JoinNobody counts a client that has not logged in. Those of one address together are one user without a name, whose clients are not limited. So
+// strangers take nothing from the clients of other addresses that are about to log in.
+func (u *Users) JoinNobody(address string) *User {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one := u.find("", address)
+	one.clients++
+	return one
+}
+
+// find is the account of a user, or of those at an address who have not logged in. mu is held.
+func (u *Users) find(name, address string) *User {
+	key := name + "\x00" + address
+	one := u.byName[key]
+	if one == nil {
+		if len(u.byName) >= 2*idleKept {
+			u.forgetIdle()
+		}
+		one = &User{of: u, name: name, address: address}
+		one.setRate(u.limits.Load().Commands)
+		u.byName[key] = one
+	}
+	return one
 }
 
 // Leave undoes a Join. The account stays for a while, so that a user has not a second's worth of commands again with each connection.
@@ -112,7 +129,7 @@ func (u *Users) forgetIdle() {
 	}
 }
 
-// Name is what Join was called with.
+// Name is what Join was called with; "": the client has not logged in.
 func (u *User) Name() string { return u.name }
 
 // setRate is called with Users.mu held.
@@ -135,6 +152,15 @@ func (u *User) Command() error {
 		return nil
 	}
 	return u.over(errCommands)
+}
+
+// Owe takes a place for a command that is not refused, in a later second if the present one has none. It returns how long it is until then: the command
+// waits for so long, behind all others of its kind.
+func (u *User) Owe() time.Duration {
+	if pace := u.pace.Load(); pace != nil {
+		return pace.Reserve().Delay()
+	}
+	return 0
 }
 
 // Ask counts a lock that is asked for; unless there is an error, Answered is to be called when there is an answer.
@@ -172,7 +198,7 @@ func (u *User) over(err *Error) error {
 	if now-last >= int64(tellPer) && u.told.CompareAndSwap(last, now) {
 		name := u.name
 		if name == "" {
-			name = "(not logged in)"
+			name = "(not logged in) " + u.address
 		}
 		u.of.log.Warn("a user is over its share", "user", name, "said", err.Error())
 	}

@@ -26,7 +26,7 @@ func TestClients(t *testing.T) {
 	}
 	join(t, u, "b")
 	for range 3 {
-		join(t, u, "")
+		u.JoinNobody("10.0.0.1")
 	}
 	u.Leave(a)
 	join(t, u, "a")
@@ -101,6 +101,36 @@ func TestCommands(t *testing.T) {
 		u.Leave(a)
 		if n := may(join(t, u, "a")); n != 0 {
 			t.Error(n, "with a new connection")
+		}
+	})
+}
+
+// Commands that are not refused wait for their turn, whatever connection they come by, and others' do not.
+func TestOwe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := New(Limits{Commands: 100}, slog.New(slog.DiscardHandler))
+		for _, one := range []*User{join(t, u, "a"), join(t, u, "b"), u.JoinNobody("10.0.0.1"), u.JoinNobody("10.0.0.2")} {
+			for range 100 {
+				if d := one.Owe(); d != 0 {
+					t.Fatalf("%v within the first second's worth", d)
+				}
+			}
+			for i := range 50 {
+				if d, want := one.Owe(), time.Duration(i+1)*10*time.Millisecond; d != want {
+					t.Fatalf("one too many waits %v, want %v", d, want)
+				}
+			}
+			if one.Command() == nil {
+				t.Error("another one is served before those that wait")
+			}
+		}
+		time.Sleep(time.Second)
+		if d := join(t, u, "a").Owe(); d != 0 {
+			t.Errorf("%v a second later", d)
+		}
+		u.Set(Limits{})
+		if d := join(t, u, "a").Owe(); d != 0 {
+			t.Errorf("%v without a limit", d)
 		}
 	})
 }

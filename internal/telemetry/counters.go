@@ -9,6 +9,7 @@ var (
 	ClientsAccepted Counter // clients let in since the start
 	ClientsRejected Counter // clients turned away at --max-clients or --max-clients-per-address
 	EntriesFailed   Counter // clients closed for their TLS hand-shake or PROXY header
+	LoginsFailed    Counter // wrong passwords of clients, and wrong tokens at the page for operators
 	QueryBytes      Gauge   // bytes of unfinished commands drawn from --max-query-memory
 	QueryDropped    Counter // clients dropped at --max-query-memory
 	ReplyBytes      Gauge   // bytes of gathered replies drawn from --max-reply-memory

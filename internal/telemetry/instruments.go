@@ -139,6 +139,7 @@ func (b *builder) observeAtomics() {
 	b.observeCounter("lockproxy.clients.accepted", "{client}", "Clients let in.", &ClientsAccepted)
 	b.observeCounter("lockproxy.clients.rejected", "{client}", "Clients turned away.", &ClientsRejected)
 	b.observeCounter("lockproxy.entries.failed", "{client}", "Clients closed for their TLS handshake or PROXY header.", &EntriesFailed)
+	b.observeCounter("lockproxy.logins.failed", "{login}", "Wrong passwords of clients, and wrong tokens at the page for operators.", &LoginsFailed)
 	b.observeGauge("lockproxy.query.memory", "By", "Unfinished commands beyond 64 KiB a client.", &QueryBytes)
 	b.observeCounter("lockproxy.query.dropped", "{client}", "Clients dropped at max-query-memory.", &QueryDropped)
 	b.observeGauge("lockproxy.reply.memory", "By", "Unwritten replies beyond 64 KiB a client.", &ReplyBytes)

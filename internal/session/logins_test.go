@@ -1,0 +1,108 @@
+package session
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/share"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+func TestGuesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuesses()
+		for range freeGuesses {
+			if d := g.wait("10.0.0.1"); d != 0 {
+				t.Fatalf("one of the first waits %v", d)
+			}
+			g.wrong("10.0.0.1")
+		}
+		for range 100 * freeGuesses {
+			if d := g.wait("10.0.0.1"); d != guessTime {
+				t.Fatalf("a further one waits %v", d)
+			}
+			g.wrong("10.0.0.1")
+		}
+		if d := g.wait("10.0.0.2"); d != 0 {
+			t.Errorf("another address waits %v", d)
+		}
+		time.Sleep(time.Second)
+		if d := g.wait("10.0.0.1"); d != 0 {
+			t.Errorf("a second later it waits %v", d)
+		}
+	})
+}
+
+// lines is a log that tests may read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Wrong passwords are counted, logged with the address that they come from, and slow it down; a right one is not refused there.
+func TestWrongPasswordsLeaveATrace(t *testing.T) {
+	server := startRedis(t, "--requirepass secret")
+	var log lines
+	p := startProxy(t, server.URL(), func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w, before, began := dialWire(t, p.addr), telemetry.LoginsFailed.Value(), time.Now()
+	const slowed = 5
+	for range freeGuesses + slowed {
+		if got := w.do("AUTH", "wrong-guess"); !strings.HasPrefix(got, "-WRONGPASS") {
+			t.Fatal(got)
+		}
+	}
+	if took, least := time.Since(began), slowed*guessTime-time.Second; took < least { // a free one comes back each second
+		t.Errorf("%d wrong passwords took %v", freeGuesses+slowed, took)
+	}
+	w.expect("+OK\r\n", "AUTH", "secret")
+	if n := telemetry.LoginsFailed.Value() - before; n < freeGuesses+slowed {
+		t.Errorf("%d are counted", n)
+	}
+	if said := log.String(); !strings.Contains(said, "a login failed") || !strings.Contains(said, w.conn.LocalAddr().String()) || strings.Contains(said, "wrong-guess") {
+		t.Errorf("the log says %q", said)
+	}
+}
+
+// What is never refused waits for its turn, so that no command is free of charge.
+func TestNoCommandIsFree(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	do := admin(t, server)
+	const limit, over = 20, 30
+	p := startProxy(t, server.URL(), func(o *Options) { o.PerUser = share.Limits{Commands: limit} })
+	for i, line := range []string{"UNLOCK none", "RENEW none OWNER me PX 1000", "MULTIUNLOCK 1 none", "SELECT 0", "AUTH user3 pw", "CLIENT SETNAME x", "CLUSTER SLOTS", "MULTI", "RESET"} {
+		user := "user" + string(rune('0'+i))
+		do("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all")
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			w := dialWire(t, p.addr)
+			w.expect("+OK\r\n", "AUTH", user, "pw")
+			began := time.Now()
+			for range limit + over {
+				if got := w.do(strings.Fields(line)...); strings.HasPrefix(got, "-ERR max number") {
+					t.Fatal(got)
+				}
+			}
+			if took := time.Since(began); took < (over-2)*time.Second/limit {
+				t.Errorf("%d took %v with a limit of %d", limit+over, took, limit)
+			}
+		})
+	}
+}
