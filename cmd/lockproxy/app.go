@@ -132,6 +132,7 @@ func (a *app) shares() bool { return a.cfg.Listen.ReusePort == "yes" }
 func (a *app) leave() {
 	if a.shares() {
 		a.telemetry.Unlisten()
+		a.unlistenPage()
 	}
 	a.health.Drain()
 }
@@ -216,7 +217,6 @@ func (a *app) run(ctx context.Context) error {
 	a.leave() // also when it ends by an error: it may have to wait for those that hold locks
 	endReloads()
 	systemd.Tell(systemd.Stopping)
-	a.closePage()
 	drainCtx, cancel := context.WithTimeout(context.Background(), a.drain.Load().Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/logqueue"
@@ -77,7 +78,15 @@ func run(args []string) int {
 	defer stop()
 	ends := make(chan os.Signal, 2)
 	signal.Notify(ends, syscall.SIGINT, syscall.SIGTERM)
-	go endOnSignals(ends, stop)
+	var serving atomic.Pointer[app]
+	go endOnSignals(ends, stop, func() {
+		left := "nobody"
+		if a := serving.Load(); a != nil {
+			left = a.server.Left()
+		}
+		log.Warn("a second signal: the process ends now, and locks that its clients hold expire", "left", left)
+		out.Close(logTime)
+	})
 	a, err := newApp(ctx, settings{cfg: cfg, latest: cfg, args: args, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(stop)}, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -87,6 +96,7 @@ func run(args []string) int {
 		log.Error("cannot start", "error", err)
 		return exitError
 	}
+	serving.Store(a)
 	if err := a.run(ctx); err != nil {
 		log.Error("ended", "error", err)
 		return exitError
@@ -94,11 +104,14 @@ func run(args []string) int {
 	return exitOK
 }
 
-// endOnSignals has the process stop at the first signal, and ends it at the second: for an operator who does not want to wait.
-func endOnSignals(ends <-chan os.Signal, stop func()) {
+// endOnSignals has the process stop at the first signal, and ends it at the second, for an operator who does not want to wait. Before that say is called,
+// which may take logTime.
+func endOnSignals(ends <-chan os.Signal, stop, say func()) {
 	<-ends
 	stop()
 	<-ends
+	time.AfterFunc(logTime, func() { os.Exit(exitForce) }) // however stuck the process is
+	say()
 	os.Exit(exitForce)
 }
 

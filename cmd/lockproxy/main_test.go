@@ -213,6 +213,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if code := p.exit(); code != exitForce {
 		t.Errorf("exit code %d", code)
 	}
+	if said := p.logged(); !strings.Contains(said, "a second signal") || !strings.Contains(said, " holds l") {
+		t.Errorf("the log does not say what was cut off: %s", said)
+	}
 	if got := server.Do(t, "EXISTS", "l"); got != int64(1) {
 		t.Error("the lock of a holder was released by the drain")
 	}

@@ -37,6 +37,13 @@ func (a *app) openPage(ctx context.Context) error {
 	return nil
 }
 
+// unlistenPage leaves the page's address to another process.
+func (a *app) unlistenPage() {
+	if a.page != nil {
+		a.page.Unlisten()
+	}
+}
+
 func (a *app) closePage() {
 	if a.page != nil {
 		a.page.Close()

@@ -74,6 +74,47 @@ func TestPageForOperators(t *testing.T) {
 	}
 }
 
+// The page, the metrics and an operator's connection are there until the last client has gone.
+func TestDrainCanBeWatched(t *testing.T) {
+	t.Parallel()
+	addr, page, metrics := freeAddr(t), freeAddr(t), freeAddr(t)
+	p := start(t, "--upstream", testredis.Start(t).URL(), "--listen", addr, "--admin-listen", page, "--metrics-listen", metrics, "--drain-delay", "0s",
+		"--drain-timeout", "2m", "--operators", "default")
+	holder, operator, idle := p.dial("tcp", addr), p.dial("tcp", addr), p.dial("tcp", addr)
+	expect(t, holder, "OK", "LOCK", "orders:7")
+	expect(t, idle, "PONG", "PING")
+	if _, err := operator.Do("LOCKPROXY", "STATS"); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	for end := time.Now().Add(patience); idle.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		if _, _ = idle.Do("PING"); time.Now().After(end) {
+			t.Fatal("an idle client is never closed")
+		}
+	}
+	for url, text := range map[string]string{"http://" + page + "/": "orders:7", "http://" + metrics + "/metrics": "lockproxy_locks_held 1"} {
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !strings.Contains(string(body), text) {
+			t.Errorf("%s lacks %q: %v", url, text, err)
+		}
+	}
+	if _, err := operator.Do("LOCKPROXY", "CLIENTS"); err != nil {
+		t.Errorf("an operator in a drain: %v", err)
+	}
+	p.awaitLog("orders:7") // "still draining"
+	if _, err := holder.Do("UNLOCK", "orders:7"); err != nil {
+		t.Error(err)
+	}
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // On an address that others can reach the page needs a token, which is none that can be guessed.
 func TestPageNeedsAToken(t *testing.T) {
 	t.Parallel()

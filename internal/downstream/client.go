@@ -17,7 +17,7 @@ type Client interface {
 	End()                   // the connection is over
 	Attend()                // WakeToAttend was called, and no command is at work
 	MustAuthenticate() bool // Redis asks for a password, and this client has not sent one
-	MayLeave() bool         // it holds no lock and is in no transaction: a drain may close it
+	MayLeave() bool         // a drain may close it
 	MayIdle() bool          // it may be silent for as long as it likes
 	Subscribed() bool       // its class of output limit is that of subscribers
 	Ahead(begun []byte)     // begun is what the client has sent after the present command, while it is watched

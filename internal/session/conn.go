@@ -28,11 +28,6 @@ func (s *Session) Attend() {
 	}
 }
 
-// MayLeave says that the client holds no lock, is in no transaction and waits for no reply.
-func (s *Session) MayLeave() bool {
-	return s.held() == 0 && !s.own.View.Busy() && !s.own.Waits.Busy()
-}
-
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool {
 	v := &s.own.View

@@ -17,7 +17,9 @@ import (
 
 // Operates implements commands.Operation.
 func (s *Session) Operates() bool {
-	return slices.Contains(s.srv.facts.rules.Load().Operators, userName(s.ident.User))
+	operates := slices.Contains(s.srv.facts.rules.Load().Operators, userName(s.ident.User))
+	s.activity.operates.Store(operates)
+	return operates
 }
 
 // refusedOperator returns the error for a call of LOCKPROXY by a client of which Redis could not be asked, because of err, whether it may

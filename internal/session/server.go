@@ -121,6 +121,7 @@ type Server struct {
 
 	facts   facts
 	slowest slowlog.Log
+	lastOut atomic.Bool // of a drain only operators' connections are left: they may go, too
 	access  serverAccess
 	writes  writes
 	clients clients
@@ -294,88 +295,6 @@ func (s *Server) forget(c *Session) {
 	c.guard.LeavePlace()
 	s.clients.n.Add(-1)
 	telemetry.Clients.Add(-1)
-}
-
-const (
-	drainPoll = 20 * time.Millisecond // how often a drain looks for clients that hold nothing any more
-	lastCall  = 5 * time.Second       // for commands still unanswered upstream when the drain's time is over
-)
-
-// Shutdown drains: no client is let in, no new lock is given, clients that hold no lock are closed once they are
-// between commands, and outside of transactions and waits, the others as soon as they have released. At ctx's end all that are left are closed and their
-// locks run out. It returns when every session has ended; an error says how it had to be forced.
-func (s *Server) Shutdown(ctx context.Context) error {
-	s.gate.Drain()
-	s.pauses.end() // clients that are held back could not leave
-	if s.o.Locks != nil {
-		s.o.Locks.Drain()
-	}
-	err := s.drain(ctx)
-	s.loops.cancel()
-	if err != nil {
-		left := s.snapshot()
-		err = cutShort(left, err)
-		for _, c := range left {
-			c.guard.Cut(downstream.Left, "drain timeout")
-		}
-		if !s.waitEmpty(lastCall) {
-			err = fmt.Errorf("%w; some clients' last commands were never answered", err)
-		}
-	}
-	s.gate.Finish()
-	if s.clients.n.Load() == 0 {
-		s.clients.running.Wait()
-	}
-	s.loops.running.Wait()
-	return err
-}
-
-// drain asks idle clients to leave until none is left or ctx ends.
-func (s *Server) drain(ctx context.Context) error {
-	tick := time.NewTicker(drainPoll)
-	defer tick.Stop()
-	for {
-		left := s.snapshot()
-		if len(left) == 0 {
-			return nil
-		}
-		for _, c := range left {
-			if c.held() == 0 { // a client that holds locks checks by itself after each release
-				c.guard.Wake()
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// cutShort returns the error for a drain that err has ended while these clients were left.
-func cutShort(left []*Session, err error) error {
-	holders := 0
-	for _, c := range left {
-		if c.held() > 0 {
-			holders++
-		}
-	}
-	return fmt.Errorf("session: clients that held locks: %d; others in the middle of a command, a wait or a transaction: %d: %w", holders, len(left)-holders, err)
-}
-
-func (s *Server) waitEmpty(within time.Duration) bool {
-	over := time.NewTimer(within)
-	defer over.Stop()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for s.clients.n.Load() > 0 {
-		select {
-		case <-look.C:
-		case <-over.C:
-			return s.clients.n.Load() == 0
-		}
-	}
-	return true
 }
 
 // snapshot lists the sessions of the moment, oldest first.

@@ -57,6 +57,7 @@ type activity struct {
 	last     atomic.Pointer[string]
 	module   atomic.Pointer[string]                  // the name of a module's command in the run, on a shared connection; nil: there is none
 	waiting  atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
+	operates atomic.Bool                             // it has said LOCKPROXY, as an operator
 	leaves   atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	progress progress
 }
@@ -304,6 +305,7 @@ func (s *Session) identity(id upstream.Identity) {
 	s.pushes.resp3 = s.pushes.resp3 && id.Proto == 3
 	s.mu.Unlock()
 	s.access.admitted = 0
+	s.activity.operates.Store(false)
 	if id.Anonymous() {
 		s.countFor(s.srv.users.JoinNobody(s.network()))
 	}
