@@ -241,3 +241,69 @@ func TestSocketThatSystemdHasNot(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, p.logged())
 	}
 }
+
+// TestWhetherLocksCanBeHad: a Redis that answers and gives no locks is told of in all places, without a client's asking for a lock: /readyz, which
+// says no with --ready-needs locks, /metrics, INFO, LOCKPROXY NODES, the page and the log.
+func TestWhetherLocksCanBeHad(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	addr, metrics, page, strict := freeAddr(t), freeAddr(t), freeAddr(t), freeAddr(t)
+	p := start(t, "--upstream", server.URL(), "--listen", addr, "--metrics-listen", metrics, "--admin-listen", page, "--operators", "default")
+	start(t, "--upstream", server.URL(), "--listen", freeAddr(t), "--metrics-listen", strict, "--ready-needs", "locks")
+	awaitPage(t, "http://"+strict+"/readyz", 200, "ok")
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	c := p.dial("tcp", addr)
+	defer c.Close()
+	told := func(status, node, gauge string) {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			info, err := redis.String(c.Do("INFO", "lockproxy"))
+			if err == nil && strings.Contains(info, "\r\nlockproxy_locks_status:"+status) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("INFO never says %s: %q, %v", status, info, err)
+			}
+		}
+		nodes, err := redis.Values(c.Do("LOCKPROXY", "NODES"))
+		if err != nil || len(nodes) != 1 {
+			t.Fatal(nodes, err)
+		}
+		if fields, err := redis.StringMap(nodes[0], nil); err != nil || !strings.HasPrefix(fields["locks"], node) {
+			t.Errorf("LOCKPROXY NODES: %q, %v", fields, err)
+		}
+		if text := textOf(t, "http://"+metrics+"/metrics"); !strings.Contains(text, "\nlockproxy_locks_unavailable{reason=\"oom\"} "+gauge+"\n") {
+			t.Errorf("/metrics does not say %s:\n%s", gauge, text)
+		}
+	}
+	told("ok\r\n", "ok", "0")
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	awaitPage(t, "http://"+strict+"/readyz", 503, "locks: OOM")
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok\nlocks: OOM")
+	told("OOM ", "OOM ", "1")
+	if text := textOf(t, "http://"+page+"/"); !strings.Contains(text, "<b>no locks</b>") {
+		t.Errorf("the page does not say it:\n%s", text)
+	}
+	p.awaitLog("no lock can be had: a trial lock could not be taken and released")
+	server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	awaitPage(t, "http://"+strict+"/readyz", 200, "ok")
+	p.awaitLog("locks can be had again")
+	told("ok\r\n", "ok", "0")
+	embedded := freeAddr(t)
+	start(t, "--listen", freeAddr(t), "--metrics-listen", embedded, "--ready-needs", "locks")
+	awaitPage(t, "http://"+embedded+"/readyz", 200, "ok")
+}
+
+func textOf(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}

@@ -66,8 +66,11 @@ func TestOperator(t *testing.T) {
 			t.Errorf("CLIENTS: %v", clients)
 		}
 		var nodes []map[string]any
-		harness.Eventually(t, "its node is up", func() bool { nodes = list("NODES"); return len(nodes) == 1 && nodes[0]["state"] == "up" })
-		expectFields(t, nodes[0], map[string]any{"name": server.Addr(), "role": "master", "state": "up", "trouble": ""})
+		harness.Eventually(t, "its node is up, and gives locks", func() bool {
+			nodes = list("NODES")
+			return len(nodes) == 1 && nodes[0]["state"] == "up" && nodes[0]["locks"] == "ok"
+		})
+		expectFields(t, nodes[0], map[string]any{"name": server.Addr(), "role": "master", "state": "up", "locks": "ok", "trouble": ""})
 		stats := harness.Object(t, harness.Decode(t, ops.Do("LOCKPROXY", "STATS")))
 		if stats["locks_held"] != int64(2) || stats["locks_waiting"] != int64(1) || stats["upstream"] != "redis" {
 			t.Errorf("STATS: %v", stats)
