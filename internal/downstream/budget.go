@@ -77,6 +77,7 @@ func (b *budget) take(a *account, n int) bool {
 func (b *budget) reserve(a *account, n int) (victim *account, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.show(b.used)
 	if a.gone {
 		return nil, false
 	}
@@ -102,6 +103,7 @@ func counted(n int) int {
 func (b *budget) draw(a *account, n int) (victims []*account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.show(b.used)
 	if a.gone {
 		return nil
 	}
@@ -123,16 +125,17 @@ func (b *budget) evict(v *account) {
 
 // book is called with mu held.
 func (b *budget) book(a *account, n int) {
-	more := n - a.bytes
+	b.used += n - a.bytes
 	a.bytes = n
-	b.used += more
-	b.bytes.Add(int64(more))
 	if n > 0 {
 		b.accounts[a] = struct{}{}
 	} else {
 		delete(b.accounts, a)
 	}
 }
+
+// show has the metric follow, when all is booked: in the midst of it more may be used than the bound. mu is held.
+func (b *budget) show(was int) { b.bytes.Add(int64(b.used - was)) }
 
 func (b *budget) largest() (most *account) {
 	for a := range b.accounts {

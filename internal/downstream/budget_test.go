@@ -106,3 +106,35 @@ func TestBudgetsAreSharedSafely(t *testing.T) {
 		t.Errorf("%d bytes, %d accounts are left", gauge.Value(), len(b.accounts))
 	}
 }
+
+// What is shown as used never is above the bound, also while clients are dropped to make room.
+func TestBudgetShowsNoMoreThanTheBound(t *testing.T) {
+	t.Parallel()
+	var gauge telemetry.Gauge
+	var counter telemetry.Counter
+	const clients = 2000
+	b := &budget{limit: clients * 2 * drawStep, what: "a bound", log: slog.New(slog.DiscardHandler), bytes: &gauge, dropped: &counter,
+		accounts: make(map[*account]struct{})}
+	draw := func() { b.set(&account{drop: func(string) {}}, 2*drawStep) }
+	for range clients {
+		draw()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range clients { // each has another one dropped
+			draw()
+		}
+	}()
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		if shown := gauge.Value(); shown > int64(b.limit) {
+			t.Fatalf("%d bytes of %d are shown as used", shown, b.limit)
+		}
+	}
+	<-done
+}
