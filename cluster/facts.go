@@ -59,9 +59,9 @@ var serverWide = map[string]Facts{
 	// A node knows of its own subscribers only.
 	"pubsub|numpat":        {Request: AllNodes, Response: Sum},
 	"pubsub|channels":      {Request: AllNodes},
-	"pubsub|numsub":        {Request: AllNodes},
+	"pubsub|numsub":        {Request: AllNodes, Response: Sum},
 	"pubsub|shardchannels": {Request: AllNodes},
-	"pubsub|shardnumsub":   {Request: AllNodes},
+	"pubsub|shardnumsub":   {Request: AllNodes, Response: Sum},
 }
 
 // ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say. Since Redis 7.0 PING's

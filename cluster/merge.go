@@ -26,7 +26,7 @@ func (p *Plan) finish(hold func(n int) bool) {
 		p.hand(&p.units[0])
 		return
 	}
-	if size := p.gathered(); size > freeReplies && !hold(size) {
+	if size := p.gathered() + placeBytes*len(p.cmd.Keys); size > freeReplies && !hold(size) {
 		p.Err = ErrTooMuch
 		return
 	}
@@ -44,7 +44,7 @@ func (p *Plan) finish(hold func(n int) bool) {
 			}
 		case u.optional && !f.Partial && runsNothing(u.reply):
 		default:
-			v, ok := resp.ParseReply(u.join())
+			v, ok := resp.Outline(u.join())
 			if !ok {
 				v = resp.Reply{Kind: '-', Raw: resp.AppendError(nil, badReply)}
 			}
@@ -120,22 +120,29 @@ func telling(refusals []resp.Reply) []byte {
 	return refusals[0].Raw
 }
 
+// placeBytes is what inOrder takes for each key.
+const placeBytes = 4
+
 // inOrder puts the elements of split replies where their keys stood. They are copied as they came.
 func (p *Plan) inOrder(replies []resp.Reply) []byte {
-	elems := make([][]byte, len(p.cmd.Keys))
+	unitOf := make([]int32, len(p.cmd.Keys))
+	left := make([][]byte, len(replies))
 	size := 16
 	for i, v := range replies {
-		u := &p.units[i]
-		if len(v.Elems) != len(u.keys) {
+		n, body, _ := resp.Open(v.Raw)
+		if n != len(p.units[i].keys) {
 			return resp.AppendError(nil, badReply)
 		}
-		for k, e := range v.Elems {
-			elems[u.keys[k]] = e.Raw
+		for _, k := range p.units[i].keys {
+			unitOf[k] = int32(i)
 		}
+		left[i] = body
 		size += len(v.Raw)
 	}
-	out := resp.AppendArray(make([]byte, 0, size), len(elems))
-	for _, e := range elems {
+	out := resp.AppendArray(make([]byte, 0, size), len(unitOf))
+	for _, i := range unitOf { // a unit's keys are in their order
+		var e []byte
+		e, left[i] = resp.Cut(left[i])
 		out = append(out, e...)
 	}
 	return out
@@ -145,15 +152,15 @@ func (p *Plan) inOrder(replies []resp.Reply) []byte {
 func concat(replies []resp.Reply) []byte {
 	n, size := 0, 16
 	for _, v := range replies {
-		n += len(v.Elems)
+		has, _, _ := resp.Open(v.Raw)
+		n += max(has, 0)
 		size += len(v.Raw)
 	}
 	out := resp.AppendArray(make([]byte, 0, size), n)
 	out[0] = replies[0].Kind
 	for _, v := range replies {
-		for _, e := range v.Elems {
-			out = append(out, e.Raw...)
-		}
+		_, body, _ := resp.Open(v.Raw)
+		out = append(out, body...)
 	}
 	return out
 }
@@ -169,34 +176,55 @@ func one(replies []resp.Reply) []byte {
 	return replies[at].Raw
 }
 
-// aggregate combines integers, or the integers of arrays one by one.
+// aggregate combines integers, or the integers of arrays one by one. What stands between them, as the names in PUBSUB NUMSUB, is the same for
+// all.
 func aggregate(how Response, replies []resp.Reply) []byte {
-	rows := make([][]resp.Reply, len(replies))
+	left, column := make([][]byte, len(replies)), make([][]byte, len(replies))
+	length := 0
 	for i, v := range replies {
-		rows[i] = v.Elems
-		if v.Kind == ':' {
-			rows[i] = []resp.Reply{v}
+		n, body, array := resp.Open(v.Raw)
+		if !array {
+			n, body = 1, v.Raw
 		}
-		if len(rows[i]) != len(rows[0]) {
+		if i == 0 {
+			length = n
+		}
+		if n != length {
 			return resp.AppendError(nil, badReply)
 		}
+		left[i] = body
 	}
 	var out []byte
 	if replies[0].Kind != ':' {
-		out = resp.AppendArray(nil, len(rows[0]))
+		out = resp.AppendArray(nil, length)
 	}
-	for col := range rows[0] {
-		total, ok := integerOf(rows[0][col])
-		for _, row := range rows[1:] {
-			n, is := integerOf(row[col])
-			total, ok = reckon(how, total, n), ok && is
+	for range length {
+		for i := range left {
+			column[i], left[i] = resp.Cut(left[i])
 		}
-		if !ok {
-			return resp.AppendError(nil, badReply)
+		if out = combine(out, how, column); out[0] == '-' {
+			return out
 		}
-		out = resp.AppendInt(out, total)
 	}
 	return out
+}
+
+// combine appends what the nodes' answers to one thing make together; if they do not fit it returns the error instead.
+func combine(out []byte, how Response, answers [][]byte) []byte {
+	first, _ := resp.Outline(answers[0])
+	if first.Kind == '$' {
+		return append(out, first.Raw...)
+	}
+	total, ok := integerOf(first)
+	for _, raw := range answers[1:] {
+		v, _ := resp.Outline(raw)
+		n, is := integerOf(v)
+		total, ok = reckon(how, total, n), ok && is
+	}
+	if !ok {
+		return resp.AppendError(nil, badReply)
+	}
+	return resp.AppendInt(out, total)
 }
 
 func reckon(how Response, a, b int64) int64 {

@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -128,5 +131,35 @@ func TestMergeOfSome(t *testing.T) {
 	p.done, p.units[2].err = false, unsent
 	if p.finish(nil); !errors.Is(p.Err, errSlow) {
 		t.Errorf("nobody answers: got %q, %v", p.Reply, p.Err)
+	}
+}
+
+// However many elements replies have, to merge them takes little more memory than their bytes.
+func TestMergeTakesNoMemoryForElements(t *testing.T) {
+	const keys = 300_000
+	words, at := [][]byte{[]byte("MGET")}, []int{}
+	for i := range keys {
+		words, at = append(words, fmt.Appendf(nil, "{%d}", i%3)), append(at, 1+i)
+	}
+	p := NewPlan(Command{Args: words, Keys: at, Facts: FactsOf("mget", []string{"readonly"}, nil)})
+	bytes := 0
+	for i := range p.units {
+		u := &p.units[i]
+		u.done, u.reply = true, resp.AppendArray(nil, len(u.keys))
+		for range u.keys {
+			u.reply = resp.AppendNull(u.reply, 2)
+		}
+		bytes += len(u.reply)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	asked := 0
+	p.finish(func(n int) bool { asked = n; return true })
+	runtime.ReadMemStats(&after)
+	if n, _, _ := resp.Open(p.Reply); n != keys || p.Err != nil {
+		t.Fatalf("%d elements, %v", n, p.Err)
+	}
+	if took := int(after.TotalAlloc - before.TotalAlloc); took > asked+1<<20 {
+		t.Errorf("%d bytes of replies took %d bytes more, and %d were asked for", bytes, took, asked)
 	}
 }

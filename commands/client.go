@@ -176,9 +176,10 @@ func isTarget(to dedicated.Redirect, r resp.Reply) bool {
 
 // clientHelp is Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
 func clientHelp(c Client, args [][]byte, out []byte) []byte {
-	r, out, ok := asked(c, args, out)
-	if !ok {
-		return out
+	answer, err := c.Ask(args...)
+	r, ok := resp.ParseReply(answer)
+	if err != nil || !ok || !r.IsList() {
+		return relay(c, answer, err, out)
 	}
 	last := max(len(r.Elems)-2, 0)
 	out = resp.AppendArray(out, len(r.Elems)+2)

@@ -96,17 +96,38 @@ func fieldsOf(line string) (names []string) {
 	return names
 }
 
-// appendClientList appends the reply to CLIENT LIST, or to CLIENT INFO for one client.
-func (f ClientFields) appendClientList(out []byte, proto int, clients []ClientFacts) []byte {
-	var text strings.Builder
-	for i := range clients {
-		text.WriteString(f.line(&clients[i]))
-		text.WriteByte('\n')
+// lineBytes is what a line of CLIENT LIST takes besides its bytes, which are held twice.
+const lineBytes = 16
+
+// lines are the lines of those of the clients that were asked for, in the order to show them in. A client that is asked for many times has one.
+func (f ClientFields) lines(asked listFilter, clients []ClientFacts) (lines []string) {
+	if asked.ids == nil {
+		for i := range clients {
+			if asked.kind == "" || clients[i].kind() == asked.kind {
+				lines = append(lines, f.line(&clients[i]))
+			}
+		}
+		return lines
 	}
-	return resp.AppendVerbatim(out, proto, "txt", text.String())
+	byID := make(map[int64]*ClientFacts, len(clients))
+	for i := range clients {
+		byID[clients[i].ID] = &clients[i]
+	}
+	made := make(map[int64]string)
+	for _, id := range asked.ids {
+		c, there := byID[id]
+		if !there {
+			continue
+		}
+		if made[id] == "" {
+			made[id] = f.line(c)
+		}
+		lines = append(lines, made[id])
+	}
+	return lines
 }
 
-// line is a client's line, in these fields. What means nothing here, as memory and buffers, is 0, but for the bytes of the
+// line is a client's line, with its end, in these fields. What means nothing here, as memory and buffers, is 0, but for the bytes of the
 // command that asks. The library is shown once it is named, whatever the fields are.
 func (f ClientFields) line(c *ClientFacts) string {
 	values := c.values()
@@ -124,6 +145,7 @@ func (f ClientFields) line(c *ClientFacts) string {
 	if c.Library != [2]string{} && !slices.Contains(f, "lib-name") {
 		fmt.Fprintf(&line, " lib-name=%s lib-ver=%s", c.Library[0], c.Library[1])
 	}
+	line.WriteByte('\n')
 	return line.String()
 }
 
@@ -168,22 +190,4 @@ func parseList(args [][]byte) (f listFilter, line string) {
 		return f, syntaxError
 	}
 	return f, ""
-}
-
-// choose are those of the clients that were asked for, in the order to show them in.
-func (f listFilter) choose(clients []ClientFacts) []ClientFacts {
-	if f.ids == nil {
-		return slices.DeleteFunc(clients, func(c ClientFacts) bool { return f.kind != "" && c.kind() != f.kind })
-	}
-	byID := make(map[int64]ClientFacts, len(clients))
-	for _, c := range clients {
-		byID[c.ID] = c
-	}
-	var chosen []ClientFacts
-	for _, id := range f.ids {
-		if c, ok := byID[id]; ok {
-			chosen = append(chosen, c)
-		}
-	}
-	return chosen
 }

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,11 +21,11 @@ func TestClientFields(t *testing.T) {
 	for _, answer := range []string{"$" + fmt.Sprint(len(line)) + "\r\n" + line + "\r\n", "=" + fmt.Sprint(len("txt:"+line)) + "\r\ntxt:" + line + "\r\n"} {
 		fields := ReadClientFields([]byte(answer))
 		c := ClientFacts{ID: 7, Addr: "a:1", User: "ann", ClientState: ClientState{Queued: -1, Watched: 3}}
-		if got, want := fields.line(&c), "id=7 addr=a:1 name= flags=N db=0 watch=3 io-thread=0 cmd=NULL user=ann"; got != want {
+		if got, want := fields.line(&c), "id=7 addr=a:1 name= flags=N db=0 watch=3 io-thread=0 cmd=NULL user=ann\n"; got != want {
 			t.Errorf("of %q: got %s, want %s", answer, got, want)
 		}
 		c.Library = [2]string{"py", "1"}
-		if got := fields.line(&c); !strings.HasSuffix(got, " lib-name=py lib-ver=1") {
+		if got := fields.line(&c); !strings.HasSuffix(got, " lib-name=py lib-ver=1\n") {
 			t.Errorf("the library is missing: %s", got)
 		}
 	}
@@ -77,9 +76,9 @@ func TestClientListChooses(t *testing.T) {
 	} {
 		f, got := parseList(words(call))
 		if got == "" {
-			ids := []int64{}
-			for _, c := range f.choose(slices.Clone(three)) {
-				ids = append(ids, c.ID)
+			ids := []string{}
+			for _, line := range (ClientFields{"id"}).lines(f, three) {
+				ids = append(ids, strings.TrimPrefix(strings.TrimSpace(line), "id="))
 			}
 			got = fmt.Sprint(ids)
 		}

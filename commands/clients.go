@@ -17,7 +17,8 @@ func clientInfo(c Client, args [][]byte, out []byte) []byte {
 			c.LearnFields(ReadClientFields(answer))
 		}
 	}
-	return fieldsShown(c).appendClientList(out, c.Proto(), []ClientFacts{c.Facts(args)})
+	facts := c.Facts(args)
+	return resp.AppendVerbatim(out, c.Proto(), "txt", fieldsShown(c).line(&facts))
 }
 
 // fieldsShown are the fields of CLIENT INFO and CLIENT LIST: Redis' own, once they are known.
@@ -37,7 +38,15 @@ func clientList(c Client, args [][]byte, out []byte) []byte {
 	if line != "" {
 		return resp.AppendError(out, line)
 	}
-	return fieldsShown(c).appendClientList(out, c.Proto(), f.choose(c.Clients(args)))
+	lines := fieldsShown(c).lines(f, c.Clients(args))
+	size := 0
+	for _, line := range lines {
+		size += lineBytes + 2*len(line)
+	}
+	if !c.MayHold(size) {
+		return out
+	}
+	return resp.AppendVerbatim(out, c.Proto(), "txt", strings.Join(lines, ""))
 }
 
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of

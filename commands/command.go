@@ -12,26 +12,16 @@ import (
 // Redis' replies to COMMAND and its subcommands, with the lock verbs and LOCKPROXY added. The embedded store answers all of them with its whole table,
 // so each of these can work from the table too.
 
-// asked runs the command as it came; not ok: out has the error there is instead.
-func asked(c Client, args [][]byte, out []byte) (r resp.Reply, _ []byte, ok bool) {
-	answer, err := c.Ask(args...)
-	if err == nil {
-		if _, bad := resp.ErrorLine(answer); !bad {
-			if r, ok = resp.ParseReply(answer); ok {
-				return r, out, true
-			}
-		}
-	}
-	return r, relay(c, answer, err, out), false
-}
-
 // commandReply runs the command as it came, and adds to what Redis replied.
 func commandReply(c Client, args [][]byte, out []byte, add func(r CommandReply, out []byte) []byte) []byte {
-	r, out, ok := asked(c, args, out)
-	if !ok {
-		return out
+	answer, err := c.Ask(args...)
+	if _, bad := resp.ErrorLine(answer); err != nil || bad || len(answer) == 0 || !c.MayHold(2*len(answer)) {
+		return relay(c, answer, err, out)
 	}
-	return add(CommandReply{Reply: r, Proto: c.Proto(), Table: c.Proxy().Embedded && len(r.Elems) > 0 && r.Elems[0].IsList()}, out)
+	_, body, _ := resp.Open(answer)
+	first, _ := resp.Cut(body)
+	_, _, list := resp.Open(first)
+	return add(CommandReply{Raw: answer, Proto: c.Proto(), Table: c.Proxy().Embedded && list, may: c.MayHold}, out)
 }
 
 // commandAll is COMMAND, and whatever subcommand is not known here.
@@ -98,7 +88,7 @@ func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
 	}
 	answer, err := c.Ask(append([][]byte{args[0], args[1]}, inner...)...)
 	line, bad := resp.ErrorLine(answer)
-	r, ok := resp.ParseReply(answer)
+	r, ok := resp.Outline(answer)
 	if err != nil || bad && line != noKeys || !bad && !ok {
 		return relay(c, answer, err, out)
 	}
@@ -107,17 +97,31 @@ func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
 
 // CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which what Redis does not have is to be added.
 type CommandReply struct {
-	resp.Reply
+	Raw   []byte
 	Proto int  // the client's
 	Table bool // it is COMMAND's whole table, whatever was asked, as the embedded store answers
+
+	may func(n int) bool // says whether so many bytes may be held
+}
+
+// length is how many elements the reply has.
+func (r CommandReply) length() int {
+	n, _, _ := resp.Open(r.Raw)
+	return n
+}
+
+// commandName is the name in an entry of the reply; "": there is none.
+func commandName(entry []byte) string {
+	_, body, _ := resp.Open(entry)
+	first, _ := resp.Cut(body)
+	name, _ := resp.Outline(first)
+	return lower(name.Text)
 }
 
 // appendAll appends the reply to COMMAND.
 func (r CommandReply) appendAll(out []byte) []byte {
-	out = resp.AppendArray(out, len(r.Elems)+countAdded())
-	for _, e := range r.Elems {
-		out = append(out, e.Raw...)
-	}
+	n, body, _ := resp.Open(r.Raw)
+	out = append(resp.AppendArray(out, n+countAdded()), body...)
 	for _, a := range additions() {
 		if !a.isSub() {
 			out = appendValue(out, r.Proto, a.entry())
@@ -131,9 +135,10 @@ func countAdded() int { return len(verbs) + 1 } // LOCKPROXY
 
 // appendCount appends the reply to COMMAND COUNT.
 func (r CommandReply) appendCount(out []byte) []byte {
-	n := len(r.Elems)
+	n := r.length()
 	if !r.Table {
-		n = r.Int()
+		count, _ := resp.Outline(r.Raw)
+		n = count.Int()
 	}
 	return resp.AppendInt(out, int64(n+countAdded()))
 }
@@ -143,43 +148,58 @@ func (r CommandReply) appendInfo(out []byte, args [][]byte) []byte {
 	if len(args) == 2 {
 		return r.appendAll(out)
 	}
-	table := r.Table && (len(r.Elems) != len(args)-2 || !sameNames(r.Reply, args[2:]))
-	entries := map[string]resp.Reply{}
-	for i := 0; i < len(r.Elems) && (table || len(r.Elems) < len(args)-2); i++ {
-		if e := r.Elems[i]; len(e.Elems) > 0 {
-			if name := lower(e.Elems[0].Text); entries[name].Raw == nil {
+	names := args[2:]
+	entries := map[string][]byte{} // of a whole table
+	if r.Table = r.Table && !r.answers(names); r.Table {
+		for e := range resp.Elements(r.Raw) {
+			if name := commandName(e); entries[name] == nil {
 				entries[name] = e
 			}
 		}
 	}
-	out = resp.AppendArray(out, len(args)-2)
-	for i, name := range args[2:] {
+	_, left, _ := resp.Open(r.Raw)
+	out, counted := resp.AppendArray(out, len(names)), 0
+	for _, name := range names {
+		var e []byte
 		name := lower(name)
-		if at := slices.IndexFunc(additions(), func(a addition) bool { return a.name == name }); at >= 0 {
-			out = appendValue(out, r.Proto, additions()[at].entry())
-			continue
+		if e, left = resp.Cut(left); r.Table {
+			e = entries[name]
 		}
-		switch e, listed := entries[name]; {
-		case !table && i < len(r.Elems):
-			out = append(out, r.Elems[i].Raw...)
-		case listed:
-			out = append(out, e.Raw...)
+		at := slices.IndexFunc(additions(), func(a addition) bool { return a.name == name })
+		switch {
+		case at >= 0:
+			out = appendValue(out, r.Proto, additions()[at].entry())
+		case e != nil:
+			out = append(out, e...)
 		default:
 			out = resp.AppendNull(out, r.Proto)
+		}
+		if len(out)-counted > countStep {
+			if counted = len(out); !r.may(len(r.Raw) + counted) {
+				return out
+			}
 		}
 	}
 	return out
 }
 
+// countStep is after how many bytes of an answer it is asked whether more may be held.
+const countStep = 64 << 10
+
 // lower is the name of a command in lower case.
 func lower(name []byte) string { return strings.ToLower(string(name)) }
 
-// sameNames says whether the reply's entries are those asked for, one for one.
-func sameNames(r resp.Reply, names [][]byte) bool {
-	for i, name := range names {
-		if e := r.Elems[i]; !e.Null && (len(e.Elems) == 0 || !strings.EqualFold(string(e.Elems[0].Text), string(name))) {
+// answers says whether the reply's entries are those asked for, one for one.
+func (r CommandReply) answers(names [][]byte) bool {
+	if r.length() != len(names) {
+		return false
+	}
+	i := 0
+	for e := range resp.Elements(r.Raw) {
+		if v, _ := resp.Outline(e); !v.Null && commandName(e) != lower(names[i]) {
 			return false
 		}
+		i++
 	}
 	return true
 }
@@ -187,31 +207,31 @@ func sameNames(r resp.Reply, names [][]byte) bool {
 // appendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then listed
 // without, so that redis-cli completes their names and hints the verbs.
 func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
-	var pairs [][]byte
-	asked := make(map[string]bool, len(args)-2)
+	asked := make(map[string]bool)
 	for _, name := range args[2:] {
 		asked[lower(name)] = true
 	}
-	wanted := func(name string) bool { return len(args) == 2 || asked[strings.ToLower(name)] }
+	wanted := func(name string) bool { return len(args) == 2 || asked[name] }
+	var added [][]byte
 	if r.Table {
-		for _, e := range r.Elems {
-			if len(e.Elems) > 0 && wanted(string(e.Elems[0].Text)) {
-				pairs = append(pairs, bareDoc(r.Proto, string(e.Elems[0].Text)))
+		for e := range resp.Elements(r.Raw) {
+			if name := commandName(e); name != "" && wanted(name) {
+				added = append(added, bareDoc(r.Proto, name))
 			}
-		}
-	} else {
-		for i := 0; i+1 < len(r.Elems); i += 2 {
-			pairs = append(pairs, append(append([]byte(nil), r.Elems[i].Raw...), r.Elems[i+1].Raw...))
 		}
 	}
 	for _, a := range additions() {
 		if wanted(a.name) && (!a.isSub() || len(args) > 2) {
-			pairs = append(pairs, a.appendDoc(nil, r.Proto))
+			added = append(added, a.appendDoc(nil, r.Proto))
 		}
 	}
-	out = resp.AppendMap(out, r.Proto, len(pairs))
-	for _, p := range pairs {
-		out = append(out, p...)
+	n, body, _ := resp.Open(r.Raw)
+	if r.Table {
+		n, body = 0, nil
+	}
+	out = append(resp.AppendMap(out, r.Proto, n/2+len(added)), body...)
+	for _, pair := range added {
+		out = append(out, pair...)
 	}
 	return out
 }
@@ -227,24 +247,22 @@ func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 		pattern := strings.ToLower(string(args[4]))
 		fits = func(name string) bool { return lock.Glob(pattern, name) }
 	}
-	var names [][]byte
-	for _, e := range r.Elems {
-		if !r.Table {
-			names = append(names, e.Raw)
-		} else if name := strings.ToLower(string(e.Elems[0].Text)); fits(name) {
-			names = append(names, resp.AppendBulkString(nil, name))
+	n, names, _ := resp.Open(r.Raw)
+	if r.Table {
+		n, names = 0, nil
+		for e := range resp.Elements(r.Raw) {
+			if name := commandName(e); fits(name) {
+				n, names = n+1, resp.AppendBulkString(names, name)
+			}
 		}
 	}
+	var added []byte
 	for _, a := range additions() {
 		if fits(a.name) {
-			names = append(names, resp.AppendBulkString(nil, a.name))
+			n, added = n+1, resp.AppendBulkString(added, a.name)
 		}
 	}
-	out = resp.AppendArray(out, len(names))
-	for _, name := range names {
-		out = append(out, name...)
-	}
-	return out
+	return append(append(resp.AppendArray(out, n), names...), added...)
 }
 
 // appendKeys appends the reply to COMMAND GETKEYS, or GETKEYSANDFLAGS, of a call of the verb.
@@ -273,9 +291,6 @@ func (v *Verb) appendKey(out []byte, proto int, args [][]byte, key []byte) []byt
 
 // appendInnerKeys is appendKeys of a verb that wraps a command, of which keys are what Redis says.
 func (v *Verb) appendInnerKeys(out []byte, proto int, args [][]byte, keys resp.Reply) []byte {
-	out = v.appendKey(resp.AppendArray(out, 1+len(keys.Elems)), proto, args, args[3])
-	for _, e := range keys.Elems {
-		out = append(out, e.Raw...)
-	}
-	return out
+	n, body, _ := resp.Open(keys.Raw)
+	return append(v.appendKey(resp.AppendArray(out, 1+n), proto, args, args[3]), body...)
 }

@@ -85,6 +85,8 @@ type Connection interface {
 	Address() string
 	// Fail appends the error that stands for the reply, or closes the client, which then gets none.
 	Fail(out []byte, err error) []byte
+	// MayHold says whether so many bytes may be held for the client besides the replies given so far. If not, it is dropped.
+	MayHold(n int) bool
 	// Give gives the client a reply before the answer has ended.
 	Give(reply []byte)
 	// Flush writes the replies given so far.

@@ -86,11 +86,13 @@ func (p *Pipe) Do(r *Request) error {
 	return err
 }
 
-// Ask is Do for a question of the proxy's own, and returns the replies, one behind the other. It is given up, with ErrTimeout, when it has no
-// answer within that time.
+// Ask is Do for a question of the proxy's own, and returns the replies, one behind the other, unless r has a Sink for them. It is given up,
+// with ErrTimeout, when it has no answer within that time.
 func (p *Pipe) Ask(r *Request, within time.Duration) ([]byte, error) {
 	var got Gathered
-	r.Sink = &got
+	if r.Sink == nil {
+		r.Sink = &got
+	}
 	defer time.AfterFunc(within, func() { r.End(r.Turn, ErrTimeout) }).Stop()
 	err := p.Do(r)
 	return got, err

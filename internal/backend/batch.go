@@ -96,6 +96,12 @@ func (b *Batch) setAside() {
 	b.Out = nil
 }
 
+// Take gathers a long reply as it is, without a copy.
+func (b *Batch) Take(p []byte) {
+	b.setAside()
+	b.full, b.fullSize = append(b.full, p), b.fullSize+len(p)
+}
+
 // Held is how many bytes of replies are not written yet.
 func (b *Batch) Held() int { return b.fullSize + len(b.Out) }
 

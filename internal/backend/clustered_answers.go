@@ -3,6 +3,7 @@ package backend
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,8 +107,8 @@ func insteadOf(name string) insteadOfNode {
 		return (*clusteredPath).oneNodeOnly
 	case "function|stats":
 		return (*clusteredPath).functionStats
-	case "pubsub|channels", "pubsub|numsub", "pubsub|shardchannels", "pubsub|shardnumsub":
-		return (*clusteredPath).pubsub
+	case "pubsub|channels", "pubsub|shardchannels":
+		return (*clusteredPath).channels
 	}
 	return nil
 }
@@ -176,35 +177,24 @@ func enough(reply []byte, wanted [][]byte) bool {
 	return true
 }
 
-// pubsub is PUBSUB of all nodes: each knows of its own subscribers only.
-func (u *clusteredPath) pubsub(c *commandtable.Command, words [][]byte) ([]byte, error) {
+// channels is PUBSUB CHANNELS, or SHARDCHANNELS, of all nodes: each knows of its own subscribers only.
+func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byte, error) {
 	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.host.Routes().of(c).facts})
 	u.do(u.executor(), []*cluster.Plan{p})
-	r, ok := resp.ParseReply(p.Reply)
-	if p.Err != nil || !ok || r.Kind != '*' {
+	n, _, ok := resp.Open(p.Reply)
+	if p.Err != nil || !ok || n < 0 {
 		return p.Reply, p.Err
 	}
-	counts := strings.HasSuffix(c.Name, "numsub")
-	step := 1
-	if counts {
-		step = 2
+	const nameBytes = 24 // of a slice
+	if !u.host.MayHold(2*len(p.Reply) + n*nameBytes) {
+		return nil, cluster.ErrTooMuch
 	}
-	var names [][]byte
-	sum := map[string]int{}
-	for i := 0; i+step <= len(r.Elems); i += step {
-		name := string(r.Elems[i].Raw)
-		if _, twice := sum[name]; !twice {
-			names = append(names, r.Elems[i].Raw)
-		}
-		if sum[name] += 0; counts {
-			sum[name] += r.Elems[i+1].Int()
-		}
-	}
-	out := resp.AppendArray(nil, len(names)*step)
+	names := slices.AppendSeq(make([][]byte, 0, n), resp.Elements(p.Reply))
+	slices.SortFunc(names, bytes.Compare)
+	names = slices.CompactFunc(names, bytes.Equal)
+	out := resp.AppendArray(make([]byte, 0, len(p.Reply)), len(names))
 	for _, name := range names {
-		if out = append(out, name...); counts {
-			out = resp.AppendInt(out, int64(sum[string(name)]))
-		}
+		out = append(out, name...)
 	}
 	return out, nil
 }

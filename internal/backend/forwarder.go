@@ -243,9 +243,30 @@ func (f *Forwarder) disconnected(err error) {
 	}
 }
 
-// question asks one thing on a pipe.
+// question asks one thing on a pipe. What is asked, and the answer, count for the client as its replies do.
 func (f *Forwarder) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
-	return f.answered(p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Patient: true}, QuestionTime))
+	g := &counted{host: f.host, beside: len(raw)}
+	_, err := p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Sink: g, Patient: true}, QuestionTime)
+	if g.refused {
+		return nil, cluster.ErrTooMuch
+	}
+	return f.answered(g.got, err)
+}
+
+// counted is a Sink that keeps what its client may hold.
+type counted struct {
+	host    Host
+	beside  int // bytes that are held besides
+	got     []byte
+	refused bool
+}
+
+func (g *counted) Reply(p []byte) {
+	if g.refused = g.refused || !g.host.MayHold(g.beside+len(g.got)+len(p)); g.refused {
+		g.got = nil
+		return
+	}
+	g.got = append(g.got, p...)
 }
 
 // answered returns the reply to a question. If there is none, the host gets the error, too.

@@ -50,10 +50,12 @@ func answering(run commands.Answer) answer {
 	return func(s *Session, args [][]byte) {
 		b := s.batch
 		b.answer = run(s, args, b.answer[:0])
-		b.Out = append(b.Out, b.answer...)
 		if cap(b.answer) > keepBytes {
+			b.Take(b.answer)
 			b.answer = nil
+			return
 		}
+		b.Out = append(b.Out, b.answer...)
 	}
 }
 

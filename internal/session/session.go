@@ -260,7 +260,7 @@ func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, a
 	if took := t.since - began - t.waits; s.srv.slow(took) && (c == nil || c.Conn == commandtable.ConnNone) { // a command that may wait is not slow
 		s.noteSlow(took, -1, c, cmd.Args, 1)
 	}
-	if len(s.batch.Out) >= flushAt {
+	if s.batch.Full() {
 		s.flush()
 	}
 }

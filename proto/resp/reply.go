@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"iter"
 	"strconv"
 )
 
@@ -66,6 +67,47 @@ func cutReply(b []byte) (r Reply, rest []byte, ok bool) {
 	}
 	r.Raw = b[:len(b)-len(rest)]
 	return r, rest, true
+}
+
+// Outline is ParseReply but for the elements, over which Elements goes.
+func Outline(b []byte) (r Reply, ok bool) {
+	if n, _, list := Open(b); list {
+		return Reply{Kind: b[0], Raw: b, Null: n < 0}, true
+	}
+	return ParseReply(b)
+}
+
+// Open returns how many elements a whole reply has, of a map keys and values, and their bytes. ok is false for what is no array, nor what RESP3
+// makes of one; n is -1 for a null.
+func Open(reply []byte) (n int, body []byte, ok bool) {
+	end := bytes.Index(reply, []byte("\r\n"))
+	if end < 1 || !bytes.ContainsRune([]byte("*~>%"), rune(reply[0])) {
+		return 0, nil, false
+	}
+	n, err := strconv.Atoi(string(reply[1:end]))
+	if reply[0] == '%' {
+		n *= 2
+	}
+	return n, reply[end+2:], err == nil
+}
+
+// Cut returns the first of the replies in b, and the others; none is copied. There is none if b is empty or broken.
+func Cut(b []byte) (first, rest []byte) {
+	var scan Scanner
+	n, done, err := scan.Scan(b)
+	if err != nil || !done {
+		return nil, nil
+	}
+	return b[:n], b[n:]
+}
+
+// Elements goes over the elements of a reply. However many there are, they take no memory besides the reply's.
+func Elements(reply []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		_, body, _ := Open(reply)
+		for e, rest := Cut(body); len(e) > 0 && yield(e); e, rest = Cut(rest) {
+		}
+	}
 }
 
 // IsList says whether the reply is an array or what RESP3 makes of one.
