@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts simulation fuzz fmt cover tidy-check
+.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts simulation fuzz fmt cover tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -37,18 +37,21 @@ quick: ## vet, and the tests that start no process, among them a hundred simulat
 # What takes longest begins first here, too, so that no package is left to run by itself at the end.
 WHOLE = $(if $(filter ./...,$(PKG)),./integration/cluster ./integration/locks ./internal/session ./integration/faults ./integration/quorum ./internal/simulation ./internal/lock ./cluster )$(PKG)
 
-test: ## quick, and the tests with real servers: under six minutes on two processors; PKG=./upstream for one package
+test: ## quick, and the tests with real servers, a few of them newer ones: under six minutes on two processors; PKG=./upstream for one package
 	@.ci/need redis-server redis-cli
-	@$(call timed,test,{ go vet $(PKG) && go test -vet=off -p $(SIDE_BY_SIDE) -parallel $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(WHOLE); })
+	@$(call timed,test,{ go vet $(PKG) && go test -vet=off -p $(SIDE_BY_SIDE) -parallel $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(WHOLE)$(if $(filter ./...,$(PKG)), && .ci/newer short); })
+
+newer: ## drop-in, locks, clusters and the real Redisson on Redis 8.2 and Valkey 8.1, a part of which make test has; SERVERS="/path/to/redis-server" for others
+	.ci/newer
 
 # internal/lock has one processor there, and go test would run only as many of its tests at once.
 race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
 	@$(call timed,race,go test -race -parallel $$(nproc) -timeout 45m $(PKG))
 
-soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
+soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, histories, mutations, clusters, quorum, newer servers, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
-	@failed=; for part in race long nodes page alerts history quorum mutations interop tcl bench; do \
+	@failed=; for part in race long nodes page alerts history quorum mutations newer interop tcl bench; do \
 		start=$$SECONDS; code=0; $(MAKE) $$part >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
 		echo "soak: $$part: $$((SECONDS - start)) s, exit code $$code, soak/$$part.log"; \
 	done; \

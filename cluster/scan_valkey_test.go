@@ -15,7 +15,8 @@ const largeSlot = 1100000
 // valkeys is a client of three masters that scan by slot, of which the second has a large slot, and slots ahead of that and behind it.
 func valkeys(t *testing.T) (tc *testredis.Cluster, cl *client, keys int) {
 	t.Helper()
-	tc = testredis.StartCluster(t, 3, 0, testredis.Newer(t), "--enable-debug-command local")
+	testredis.NeedsAtLeast(t, 7, 4)
+	tc = testredis.StartCluster(t, 3, 0, "--enable-debug-command local")
 	c := openCluster(t, tc, Options{})
 	cl = newClient(t, c, learn(t, c), 2)
 	fill(t, cl, 3000, func(i int) string { return fmt.Sprint("key", i) })

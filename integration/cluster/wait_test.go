@@ -12,19 +12,16 @@ import (
 // WAIT has its own time beside --upstream-timeout.
 func TestClusterWaitBesideTheTimeout(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		tc := testredis.StartCluster(t, 3, 0, args...)
-		p := harness.StartClusterProxy(t, tc, "--upstream-timeout", "800ms")
-		harness.Undisturbed(t, func() (wrong string) {
-			w := harness.Dial(t, p.Addr())
-			for _, time := range []string{"900", "2100"} { // the longer one is asked for in parts before 7.2
-				if got, err := w.Try("WAIT", "1", time); got != ":0\r\n" {
-					return fmt.Sprintf("WAIT 1 %s: %q %v", time, got, err)
-				}
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc, "--upstream-timeout", "800ms")
+	harness.Undisturbed(t, func() (wrong string) {
+		w := harness.Dial(t, p.Addr())
+		for _, time := range []string{"900", "2100"} { // the longer one is asked for in parts before 7.2
+			if got, err := w.Try("WAIT", "1", time); got != ":0\r\n" {
+				return fmt.Sprintf("WAIT 1 %s: %q %v", time, got, err)
 			}
-			return ""
-		})
+		}
+		return ""
 	})
 }
 
@@ -32,35 +29,33 @@ func TestClusterWaitBesideTheTimeout(t *testing.T) {
 // acknowledged.
 func TestClusterWaitCoversAllMasters(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		const masters = 2
-		tc := testredis.StartCluster(t, masters, 1, args...)
-		w := harness.Dial(t, harness.StartClusterProxy(t, tc).Addr())
-		for i, replica := range tc.Servers[masters:] {
-			replica.Stop()
-			defer replica.Cont()
-			for key := range 8 { // at both masters
-				harness.Expect(t, w, "+OK\r\n", "SET", fmt.Sprint("key-", key), "v")
-			}
-			began := time.Now()
-			harness.Expect(t, w, ":0\r\n", "WAIT", "1", "500")
-			if took := time.Since(began); took < 400*time.Millisecond {
-				t.Errorf("replica %d is frozen: it took only %v", i, took)
-			}
-			w.Send("WAIT", "1", "0")
-			replica.Cont()
-			if got := w.Read(); got != ":1\r\n" {
-				t.Errorf("replica %d goes on: %q", i, got)
-			}
+	const masters = 2
+	tc := testredis.StartCluster(t, masters, 1)
+	w := harness.Dial(t, harness.StartClusterProxy(t, tc).Addr())
+	for i, replica := range tc.Servers[masters:] {
+		replica.Stop()
+		defer replica.Cont()
+		for key := range 8 { // at both masters
+			harness.Expect(t, w, "+OK\r\n", "SET", fmt.Sprint("key-", key), "v")
 		}
-	})
+		began := time.Now()
+		harness.Expect(t, w, ":0\r\n", "WAIT", "1", "500")
+		if took := time.Since(began); took < 400*time.Millisecond {
+			t.Errorf("replica %d is frozen: it took only %v", i, took)
+		}
+		w.Send("WAIT", "1", "0")
+		replica.Cont()
+		if got := w.Read(); got != ":1\r\n" {
+			t.Errorf("replica %d goes on: %q", i, got)
+		}
+	}
 }
 
 // WAITAOF is about the files of every master.
 func TestClusterWaitaof(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 2, 0, testredis.Newer(t), "--appendonly yes", "--appendfsync no")
+	testredis.NeedsAtLeast(t, 7, 2)
+	tc := testredis.StartCluster(t, 2, 0, "--appendonly yes", "--appendfsync no")
 	w := harness.Dial(t, harness.StartClusterProxy(t, tc).Addr())
 	for i, s := range tc.Servers {
 		for key := range 8 {
@@ -79,7 +74,8 @@ func TestClusterWaitaof(t *testing.T) {
 // WAIT of a user who may not make the write in front is served by the service account, at all masters, or refused.
 func TestClusterWaitOfUsersWithFewRights(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 2, 0, testredis.Newer(t))
+	testredis.NeedsAtLeast(t, 7, 2)
+	tc := testredis.StartCluster(t, 2, 0)
 	rights := func(words ...any) {
 		for _, s := range tc.Servers {
 			s.Do(t, append([]any{"ACL", "SETUSER"}, words...)...)
@@ -92,10 +88,4 @@ func TestClusterWaitOfUsersWithFewRights(t *testing.T) {
 	rights("default", "-function|restore")
 	harness.Expect(t, w, "-NOPERM WAIT needs a write of lockproxy's own in front, on Redis 7.2 and newer: this user lacks +function|restore, "+
 		"and the service account lacks that or +wait\r\n", "WAIT", "1", "1")
-}
-
-// eachServer runs a test with the machine's redis-server and with a server of 7.2 or newer.
-func eachServer(t *testing.T, run func(t *testing.T, args ...string)) {
-	t.Run("redis", func(t *testing.T) { run(t) })
-	t.Run("newer", func(t *testing.T) { run(t, testredis.Newer(t)) })
 }

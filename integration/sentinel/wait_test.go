@@ -8,10 +8,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// WAIT is about what the client wrote over a shared connection at the present master, with a server of 7.2 or newer, too.
+// WAIT is about what the client wrote over a shared connection at the present master.
 func TestSentinelWaitCoversSharedWrites(t *testing.T) {
 	t.Parallel()
-	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1, Node: []string{testredis.Newer(t)}})
+	g := testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1})
 	p := harness.StartProxy(t, g.URL())
 	w := harness.Dial(t, p.Addr())
 	round := func(replica *testredis.Server) {

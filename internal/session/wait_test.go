@@ -14,12 +14,6 @@ import (
 // waitAtLeast is how long a WAIT of 500 ms takes at least, by a clock that may be a little ahead of Redis'.
 const waitAtLeast = 400 * time.Millisecond
 
-// eachServer runs a test with the machine's redis-server and with a server of 7.2 or newer.
-func eachServer(t *testing.T, run func(t *testing.T, args ...string)) {
-	t.Run("redis", func(t *testing.T) { run(t) })
-	t.Run("newer", func(t *testing.T) { run(t, testredis.Newer(t)) })
-}
-
 // startReplicated starts a master with one replica that is online.
 func startReplicated(t *testing.T, args ...string) (master, replica *testredis.Server) {
 	t.Helper()
@@ -51,33 +45,30 @@ func (w *wire) expectWaits(want string, args ...string) {
 // WAIT is about what the client wrote on the shared connection too, also when its user may not PING.
 func TestWaitCoversSharedWrites(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		master, replica := startReplicated(t, args...)
-		master.Do(t, "ACL", "SETUSER", "u", "on", "nopass", "~*", "+set", "+wait", "+hello", "+client|id", "+auth")
-		p := startProxy(t, master.URL(), nil)
-		for _, user := range []string{"", "u"} {
-			w := dialWire(t, p.addr)
-			if user != "" {
-				w.expect("+OK\r\n", "AUTH", user, "any")
-			}
-			w.expect("+OK\r\n", "SET", "k", "v")
-			w.expect(":1\r\n", "WAIT", "1", "0")
-			replica.Stop()
-			w.expect("+OK\r\n", "SET", "k", "v2")
-			w.expectWaits(":0\r\n", "WAIT", "1", "500")
-			w.send("WAIT", "1", "0")
-			replica.Cont()
-			w.want(":1\r\n")
+	master, replica := startReplicated(t)
+	master.Do(t, "ACL", "SETUSER", "u", "on", "nopass", "~*", "+set", "+wait", "+hello", "+client|id", "+auth")
+	p := startProxy(t, master.URL(), nil)
+	for _, user := range []string{"", "u"} {
+		w := dialWire(t, p.addr)
+		if user != "" {
+			w.expect("+OK\r\n", "AUTH", user, "any")
 		}
-	})
+		w.expect("+OK\r\n", "SET", "k", "v")
+		w.expect(":1\r\n", "WAIT", "1", "0")
+		replica.Stop()
+		w.expect("+OK\r\n", "SET", "k", "v2")
+		w.expectWaits(":0\r\n", "WAIT", "1", "500")
+		w.send("WAIT", "1", "0")
+		replica.Cont()
+		w.want(":1\r\n")
+	}
 }
 
 // So is WAITAOF, of the master's file and of a replica's.
 func TestWaitaofCoversSharedWrites(t *testing.T) {
 	t.Parallel()
-	newer := testredis.Newer(t)
-	master, replica := startReplicated(t, newer, "--appendonly yes", "--appendfsync no")
+	testredis.NeedsAtLeast(t, 7, 2)
+	master, replica := startReplicated(t, "--appendonly yes", "--appendfsync no")
 	w := dialWire(t, startProxy(t, master.URL(), nil).addr)
 	w.expect("+OK\r\n", "SET", "k", "v")
 	w.expectWaits("*2\r\n:0\r\n:0\r\n", "WAITAOF", "1", "0", "500")
@@ -93,7 +84,8 @@ func TestWaitaofCoversSharedWrites(t *testing.T) {
 // Without a replica, and without a backlog for one, WAITAOF is about the writes all the same.
 func TestWaitaofWithoutReplicas(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, testredis.Newer(t), "--appendonly yes", "--appendfsync no")
+	testredis.NeedsAtLeast(t, 7, 2)
+	server := testredis.Start(t, "--appendonly yes", "--appendfsync no")
 	w := dialWire(t, startProxy(t, server.URL(), nil).addr)
 	w.expect("+OK\r\n", "SET", "k", "v")
 	w.expectWaits("*2\r\n:0\r\n:0\r\n", "WAITAOF", "1", "0", "500")
@@ -104,54 +96,48 @@ func TestWaitaofWithoutReplicas(t *testing.T) {
 // A client with a connection of its own waits for what it has written there as well, and keeps its state there.
 func TestWaitOfAClientWithItsOwnConnection(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		master, replica := startReplicated(t, args...)
-		w := dialWire(t, startProxy(t, master.URL(), nil).addr)
-		replica.Stop()
-		w.expect("+OK\r\n", "SET", "shared", "v")
-		w.expect("+OK\r\n", "WATCH", "k")
-		w.expectWaits(":0\r\n", "WAIT", "1", "500")
-		w.expect("+OK\r\n", "SET", "own", "v")
-		w.expectWaits(":0\r\n", "WAIT", "1", "500")
-		w.send("WAIT", "1", "0")
-		replica.Cont()
-		w.want(":1\r\n")
-		master.Do(t, "SET", "k", "v")
-		w.expect("+OK\r\n", "MULTI")
-		w.expect("+QUEUED\r\n", "PING")
-		w.expect("*-1\r\n", "EXEC")
-	})
+	master, replica := startReplicated(t)
+	w := dialWire(t, startProxy(t, master.URL(), nil).addr)
+	replica.Stop()
+	w.expect("+OK\r\n", "SET", "shared", "v")
+	w.expect("+OK\r\n", "WATCH", "k")
+	w.expectWaits(":0\r\n", "WAIT", "1", "500")
+	w.expect("+OK\r\n", "SET", "own", "v")
+	w.expectWaits(":0\r\n", "WAIT", "1", "500")
+	w.send("WAIT", "1", "0")
+	replica.Cont()
+	w.want(":1\r\n")
+	master.Do(t, "SET", "k", "v")
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("+QUEUED\r\n", "PING")
+	w.expect("*-1\r\n", "EXEC")
 }
 
 // The write in front of a WAIT adds nothing, tells nobody of a key, and is not made where Redis does without.
 func TestWaitLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		server := testredis.Start(t, append(args, "--notify-keyspace-events KEA")...)
-		p := startProxy(t, server.URL(), nil)
-		hears, w := dialWire(t, p.addr), dialWire(t, p.addr)
-		w.expect("+OK\r\n", "LOCK", "l") // the proxy has had its own lock for a try by then
-		w.expect(":1\r\n", "UNLOCK", "l")
-		hears.expect("*3\r\n$10\r\npsubscribe\r\n$10\r\n__key*__:*\r\n:1\r\n", "PSUBSCRIBE", "__key*__:*")
-		w.expect(":0\r\n", "WAIT", "0", "0")
-		w.expect("*0\r\n", "KEYS", "*")
-		w.expect("*0\r\n", "FUNCTION", "LIST")
-		hears.expect("*2\r\n$4\r\npong\r\n$0\r\n\r\n", "PING")
-		stats := w.do("INFO", "commandstats")
-		if made := strings.Contains(stats, "cmdstat_function|restore:calls=1,"); made != (len(args) > 0) {
-			t.Errorf("a write: %v", made)
-		}
-	})
+	server := testredis.Start(t, "--notify-keyspace-events KEA")
+	p := startProxy(t, server.URL(), nil)
+	hears, w := dialWire(t, p.addr), dialWire(t, p.addr)
+	w.expect("+OK\r\n", "LOCK", "l") // the proxy has had its own lock for a try by then
+	w.expect(":1\r\n", "UNLOCK", "l")
+	hears.expect("*3\r\n$10\r\npsubscribe\r\n$10\r\n__key*__:*\r\n:1\r\n", "PSUBSCRIBE", "__key*__:*")
+	w.expect(":0\r\n", "WAIT", "0", "0")
+	w.expect("*0\r\n", "KEYS", "*")
+	w.expect("*0\r\n", "FUNCTION", "LIST")
+	hears.expect("*2\r\n$4\r\npong\r\n$0\r\n\r\n", "PING")
+	stats := w.do("INFO", "commandstats")
+	if made := strings.Contains(stats, "cmdstat_function|restore:calls=1,"); made != testredis.AtLeast(t, 7, 2) {
+		t.Errorf("a write: %v", made)
+	}
 }
 
 // WAIT of a user who may not make the write is served by the service account, or refused if that may not either; it never has a count that is
 // not true. Who may not WAIT is not served.
 func TestWaitOfUsersWithFewRights(t *testing.T) {
 	t.Parallel()
-	newer := testredis.Newer(t)
-	server := testredis.Start(t, newer)
+	testredis.NeedsAtLeast(t, 7, 2)
+	server := testredis.Start(t)
 	server.Do(t, "ACL", "SETUSER", "waits", "on", "nopass", "+wait", "+waitaof", "+hello", "+client|id")
 	server.Do(t, "ACL", "SETUSER", "writes", "on", "nopass", "+@all", "-wait")
 	server.Do(t, "ACL", "SETUSER", "service", "on", ">secret", "~*", "&*", "+@all", "-function|restore", "-waitaof")
@@ -176,8 +162,8 @@ func TestWaitOfUsersWithFewRights(t *testing.T) {
 // What Redis refuses of a WAIT it refuses in its own words; a write that it does not make is an error, and no count.
 func TestWaitThatRedisRefuses(t *testing.T) {
 	t.Parallel()
-	newer := testredis.Newer(t)
-	master, replica := startReplicated(t, newer)
+	testredis.NeedsAtLeast(t, 7, 2)
+	master, replica := startReplicated(t)
 	w := dialWire(t, startProxy(t, master.URL(), nil).addr)
 	const needs = "WAIT needs a write of lockproxy's own in front, on Redis 7.2 and newer\r\n"
 	w.expect("-ERR value is not an integer or out of range\r\n", "WAIT", "x", "0")
@@ -202,7 +188,8 @@ func TestWaitThatRedisRefuses(t *testing.T) {
 // While writes are paused a WAIT that has a time does not wait for ever.
 func TestWaitWhileWritesArePaused(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, testredis.Newer(t))
+	testredis.NeedsAtLeast(t, 7, 2)
+	server := testredis.Start(t)
 	w := dialWire(t, startProxy(t, server.URL(), nil).addr)
 	w.expect(":0\r\n", "WAIT", "0", "0")
 	server.Do(t, "CLIENT", "PAUSE", 600_000, "WRITE")
@@ -215,65 +202,56 @@ func TestWaitWhileWritesArePaused(t *testing.T) {
 // In a transaction no write can be made in front: WAIT is an error there, and aborts it. Before 7.2 Redis needs none.
 func TestWaitInATransaction(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		w := dialWire(t, startProxy(t, testredis.Start(t, args...).URL(), nil).addr)
-		w.expect("+OK\r\n", "MULTI")
-		if len(args) == 0 {
-			w.expect("+QUEUED\r\n", "WAIT", "1", "0")
-			w.expect("*1\r\n:0\r\n", "EXEC")
-			return
-		}
-		w.expect("-ERR WAIT inside a transaction is not supported by lockproxy on Redis 7.2 and newer: send it after EXEC\r\n", "WAIT", "1", "0")
-		w.expect("-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
-		w.expect(":0\r\n", "WAIT", "0", "0")
-	})
+	w := dialWire(t, startProxy(t, testredis.Start(t).URL(), nil).addr)
+	w.expect("+OK\r\n", "MULTI")
+	if !testredis.AtLeast(t, 7, 2) {
+		w.expect("+QUEUED\r\n", "WAIT", "1", "0")
+		w.expect("*1\r\n:0\r\n", "EXEC")
+		return
+	}
+	w.expect("-ERR WAIT inside a transaction is not supported by lockproxy on Redis 7.2 and newer: send it after EXEC\r\n", "WAIT", "1", "0")
+	w.expect("-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
+	w.expect(":0\r\n", "WAIT", "0", "0")
 }
 
 // A WAIT is ended by CLIENT UNBLOCK, and with its client; its connection is given back.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		p := startProxy(t, testredis.Start(t, args...).URL(), nil)
-		back := func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 }
-		w, other := dialWire(t, p.addr), dialWire(t, p.addr)
-		id := strings.Trim(w.do("CLIENT", "ID"), ":\r\n")
-		waiting := func() bool { return strings.Contains(other.do("CLIENT", "LIST", "ID", id), " flags=b ") }
-		for how, want := range map[string]string{"TIMEOUT": ":0\r\n", "ERROR": "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"} {
-			w.send("WAIT", "1", "0")
-			eventually(t, "it waits", waiting)
-			eventually(t, "it was unblocked", func() bool { return other.do("CLIENT", "UNBLOCK", id, how) == ":1\r\n" })
-			w.want(want)
-		}
-		eventually(t, "the connection was given back", back)
+	p := startProxy(t, testredis.Start(t).URL(), nil)
+	back := func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 }
+	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
+	id := strings.Trim(w.do("CLIENT", "ID"), ":\r\n")
+	waiting := func() bool { return strings.Contains(other.do("CLIENT", "LIST", "ID", id), " flags=b ") }
+	for how, want := range map[string]string{"TIMEOUT": ":0\r\n", "ERROR": "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"} {
 		w.send("WAIT", "1", "0")
 		eventually(t, "it waits", waiting)
-		w.conn.Close()
-		eventually(t, "the connection was given back", back)
-	})
+		eventually(t, "it was unblocked", func() bool { return other.do("CLIENT", "UNBLOCK", id, how) == ":1\r\n" })
+		w.want(want)
+	}
+	eventually(t, "the connection was given back", back)
+	w.send("WAIT", "1", "0")
+	eventually(t, "it waits", waiting)
+	w.conn.Close()
+	eventually(t, "the connection was given back", back)
 }
 
 // A client whose master dies while it waits is closed, as Redis would have closed it; one that holds a lock gets an error.
 func TestWaitWhoseMasterDies(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, args ...string) {
-		t.Parallel()
-		server := testredis.Start(t, args...)
-		p := startProxy(t, server.URL(), nil)
-		w, holder, other := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
-		holder.expect("+OK\r\n", "LOCK", "l")
-		w.send("WAIT", "1", "0")
-		holder.send("WAIT", "1", "0")
-		eventually(t, "both wait", func() bool { return strings.Count(other.do("CLIENT", "LIST"), " flags=b ") == 2 })
-		server.Kill()
-		if got := w.rest(); got != "" {
-			t.Errorf("%q", got)
-		}
-		if got := holder.frame(); !strings.HasPrefix(got, "-ERR upstream ") {
-			t.Errorf("%q", got)
-		}
-	})
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w, holder, other := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
+	holder.expect("+OK\r\n", "LOCK", "l")
+	w.send("WAIT", "1", "0")
+	holder.send("WAIT", "1", "0")
+	eventually(t, "both wait", func() bool { return strings.Count(other.do("CLIENT", "LIST"), " flags=b ") == 2 })
+	server.Kill()
+	if got := w.rest(); got != "" {
+		t.Errorf("%q", got)
+	}
+	if got := holder.frame(); !strings.HasPrefix(got, "-ERR upstream ") {
+		t.Errorf("%q", got)
+	}
 }
 
 // The embedded store counts without a write, which it could not make.

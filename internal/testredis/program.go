@@ -1,37 +1,56 @@
 package testredis
 
 import (
+	"fmt"
 	"os"
-	"slices"
-	"strings"
+	"os/exec"
+	"sync"
 	"testing"
 )
 
-const (
-	newerVariable = "LOCKPROXY_VALKEY"
-	programArg    = "program of the server: "
-)
+// programVariable names the program that all servers of the tests run, if it is not the machine's redis-server: another redis-server, or
+// a valkey-server.
+const programVariable = "TESTREDIS_SERVER"
 
-// Newer is an argument of Start, StartSet and StartCluster: the servers then run the program that LOCKPROXY_VALKEY names, a Valkey or a
-// Redis of version 7.2 or newer. Where it names none, the test is skipped.
-func Newer(t testing.TB) (arg string) {
-	t.Helper()
-	path := os.Getenv(newerVariable)
-	if path == "" {
-		t.Skipf("*** NOT TESTED: %s, which is to name a valkey-server or a redis-server of 7.2 or newer, is not set ***", newerVariable)
+func program() string {
+	if named := os.Getenv(programVariable); named != "" {
+		return named
 	}
-	return programArg + path
+	return "redis-server"
 }
 
-// programIn is the program that args name, or else the machine's redis-server, and the arguments without it.
-func programIn(args []string) (program string, rest []string) {
-	program = "redis-server"
-	rest = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-		path, names := strings.CutPrefix(arg, programArg)
-		if names {
-			program = path
-		}
-		return names
-	})
-	return program, rest
+// AtLeast says whether the servers of the tests have this version, or a newer one. The first Valkey was 7.2.
+func AtLeast(t testing.TB, major, minor int) bool {
+	t.Helper()
+	has, err := version()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return has[0] > major || has[0] == major && has[1] >= minor
+}
+
+// NeedsAtLeast skips the test of what older servers have not.
+func NeedsAtLeast(t testing.TB, major, minor int) {
+	t.Helper()
+	NeedsProcesses(t)
+	if !AtLeast(t, major, minor) {
+		t.Skipf("needs a server of %d.%d or newer, which `make newer` names in %s", major, minor, programVariable)
+	}
+}
+
+var version = sync.OnceValues(func() (has [2]int, err error) {
+	says, err := exec.Command(program(), "--version").Output()
+	if err != nil {
+		return has, fmt.Errorf("testredis: %s --version: %w", program(), err)
+	}
+	return parseVersion(string(says))
+})
+
+// parseVersion reads "Redis server v=8.2.3 sha=…".
+func parseVersion(says string) (has [2]int, err error) {
+	var name string
+	if _, err := fmt.Sscanf(says, "%s server v=%d.%d.", &name, &has[0], &has[1]); err != nil {
+		return has, fmt.Errorf("testredis: %q tells no version: %w", says, err)
+	}
+	return has, nil
 }

@@ -1,5 +1,5 @@
-// Package testredis gives tests throw-away Redis servers (the redis-server of
-// the machine, on free loopback ports) and a TCP proxy in front of them that
+// Package testredis gives tests throw-away Redis servers (the machine's redis-server,
+// or the program that TESTREDIS_SERVER names, on free loopback ports) and a TCP proxy in front of them that
 // delays and cuts connections. Only tests import it.
 package testredis
 
@@ -29,14 +29,16 @@ const (
 	logTail       = 4 << 10 // bytes of redis-server's log shown when it does not start
 )
 
-var errPortTaken = errors.New("port is taken")
+var (
+	errPortTaken = errors.New("port is taken")
+	errNoTLS     = errors.New("the server was built without TLS")
+)
 
 // Server is one redis-server process without persistence. Its methods fail the
 // test it was started for, so those that may fail belong on the test's goroutine.
 type Server struct {
 	t        testing.TB
 	dir      string
-	program  string
 	args     []string
 	clock    *Clock // nil: the machine's
 	file     string // the configuration file, if there is one
@@ -93,8 +95,7 @@ func newServer(t testing.TB, args []string) *Server {
 		// Its own choice, 10000 above its port, is among those that outgoing connections have.
 		args = append(slices.Clone(args), "--cluster-port "+strconv.Itoa(FreePort(t)))
 	}
-	program, args := programIn(args)
-	return &Server{t: t, dir: t.TempDir(), program: program, args: args, password: passwordIn(args)}
+	return &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)}
 }
 
 // startAll starts servers side by side and returns when all of them answer.
@@ -102,15 +103,19 @@ func startAll(t testing.TB, all []*Server) {
 	t.Helper()
 	var group sync.WaitGroup
 	failed := make([]error, len(all))
+	if _, err := exec.LookPath(program()); err != nil {
+		t.Fatalf("testredis: %v (Debian: apt-get install redis-server)", err)
+	}
 	for i, s := range all {
-		if _, err := exec.LookPath(s.program); err != nil {
-			t.Fatalf("testredis: %s is not installed (Debian: apt-get install redis-server)", s.program)
-		}
 		t.Cleanup(s.cleanup)
 		group.Go(func() { failed[i] = s.startSomewhere() })
 	}
 	group.Wait()
-	if err := errors.Join(failed...); err != nil {
+	err := errors.Join(failed...)
+	if errors.Is(err, errNoTLS) {
+		t.Skip(err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -239,7 +244,7 @@ func (s *Server) launch() error {
 		args = append(args, "--save", "", "--appendonly", "no")
 	}
 	args = append(args, s.args...)
-	cmd := exec.Command(s.program, args...)
+	cmd := exec.Command(program(), args...)
 	if s.clock != nil {
 		cmd.Env = s.clock.env()
 	}
@@ -264,8 +269,11 @@ func (s *Server) waitReady(p *Child) error {
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		select {
 		case <-p.exited:
-			if strings.Contains(s.log(), "Address already in use") {
+			switch log := s.log(); {
+			case strings.Contains(log, "Address already in use"):
 				return errPortTaken
+			case strings.Contains(log, "Failed finding TLS support"):
+				return errNoTLS
 			}
 			return fmt.Errorf("exited at once: %v", p.Cmd.ProcessState)
 		case <-time.After(pause):
