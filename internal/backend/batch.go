@@ -26,6 +26,7 @@ type Batch struct {
 	cmds    []*commandtable.Command // the table's row for each of run; nil: it has none
 	size    int                     // bytes of run
 	scripts bool                    // the run has scripts in it
+	echoes  bool                    // the run has commands whose errors may look like several replies
 	keys    []scriptcache.Key
 	nodes   clusterRun
 }
@@ -61,7 +62,10 @@ func (b *Batch) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 	b.cmds = append(b.cmds, c)
 	b.nodes.args = append(b.nodes.args, words)
 	b.size += len(raw)
-	b.scripts = b.scripts || c != nil && c.Script != commandtable.NoScript
+	if c != nil {
+		b.scripts = b.scripts || c.Script != commandtable.NoScript
+		b.echoes = b.echoes || c.Echoes
+	}
 }
 
 // Run is how many commands are in the run.
@@ -169,7 +173,7 @@ func (b *Batch) ClearRun() {
 		*p = cluster.Plan{}
 	}
 	b.nodes.args, b.nodes.plans = b.nodes.args[:0], b.nodes.plans[:0]
-	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
+	b.run, b.cmds, b.size, b.scripts, b.echoes = b.run[:0], b.cmds[:0], 0, false, false
 }
 
 // Empty makes b ready for another client, and says whether it is worth keeping: it has not grown much.

@@ -102,17 +102,20 @@ func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 	return nil, err
 }
 
-func (u *clusteredPath) forward(b *Batch, big bool) {
+func (u *clusteredPath) forward(b *Batch, over way) {
 	u.findKeys(b)
 	e := u.executor()
-	big, replicas := big || u.host.WritesPaused(), u.host.ReadsReplicas()
-	if !big && !replicas && !b.scripts && u.keyed(b) {
+	if over == shared && u.host.WritesPaused() {
+		over = private
+	}
+	replicas := u.host.ReadsReplicas()
+	if over == shared && !replicas && !b.scripts && u.keyed(b) {
 		u.forwardStraight(b, e)
 		return
 	}
 	u.plan(b)
 	e.Replicas(replicas && !b.scripts)
-	u.forwardWith(b, e, big)
+	u.forwardWith(b, e, over)
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
@@ -140,51 +143,56 @@ func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
 		u.big.measure(0, b.total, len(b.run))
 		return
 	}
-	u.settleRun(b, nil, false)
+	u.settleRun(b, nil, shared)
 }
 
-// forwardWith sends what is left of the run over e, and says how long Redis took. A big one goes over the shared connections if
-// the budget allows no further ones.
-func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, big bool) time.Duration {
-	if big {
-		big = u.host.Refused() == nil
+// forwardWith sends what is left of the run over e, and says how long Redis took.
+func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) time.Duration {
+	if over != shared {
+		switch err := u.host.Refused(); {
+		case err != nil && over == alone:
+			u.host.Unanswered(err, b.cmds)
+			return 0
+		case err != nil:
+			over = shared
+		}
 	}
-	took, sent := u.forwardIf(b, e, big)
+	took, sent := u.forwardIf(b, e, over)
 	switch {
 	case sent:
-	case big && !u.host.WritesPaused():
-		return took + u.forwardWith(b, e, false)
+	case over == private && !u.host.WritesPaused():
+		return took + u.forwardWith(b, e, shared)
 	default:
-		u.settleRun(b, nil, big)
+		u.settleRun(b, nil, over)
 	}
 	return took
 }
 
 // forwardIf sends what is left of the run over e. sent is false if the budget allowed no connection: then the run is not settled, and
 // the next forwardIf sends what is left.
-func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, big bool) (took time.Duration, sent bool) {
+func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, over way) (took time.Duration, sent bool) {
 	for _, p := range b.nodes.plans {
 		p.Resume()
 	}
 	var t *stream
-	if big && len(b.run) == 1 && !b.nodes.apart { // with big traffic a run is one command
+	if over != shared && len(b.run) == 1 && !b.nodes.apart { // with big traffic a run is one command
 		t = u.newStream(b)
 		b.nodes.plans[0].Stream(t)
 	}
 	began := time.Now()
-	e.Private(big)
+	e.Private(over != shared)
 	u.do(e, b.nodes.plans)
 	took = time.Since(began)
 	if t != nil {
 		t.finish()
 	}
-	if big {
+	if over != shared {
 		u.usesOwn()
 	}
 	if u.resumable(b) {
 		return took, false
 	}
-	u.settleRun(b, t, big)
+	u.settleRun(b, t, over)
 	return took, true
 }
 
@@ -204,7 +212,7 @@ func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
 }
 
 // settleRun handles the result of the run. t is what its reply was streamed through; nil: it was not.
-func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
+func (u *clusteredPath) settleRun(b *Batch, t *stream, over way) {
 	longest, total := 0, 0
 	if t != nil {
 		longest = t.largest
@@ -221,7 +229,7 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
 		}
 	}
 	switch {
-	case !big:
+	case over != private:
 		u.big.measure(longest, total, len(b.run))
 	case longest > bigReply:
 		u.big.seen()
@@ -271,9 +279,9 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	u.plan(b)
 	switch {
 	case u.host.WritesPaused():
-		return u.forwardWith(b, u.executor(), true)
+		return u.forwardWith(b, u.executor(), private)
 	case u.host.MustLogIn():
-		return u.forwardWith(b, u.executor(), false)
+		return u.forwardWith(b, u.executor(), shared)
 	}
 	if u.quick == nil {
 		u.lane = u.Lanes.Join(u.host.Identity())
@@ -284,12 +292,12 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 			defer u.Lanes.GiveBack(id)
 			e := u.newExecutor(id)
 			defer e.Close()
-			if took, sent := u.forwardIf(b, e, false); sent {
+			if took, sent := u.forwardIf(b, e, shared); sent {
 				return took
 			}
 		}
 	}
-	return u.lane.Timed(func() { u.forwardWith(b, u.quick, false) })
+	return u.lane.Timed(func() { u.forwardWith(b, u.quick, shared) })
 }
 
 // reload loads each script again at the node that did not have it. In a cluster a script that has run at one node is unknown to the

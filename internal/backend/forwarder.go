@@ -53,6 +53,15 @@ type Common struct {
 	Scripts *scriptcache.Cache
 	Lanes   *scriptcache.Lanes
 	OwnFor  time.Duration // how long a client keeps a connection for big traffic that it does not use
+
+	// OneLine says that Redis, when it was last asked, wrote the errors of scripts in one line each, whatever a script put into them. Redis
+	// 8.2.3 does not: there an error looks like as many replies as its script likes.
+	OneLine atomic.Bool
+}
+
+// Echoes says that an error of c may look like several replies: then what is on the same connection must be this client's.
+func (c *Common) Echoes(cmd *commandtable.Command) bool {
+	return cmd != nil && (cmd.Echoes || cmd.Script.Runs() && !c.OneLine.Load())
 }
 
 // AsService is who the proxy's own questions are asked as.
@@ -77,7 +86,7 @@ type Forwarder struct {
 // path is what differs between one Redis and the nodes of a cluster.
 type path interface {
 	// forward sends the run, and gathers its replies.
-	forward(b *Batch, big bool)
+	forward(b *Batch, over way)
 	// forwardScripts is forward for a run that runs scripts, over a connection that no ordinary command waits for. known: all of them
 	// are known to be quick. It says how long Redis took.
 	forwardScripts(b *Batch, known bool) time.Duration
@@ -107,13 +116,28 @@ func NewForwarder(b Backend, c *Common, h Host, guard *downstream.Conn) *Forward
 
 // Forward sends the run of b, waits for its replies, and lets the host answer the commands that Redis did not.
 func (f *Forwarder) Forward(b *Batch) {
-	big := f.big.wanted(len(b.run))
+	over := shared
+	if f.big.wanted(len(b.run)) {
+		over = private
+	}
+	if b.echoes || b.scripts && !f.OneLine.Load() {
+		over = alone
+	}
 	if b.scripts {
-		f.forwardScripts(b, big)
+		f.forwardScripts(b, over)
 		return
 	}
-	f.path.forward(b, big)
+	f.path.forward(b, over)
 }
+
+// way is over which connections a run is sent.
+type way uint8
+
+const (
+	shared  way = iota
+	private     // over the client's own, or over shared ones if the budget allows no further connection
+	alone       // over the client's own, or not at all
+)
 
 // Place is where something is asked; the zero Place is any node.
 type Place struct {

@@ -15,7 +15,7 @@ import (
 // forwardScripts sends a run that has scripts in it. Redis does not read from the connection that runs a script, and
 // answers all others -BUSY once that takes too long: so the run never shares a connection with ordinary commands, and
 // with other scripts only if its own are all known to be quick.
-func (f *Forwarder) forwardScripts(b *Batch, big bool) {
+func (f *Forwarder) forwardScripts(b *Batch, over way) {
 	m := f.Scripts
 	runs, known := b.findScripts(m)
 	seen := m.Version()
@@ -26,10 +26,10 @@ func (f *Forwarder) forwardScripts(b *Batch, big bool) {
 	start := len(b.Out)
 	b.gone = false
 	send := func() time.Duration {
-		if runs && !big {
+		if runs && over == shared {
 			return f.path.forwardScripts(b, known)
 		}
-		return timed(func() { f.path.forward(b, big) })
+		return timed(func() { f.path.forward(b, over) })
 	}
 	quick := send() < scriptcache.QuickTime
 	if !quick {

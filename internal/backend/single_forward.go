@@ -150,12 +150,12 @@ func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
 	return okReply, nil
 }
 
-func (u *singlePath) forward(b *Batch, big bool) {
-	if big {
-		u.forwardBig(b)
+func (u *singlePath) forward(b *Batch, over way) {
+	if over == shared {
+		u.forwardShared(b)
 		return
 	}
-	u.forwardShared(b)
+	u.forwardPrivate(b, over)
 }
 
 func (u *singlePath) forwardShared(b *Batch) {
@@ -179,10 +179,10 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 	}
 }
 
-// forwardBig sends the run over the private pipe, or over the shared one if the budget allows no further connection.
-func (u *singlePath) forwardBig(b *Batch) {
+// forwardPrivate sends the run over the private pipe.
+func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	err := u.openBig()
-	if TooMany(err) {
+	if over == private && TooMany(err) {
 		u.forwardShared(b)
 		return
 	}
@@ -195,7 +195,10 @@ func (u *singlePath) forwardBig(b *Batch) {
 		u.usesOwn()
 	}
 	t.finish()
-	if t.largest > bigReply {
+	switch {
+	case over == alone: // which is for what the commands are, not for how big
+		u.big.measure(t.largest, 0, len(b.run))
+	case t.largest > bigReply:
 		u.big.seen()
 	}
 	if err != nil {

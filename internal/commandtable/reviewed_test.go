@@ -24,6 +24,12 @@ func TestRedisCommandsWereReviewed(t *testing.T) {
 		fields, _ := redis.Values(entry, nil)
 		name, _ := redis.String(fields[0], nil)
 		flags, _ := redis.Strings(fields[2], nil)
+		subs, _ := redis.Values(fields[9], nil)
+		for _, sub := range subs {
+			fields, _ := redis.Values(sub, nil)
+			more, _ := redis.Strings(fields[2], nil)
+			flags = append(flags, more...)
+		}
 		suspect := false
 		for _, f := range []string{"admin", "noscript", "pubsub", "blocking", "no_multi", "no_auth", "no_async_loading"} {
 			suspect = suspect || slices.Contains(flags, f)

@@ -12,6 +12,7 @@ const (
 	replication    = "It turns the connection into a replica's."
 	kinOnly        = "Only relatives of Redis have it: it changes the connection."
 	scripts        = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
+	echoes         = "No other client's commands go over the connection that it is sent on: an error of it may have line ends of the call in it, and so look like several replies."
 	functions      = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
 )
 
@@ -75,6 +76,7 @@ var (
 		"acl":            "About Redis' users. ACL LOG shows this proxy's address.",
 		"bgrewriteaof":   "",
 		"bgsave":         "",
+		"commandlog":     "About Redis, lock scripts included; the clients' addresses are this proxy's.",
 		"config":         "About Redis, not this proxy. A changed requirepass holds here within a second.",
 		"dbsize":         "",
 		"failover":       "The upstream becomes a replica, where Redis refuses writes and locks.",
@@ -114,6 +116,14 @@ var scripted = []Command{
 	{Name: "fcall_ro", Note: functions, Script: RunsFunction},
 	{Name: "script|load", Note: "The script is remembered, and loaded again into a Redis that has lost it.", Script: LoadsScript},
 	{Name: "script|flush", Note: "The proxy forgets the scripts that it remembers, too. Lock scripts are loaded again when needed.", Script: FlushesScripts},
+}
+
+// echoing are the commands whose errors Redis writes as they are: those of Lua's compiler, which shows what it does not understand, and of
+// an unknown argument. It takes line ends out of all others.
+var echoing = []Command{
+	{Name: "function|list", Note: echoes, Echoes: true},
+	{Name: "function|load", Note: echoes, Echoes: true},
+	{Name: "function|restore", Note: echoes, Echoes: true},
 }
 
 // About is the note of c; of learned ones, which have none, the remark on it.

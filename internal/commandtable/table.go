@@ -17,6 +17,7 @@ type Command struct {
 	Conn    ConnKind   // what it does to its connection
 	Script  ScriptKind // what it has to do with scripts
 	Rights  bool       // it may change what users may do
+	Echoes  bool       // an error of it may repeat a client's line ends, so that it looks like several replies
 	Open    bool       // may be run by clients that have not authenticated
 	Barred  bool       // an error within a transaction: Redis does not know it, or must not get it
 	Here    bool       // answered here; else forwarded
@@ -73,7 +74,7 @@ func New(allow, deny []string, here, told []*Command) *Table {
 			c.Subs = c.told
 		}
 	}
-	for _, rows := range [][]Command{scripted, stateful, passed} {
+	for _, rows := range [][]Command{scripted, echoing, stateful, passed} {
 		for _, c := range rows {
 			t.put(&c)
 		}

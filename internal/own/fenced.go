@@ -32,6 +32,9 @@ func (o *Connections) fence(r lock.HoldRequest, c *commandtable.Command, args []
 
 // fencedAt tries f once, on p.
 func (p *conn) fencedAt(f *fenced.Fence) (done bool, err error) {
+	if p.o.Common.Echoes(f.Command) {
+		p.Taint()
+	}
 	f.Host, f.Conn = fenceHost{p.o.host, p}, p.Conn
 	return f.Try()
 }

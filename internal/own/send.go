@@ -57,6 +57,9 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		nothing := []string{c.Name, "0", "0", "0"}
 		p.Tell(nothing[:3+len(c.Name)/len("waitaof")]...)
 	}
+	if o.Common.Echoes(c) {
+		p.Taint()
+	}
 	if c.Name == "client|caching" && len(cmd.Args) == 3 {
 		e.Effect.Caching = string(cmd.Args[2])
 	}
@@ -85,6 +88,9 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 	e := &dedicated.Reply{Cmd: c}
 	if strings.HasPrefix(c.Name, "client|") || c.Conn == commandtable.ConnSubscribe {
 		p.Taint() // what it sets on the connection is this client's; for SUBSCRIBE see send
+	}
+	if o.Common.Echoes(c) {
+		p.Taint()
 	}
 	if here {
 		cmd.Raw, e.Effect = o.host.Queued(c, cmd, p.nameThen())

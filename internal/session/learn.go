@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,12 +59,24 @@ func (s *Server) learnAgain() { retry.Wake(s.facts.relearn) }
 // the service account's own password may have changed. The fields of CLIENT INFO are learned anew when a client asks for them.
 func (s *Server) learn() error {
 	s.facts.fields.Store(nil)
+	s.learnErrors()
 	err := s.learnTable()
 	s.facts.trouble.Store(&err)
 	if auth := s.learnAuth(); err == nil {
 		err = auth
 	}
 	return err
+}
+
+// learnErrors finds out whether an error of a script may look like several replies. Until Redis has said that it may not, scripts share no
+// connection.
+func (s *Server) learnErrors() {
+	service := s.o.Service
+	service.DB, service.Proto = 0, 2
+	reply, err := s.askAs(service, "EVAL", `error({err="ERR of lockproxy's,\nto see whether it has two lines"})`, "0")
+	if err == nil && bytes.HasPrefix(reply, []byte("-ERR of lockproxy's,")) {
+		s.up.common.OneLine.Store(!bytes.Contains(reply, []byte(",\nto")))
+	}
 }
 
 var errNoCommands = &upstream.ReplyError{Line: "NOPERM the service account may not run COMMAND, by which lockproxy learns what commands do"}

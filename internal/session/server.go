@@ -133,8 +133,8 @@ type Server struct {
 // serverUpstream is where commands go.
 type serverUpstream struct {
 	backend backend.Backend
-	common  backend.Common // what all sessions' forwarders share
-	own     own.Common     // what all sessions' own connections share
+	common  *backend.Common // what all sessions' forwarders share
+	own     own.Common      // what all sessions' own connections share
 
 }
 
@@ -212,7 +212,7 @@ func NewServer(o Options) *Server {
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.access.era.Store(1)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
-	s.up.common = backend.Common{Context: s.ctx, Service: o.Service, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
+	s.up.common = &backend.Common{Context: s.ctx, Service: o.Service, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Admit: s.admit, Logger: s.log,
@@ -224,7 +224,7 @@ func NewServer(o Options) *Server {
 		s.up.backend = backend.NewSingle(o.Node)
 		s.o.ReadFrom = ReadMaster // a single Redis has no replicas to read from
 	}
-	s.up.own = own.Common{Common: &s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout}
+	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout}
 	if o.Cluster != nil || o.Node != nil { // some tests have neither
 		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.own.Listeners.TopologyChanged})
 	}

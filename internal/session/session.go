@@ -143,7 +143,7 @@ func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
 	c.access.user = s.users.JoinNobody(c.network())
 	c.certificate()
-	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, &s.up.common, host{c}, g)
+	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, s.up.common, host{c}, g)
 	c.own = own.New(&s.up.own, host{c}, g, id, c.pipes.Forwarder)
 	c.pipes.replicas = s.o.ReadFrom == ReadReplica
 	c.activity.active.Store(time.Now().UnixNano())
