@@ -163,3 +163,23 @@ func TestMergeTakesNoMemoryForElements(t *testing.T) {
 		t.Errorf("%d bytes of replies took %d bytes more, and %d were asked for", bytes, took, asked)
 	}
 }
+
+// So it is with the keys that SCAN leaves out or keeps.
+func TestScanTakesNoMemoryForElements(t *testing.T) {
+	const n = 300_000
+	keys := resp.AppendArray(nil, n)
+	for range n {
+		keys = resp.AppendBulkString(keys, "k")
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	all := noneBehind(keys, Slots)
+	out := appendKeys(nil, keys, 0, Slots)
+	runtime.ReadMemStats(&after)
+	if !all || string(out) != string(keys) {
+		t.Error("keys are missing")
+	}
+	if took := int(after.TotalAlloc - before.TotalAlloc); took > 2*len(keys)+1<<20 {
+		t.Errorf("%d bytes of keys took %d bytes more", len(keys), took)
+	}
+}

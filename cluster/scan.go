@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -123,16 +122,18 @@ func (e *Executor) scan(ctx context.Context, p *Plan) {
 	if err == nil {
 		reply, err = e.scanNode(ctx, p, st.node, at.node)
 	}
-	switch v, ok := resp.ParseReply(reply); {
+	n, body, _ := resp.Open(reply)
+	cursor, keys := resp.Cut(body)
+	switch {
 	case err != nil:
 		e.failed(p.whole, err)
 		if p.whole.done {
 			p.Err, p.done = p.whole.err, true
 		}
-	case !ok || len(v.Elems) != 2:
+	case n != 2:
 		p.Reply, p.done = reply, true
 	default:
-		e.scanned(ctx, p, s, at, st, v)
+		e.scanned(ctx, p, s, at, st, cursor, keys)
 	}
 }
 
@@ -205,9 +206,10 @@ func (s *Snapshot) goOn(at position, st stage, cursor uint64) (next position, en
 }
 
 // scanned makes the client's reply from a node's.
-func (e *Executor) scanned(ctx context.Context, p *Plan, s *Snapshot, at position, st stage, v resp.Reply) {
-	cursor, err := strconv.ParseUint(string(v.Elems[0].Text), 10, 64)
-	if err != nil || cursor >= bySlot && !noneBehind(v.Elems[1], int(cursor%Slots)) {
+func (e *Executor) scanned(ctx context.Context, p *Plan, s *Snapshot, at position, st stage, nodeCursor, keys []byte) {
+	said, _ := resp.Outline(nodeCursor)
+	cursor, err := strconv.ParseUint(string(said.Text), 10, 64)
+	if err != nil || cursor >= bySlot && !noneBehind(keys, int(cursor%Slots)) {
 		p.answer(errNodeCursor)
 		return
 	}
@@ -230,34 +232,41 @@ func (e *Executor) scanned(ctx context.Context, p *Plan, s *Snapshot, at positio
 		p.answer(errNodeCursor)
 		return
 	}
-	out := resp.AppendArray(make([]byte, 0, len(v.Raw)+32), 2)
+	out := resp.AppendArray(make([]byte, 0, len(keys)+64), 2)
 	out = resp.AppendBulkString(out, strconv.FormatUint(ours, 10))
 	if at.class == 0 {
-		out = append(out, v.Elems[1].Raw...)
+		out = append(out, keys...)
 	} else {
-		out = appendKeys(out, v.Elems[1], at.slot, st.end)
+		out = appendKeys(out, keys, at.slot, st.end)
 	}
 	p.Reply, p.done = out, true
 }
 
 // noneBehind says that none of the keys is in a slot behind that one.
-func noneBehind(keys resp.Reply, slot int) bool {
-	return !slices.ContainsFunc(keys.Elems, func(k resp.Reply) bool { return Slot(k.Text) > slot })
+func noneBehind(keys []byte, slot int) bool {
+	for key := range resp.Elements(keys) {
+		if slotIn(key) > slot {
+			return false
+		}
+	}
+	return true
+}
+
+// slotIn is the slot of the key in one of a reply's elements.
+func slotIn(element []byte) int {
+	key, _ := resp.Outline(element)
+	return Slot(key.Text)
 }
 
 // appendKeys keeps the keys of a stage's slots: the others come in other stages.
-func appendKeys(out []byte, keys resp.Reply, from, to int) []byte {
-	var kept []resp.Reply
-	for _, k := range keys.Elems {
-		if slot := Slot(k.Text); slot >= from && slot < to {
-			kept = append(kept, k)
+func appendKeys(out, keys []byte, from, to int) []byte {
+	n, kept := 0, make([]byte, 0, len(keys))
+	for key := range resp.Elements(keys) {
+		if slot := slotIn(key); slot >= from && slot < to {
+			n, kept = n+1, append(kept, key...)
 		}
 	}
-	out = resp.AppendArray(out, len(kept))
-	for _, k := range kept {
-		out = append(out, k.Raw...)
-	}
-	return out
+	return append(resp.AppendArray(out, n), kept...)
 }
 
 // endStage says where the scan goes on, now that the stage's node has nothing more to say.

@@ -212,12 +212,9 @@ func sortKeys(args [][]byte, dst []int) []int {
 
 // Named finds in a call the keys that COMMAND GETKEYS has named, in their order.
 func Named(reply []byte, args [][]byte, dst []int) []int {
-	r, ok := resp.ParseReply(reply)
-	if !ok || r.Kind == '-' {
-		return dst
-	}
 	at := 1
-	for _, key := range r.Elems {
+	for element := range resp.Elements(reply) {
+		key, _ := resp.Outline(element)
 		for i := at; i < len(args); i++ {
 			if bytes.Equal(args[i], key.Text) {
 				dst, at = append(dst, i), i+1
