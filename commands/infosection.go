@@ -144,11 +144,20 @@ func (p *ProxyFacts) tell(line func(name string, value any)) {
 	}
 	line("lockproxy_id", p.Locks.UUID())
 	locks := p.Locks.Stats()
+	line("lockproxy_locks_status", p.locksStatus())
 	line("lockproxy_locks_held", locks.Held)
 	line("lockproxy_locks_waiting", locks.Waiting)
 	line("lockproxy_locks_granted", locks.Granted)
 	line("lockproxy_locks_lost", locks.Lost)
 	line("lockproxy_locks_renewed", locks.Renewed)
+}
+
+// locksStatus is ok, or why locks cannot be had.
+func (p *ProxyFacts) locksStatus() string {
+	if _, err := p.Locks.Able(); err != nil {
+		return oneField.Replace(err.Error())
+	}
+	return "ok"
 }
 
 // oneField keeps an error from looking like several fields or lines.

@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -216,15 +217,28 @@ func operatorClients(c Client, args [][]byte, out []byte) []byte {
 // operatorNodes is LOCKPROXY NODES: those that commands go to, and those of a quorum.
 func operatorNodes(c Client, args [][]byte, out []byte) []byte {
 	nodes := func(n int) (all []fields) {
+		where, _ := c.Proxy().Locks.Able()
 		for _, node := range c.Nodes(n) {
-			all = append(all, memberFields(node))
+			all = append(all, append(memberFields(node), locksAt(where, node.Addr)))
 		}
 		for _, node := range c.Proxy().Locks.Nodes() {
-			all = append(all, fields{{"name", node.Name}, {"role", "quorum"}, {"state", node.State}, {"state-ms", node.Since}, {"counts-in-ms", node.Counts}, {"trouble", node.Trouble}})
+			all = append(all, fields{{"name", node.Name}, {"role", "quorum"}, {"state", node.State}, {"state-ms", node.Since}, {"counts-in-ms", node.Counts}, {"trouble", node.Trouble},
+				locksAt(where, node.Name)})
 		}
 		return all[:min(n, len(all))]
 	}
 	return counted(c, args, out, nodes, func(f fields) fields { return f })
+}
+
+// locksAt is whether locks can be had at a node: ok, why they cannot, or nothing if it keeps none.
+func locksAt(where []lock.Ability, node string) field {
+	switch err, keeps := lockstore.At(where, node); {
+	case err != nil:
+		return field{"locks", err.Error()}
+	case keeps:
+		return field{"locks", "ok"}
+	}
+	return field{"locks", ""}
 }
 
 func memberFields(n NodeFacts) fields {

@@ -15,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
@@ -101,6 +102,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	}
 	telemetry.ObserveAges(a.locks.Ages)
 	telemetry.ObserveNodes(a.quorumStates)
+	telemetry.ObserveUnable(lockstore.Reasons, a.unable)
 	certified, err := a.certificateUsers()
 	if err != nil {
 		return err
@@ -307,6 +309,14 @@ func (a *app) mistaken(err error) {
 	case a.mistake <- err:
 	default:
 	}
+}
+
+// unable is the reason for which locks cannot be had, for the metrics.
+func (a *app) unable() string {
+	if _, err := a.locks.Able(); err != nil {
+		return lockstore.Reason(err)
+	}
+	return ""
 }
 
 // quorumStates says how the quorum's nodes are, for the metrics.

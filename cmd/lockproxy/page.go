@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/page"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 )
@@ -96,8 +97,12 @@ const mostNodes = 64
 
 // nodes asks the nodes upstream how they are, and tells what is known of a quorum's.
 func (a *app) nodes(ctx context.Context) (all []page.Node) {
+	where, _ := a.locks.Able()
+	if len(where) == 1 {
+		where = nil // the page says it once
+	}
 	for _, n := range a.server.Nodes(ctx, mostNodes) {
-		shown := page.Node{Name: n.Addr, Role: n.Role, State: "up", Took: n.Took}
+		shown := page.Node{Name: n.Addr, Role: n.Role, State: "up", Took: n.Took, NoLocks: noLocks(where, n.Addr)}
 		if n.Trouble != nil {
 			shown.State, shown.Trouble, shown.Took = "down", n.Trouble.Error(), 0
 		}
@@ -108,7 +113,15 @@ func (a *app) nodes(ctx context.Context) (all []page.Node) {
 		if n.State == "young" {
 			trouble = "counts in " + n.Counts.Round(time.Second).String()
 		}
-		all = append(all, page.Node{Name: n.Name, Role: "of the quorum", State: n.State, Trouble: trouble})
+		all = append(all, page.Node{Name: n.Name, Role: "of the quorum", State: n.State, Trouble: trouble, NoLocks: noLocks(where, n.Name)})
 	}
 	return all
+}
+
+// noLocks is why no lock can be had at a node; "": they can, or it keeps none.
+func noLocks(where []lock.Ability, node string) string {
+	if err, _ := lockstore.At(where, node); err != nil {
+		return err.Error()
+	}
+	return ""
 }

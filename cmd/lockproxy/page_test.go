@@ -43,11 +43,6 @@ func TestPageForOperators(t *testing.T) {
 	if text := get("/"); !strings.Contains(text, "ready") || !strings.Contains(text, server.Addr()) {
 		t.Errorf("the nodes are not there:\n%s", text)
 	}
-	events, err := http.Get("http://" + at + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Body.Close()
 	resp, err := http.PostForm("http://"+at+"/lock?db=0&name=orders:7", url.Values{"sure": {"yes"}})
 	if err != nil {
 		t.Fatal(err)
@@ -66,9 +61,6 @@ func TestPageForOperators(t *testing.T) {
 		}
 	}
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	if _, err := io.Copy(io.Discard, events.Body); err != nil {
-		t.Errorf("the stream is cut, not ended: %v", err)
-	}
 	if code := p.exit(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}

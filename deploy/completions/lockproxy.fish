@@ -68,6 +68,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l blocking-c
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l operators -x -d 'Users of Redis who may run LOCKPROXY, which shows all locks, clients and nodes of this proxy and steers it'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l slowlog-slower-than -x -d 'Commands that take longer, from their arrival until their reply is here, are listed by LOCKPROXY SLOWLOG, the last 128 of them'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l metrics-listen -x -d '/metrics, /livez and /readyz'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l ready-needs -x -a 'redis locks' -d 'What /readyz needs'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-listen -x -d 'host:port of a page for people'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-token-file -r -F -d 'A file whose only line, of 16 bytes at least, is what admin-listen asks for'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-tls-cert -r -F -d 'The certificate of admin-listen, PEM, with its chain'

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,6 +59,75 @@ func TestPageFreesALock(t *testing.T) {
 	}
 	if got := holder.do("UNLOCK", "stuck"); !strings.HasPrefix(got, "-LOCKLOST") {
 		t.Error(got)
+	}
+}
+
+// A lock that has changed hands since its page was drawn stays where it is.
+func TestPageFreesNobodyElse(t *testing.T) {
+	p := start(t)
+	first, next := p.dial(t, "first"), p.dial(t, "next")
+	first.want(t, "+OK", "LOCK", "job")
+	tab := browser(t, p)
+	do(t, tab, chromedp.Navigate("http://"+p.admin+"/lock?db=0&name=job"), chromedp.WaitVisible("#force"))
+	first.want(t, ":1", "UNLOCK", "job")
+	next.want(t, "+OK", "LOCK", "job")
+	do(t, tab, chromedp.Click("#sure"), chromedp.Click("#force"), until(`document.querySelector('.said')?.innerText.startsWith('Nothing was freed')`))
+	if text := is[string](t, tab, `document.querySelector('.people').innerText`); !strings.Contains(text, "next") {
+		t.Errorf("the new holder is not shown: %s", text)
+	}
+	next.want(t, ":1", "UNLOCK", "job")
+}
+
+// Eight windows that look at once are all live: a browser has six connections to a server.
+func TestPageInManyWindows(t *testing.T) {
+	p := start(t)
+	tab := browser(t, p)
+	for range 8 {
+		window, cancel := chromedp.NewContext(tab)
+		defer cancel()
+		do(t, window, chromedp.Navigate("http://"+p.admin+"/"), until(`document.body.dataset.state == 'live'`))
+		tab = window
+	}
+}
+
+// A proxy that hangs is told as one that has gone, after ten seconds, with the time of the last news; and so is its return.
+func TestPageSaysThatItIsOld(t *testing.T) {
+	p := start(t)
+	tab := browser(t, p)
+	do(t, tab, chromedp.Navigate("http://"+p.admin+"/"), until(`document.body.dataset.state == 'live'`))
+	syscall.Kill(p.pid, syscall.SIGSTOP)
+	t.Cleanup(func() { syscall.Kill(p.pid, syscall.SIGCONT) })
+	began := time.Now()
+	do(t, tab, until(`document.body.dataset.state == 'lost'`))
+	t.Log("it is said after ", time.Since(began))
+	said := is[string](t, tab, `getComputedStyle(document.querySelector('header.top'), '::after').content`)
+	if since := is[string](t, tab, `document.querySelector('header.top').dataset.since`); since == "" || !strings.Contains(said, since) {
+		t.Errorf("%s does not say when the last news came, %s", said, since)
+	}
+	syscall.Kill(p.pid, syscall.SIGCONT)
+	do(t, tab, until(`document.body.dataset.state == 'live'`))
+}
+
+// However narrow, a time is on one line; losses that somebody meant are not red.
+func TestPageOfLosses(t *testing.T) {
+	p := start(t)
+	p.dial(t, "short").want(t, "+OK", "LOCK", strings.Repeat("a-long-name:", 20), "PX", "50")
+	holder := p.dial(t, strings.Repeat("a-long-client-name-", 5))
+	holder.want(t, "+OK", "LOCK", "forced")
+	p.dial(t, "operator").want(t, ":1", "UNLOCK", "forced", "FORCE")
+	tab := browser(t, p)
+	for _, wide := range []int64{1280, 800, 700, 360} {
+		do(t, tab, emulation.SetDeviceMetricsOverride(wide, 900, 1, false), chromedp.Navigate("http://"+p.admin+"/"),
+			until(`document.querySelectorAll('[data-part=losses] tbody tr').length == 2`))
+		if broken := is[int](t, tab, `[...document.querySelectorAll('.events time')].filter(x => x.getClientRects().length > 1).length`); broken != 0 {
+			t.Errorf("%d pixels wide: %d times break", wide, broken)
+		}
+		if over := is[bool](t, tab, `document.documentElement.scrollWidth > innerWidth`); over {
+			t.Errorf("%d pixels wide: the page is wider", wide)
+		}
+	}
+	if red := is[int](t, tab, `document.querySelectorAll('tr.bad, .card.bad').length`); red != 0 {
+		t.Errorf("%d red", red)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ const (
 type Check struct {
 	Name string
 	Ask  func(ctx context.Context) error // nil: it is so
+	Told bool                            // it is only told of: the process is ready without
 }
 
 // Health knows whether the process is alive and ready. The zero value is one that starts.
@@ -37,15 +39,21 @@ type Health struct {
 	draining bool
 	beat     time.Time // the last one's; zero before the first
 	asked    time.Time // when the last round was over
-	trouble  []string  // found then
-	round    *round    // under way, or nil
-	asking   int       // requests for /readyz that wait
+	found    findings
+	round    *round // under way, or nil
+	asking   int    // requests for /readyz that wait
 }
 
 // round is one time that the checks are asked. All who come meanwhile get its answer.
 type round struct {
-	over    chan struct{} // closed when trouble is known
-	trouble []string
+	over  chan struct{} // closed when found is known
+	found findings
+}
+
+// findings are what a round found, a line each.
+type findings struct {
+	trouble []string // what keeps the process from being ready
+	told    []string // what is wrong beside
 }
 
 // Handlers are the pages, by their patterns.
@@ -94,17 +102,17 @@ func (h *Health) livez(w http.ResponseWriter, _ *http.Request) {
 	beat := h.beat
 	h.mu.Unlock()
 	if since := time.Since(beat); !beat.IsZero() && since > stalledAfter {
-		answer(w, []string{fmt.Sprintf("stuck for %v", since.Round(time.Second))})
+		answer(w, findings{trouble: []string{fmt.Sprintf("stuck for %v", since.Round(time.Second))}})
 		return
 	}
-	answer(w, nil)
+	answer(w, findings{})
 }
 
 func (h *Health) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.ask(1) > mostAsking {
-		answer(w, []string{"too many ask at once"})
+		answer(w, findings{trouble: []string{"too many ask at once"}})
 	} else {
-		answer(w, h.Trouble(r.Context()))
+		answer(w, h.find(r.Context()))
 	}
 	h.ask(-1)
 }
@@ -118,19 +126,23 @@ func (h *Health) ask(more int) int {
 }
 
 // answer is 200, or 503 with a line for each trouble.
-func answer(w http.ResponseWriter, trouble []string) {
+func answer(w http.ResponseWriter, f findings) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	if len(trouble) == 0 {
-		_, _ = io.WriteString(w, "ok\n") // who asked has hung up if this fails
-		return
+	lines := f.trouble
+	if len(lines) == 0 {
+		lines = []string{"ok"}
+	} else {
+		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = io.WriteString(w, strings.Join(trouble, "\n")+"\n")
+	_, _ = io.WriteString(w, strings.Join(slices.Concat(lines, f.told), "\n")+"\n") // whoever asked has hung up if this fails
 }
 
-// Trouble is what keeps the process from being ready, a line each; none: it is. It takes no longer than askTime, whoever else has come and gone.
-func (h *Health) Trouble(ctx context.Context) []string {
+// Trouble is what keeps the process from being ready, a line each; none: it is.
+func (h *Health) Trouble(ctx context.Context) []string { return h.find(ctx).trouble }
+
+// find takes no longer than askTime, whoever else has come and gone.
+func (h *Health) find(ctx context.Context) findings {
 	h.mu.Lock()
 	if said, known := h.known(); known {
 		h.mu.Unlock()
@@ -145,36 +157,36 @@ func (h *Health) Trouble(ctx context.Context) []string {
 	h.mu.Unlock()
 	if first {
 		// One who hangs up leaves the answer to those who wait behind him: if the round ended with him, theirs would begin anew.
-		r.trouble = askAll(context.WithoutCancel(ctx), checks)
+		r.found = askAll(context.WithoutCancel(ctx), checks)
 		close(r.over)
 	}
 	<-r.over
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.round == r {
-		h.round, h.asked, h.trouble = nil, time.Now(), r.trouble
+		h.round, h.asked, h.found = nil, time.Now(), r.found
 	}
 	if h.draining { // meanwhile
-		return []string{"draining"}
+		return findings{trouble: []string{"draining"}}
 	}
-	return r.trouble
+	return r.found
 }
 
 // known is what can be said without asking. Callers hold mu.
-func (h *Health) known() (trouble []string, known bool) {
+func (h *Health) known() (f findings, known bool) {
 	switch {
 	case h.draining:
-		return []string{"draining"}, true
+		return findings{trouble: []string{"draining"}}, true
 	case h.checks == nil:
-		return []string{"starting"}, true
+		return findings{trouble: []string{"starting"}}, true
 	case h.round == nil && time.Since(h.asked) < freshFor:
-		return h.trouble, true
+		return h.found, true
 	}
-	return nil, false
+	return f, false
 }
 
 // askAll asks all checks at once. One that does not answer in time has failed.
-func askAll(ctx context.Context, checks []Check) (trouble []string) {
+func askAll(ctx context.Context, checks []Check) (f findings) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	answers := make([]chan error, len(checks))
@@ -193,11 +205,17 @@ func askAll(ctx context.Context, checks []Check) (trouble []string) {
 				err = fmt.Errorf("no answer within %v", askTime)
 			}
 		}
-		if err != nil {
-			trouble = append(trouble, c.Name+": "+strings.Join(strings.Fields(err.Error()), " "))
+		if err == nil {
+			continue
+		}
+		line := c.Name + ": " + strings.Join(strings.Fields(err.Error()), " ")
+		if c.Told {
+			f.told = append(f.told, line)
+		} else {
+			f.trouble = append(f.trouble, line)
 		}
 	}
-	return trouble
+	return f
 }
 
 func (c Check) run(ctx context.Context, answer chan<- error) { answer <- c.Ask(ctx) }

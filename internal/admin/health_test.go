@@ -37,8 +37,8 @@ func TestReady(t *testing.T) {
 		want(t, &h, "/livez", 200, "ok\n")
 		var asked int
 		var fails error
-		good := Check{"good", func(context.Context) error { asked++; return nil }}
-		h.Serve(good, Check{"bad", func(context.Context) error { return fails }})
+		good := Check{Name: "good", Ask: func(context.Context) error { asked++; return nil }}
+		h.Serve(good, Check{Name: "bad", Ask: func(context.Context) error { return fails }})
 		want(t, &h, "/readyz", 200, "ok\n")
 		fails = errors.New("one\ntwo")
 		want(t, &h, "/readyz", 200, "ok\n") // fresh still
@@ -54,13 +54,30 @@ func TestReady(t *testing.T) {
 	})
 }
 
+// A check that is only told of does not keep the process from being ready; it is told beside what does, too.
+func TestReadyTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		var fails error
+		h.Serve(Check{Name: "upstream", Ask: func(context.Context) error { return fails }},
+			Check{Name: "locks", Told: true, Ask: func(context.Context) error { return errors.New("OOM full") }})
+		want(t, &h, "/readyz", 200, "ok\nlocks: OOM full\n")
+		if trouble := h.Trouble(t.Context()); len(trouble) != 0 {
+			t.Errorf("it is not ready: %q", trouble)
+		}
+		fails = errors.New("away")
+		time.Sleep(freshFor)
+		want(t, &h, "/readyz", 503, "upstream: away\nlocks: OOM full\n")
+	})
+}
+
 // A check that hangs is answered for within the second that Kubernetes waits, and says nothing of the others.
 func TestSlowCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Health
 		h.Serve(
-			Check{"slow", func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Minute); return nil }},
-			Check{"good", func(context.Context) error { return nil }},
+			Check{Name: "slow", Ask: func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Minute); return nil }},
+			Check{Name: "good", Ask: func(context.Context) error { return nil }},
 		)
 		before := time.Now()
 		want(t, &h, "/readyz", 503, "slow: no answer within 800ms\n")
@@ -76,7 +93,7 @@ func TestImpatientAsker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Health
 		asked := 0
-		h.Serve(Check{"slow", func(ctx context.Context) error { asked++; return ctx.Err() }})
+		h.Serve(Check{Name: "slow", Ask: func(ctx context.Context) error { asked++; return ctx.Err() }})
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		h.Trouble(gone)
@@ -92,7 +109,7 @@ func TestImpatientAsker(t *testing.T) {
 func TestAskerBehindImpatientOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Health
-		h.Serve(Check{"hangs", func(context.Context) error { time.Sleep(time.Minute); return nil }})
+		h.Serve(Check{Name: "hangs", Ask: func(context.Context) error { time.Sleep(time.Minute); return nil }})
 		var all sync.WaitGroup
 		for i := range 20 {
 			impatient, cancel := context.WithTimeout(t.Context(), 740*time.Millisecond+time.Duration(i)*time.Millisecond)
@@ -115,7 +132,7 @@ func TestAskerBehindImpatientOnes(t *testing.T) {
 func TestAskersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Health
-		h.Serve(Check{"slow", func(context.Context) error { time.Sleep(askTime / 2); return nil }})
+		h.Serve(Check{Name: "slow", Ask: func(context.Context) error { time.Sleep(askTime / 2); return nil }})
 		var all sync.WaitGroup
 		for range mostAsking {
 			all.Go(func() { want(t, &h, "/readyz", 200, "ok\n") })

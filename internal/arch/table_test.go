@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 7, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/loglimit", "internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/page", "internal/systemd", "internal/backend", "internal/runlock", "internal/top"}},
+		may: []string{"internal/loglimit", "internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/page", "internal/systemd", "internal/backend", "internal/runlock", "internal/top"}},
 	{pkg: "internal/session", floor: 6, what: "one client connection: read, order, reply, hang up",
 		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/own", "internal/dedicated", "internal/scriptcache", "internal/share", "internal/slowlog", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/display", "internal/loglimit", "internal/telemetry"}},
 	{pkg: "internal/own", floor: 5, what: "what a client has of connections of its own: when, at which node, and what becomes of them",

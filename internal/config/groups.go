@@ -119,12 +119,13 @@ type Log struct {
 
 // Admin is where operators, and what they run, ask by HTTP.
 type Admin struct {
-	Metrics   string // "" is off
-	Page      string // "" is off
-	TokenFile string
-	TLSCert   string // "": the page is served without TLS
-	TLSKey    string
-	ClientCA  string // "": no certificate is asked for
+	Metrics    string // "" is off
+	ReadyNeeds string // redis or locks
+	Page       string // "" is off
+	TokenFile  string
+	TLSCert    string // "": the page is served without TLS
+	TLSKey     string
+	ClientCA   string // "": no certificate is asked for
 }
 
 // Drain is how the process ends.

@@ -171,6 +171,8 @@ var settings = []setting{
 
 	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
 		text(func(c *Config) *string { return &c.Admin.Metrics })},
+	{"ready-needs", "redis", false, "What `/readyz` needs: `redis`, that Redis answers; `locks`, that locks can be had as well, at all masters of a cluster or at a majority of a quorum. With `redis` it still tells why they cannot, but answers 200. See docs/OPERATIONS.md.",
+		choice(func(c *Config) *string { return &c.Admin.ReadyNeeds }, "redis", "locks")},
 	{"admin-listen", "", false, "`host:port` of a page for people: which locks are held and waited for, by whom, how the nodes are, what was lost. Who may see it may free locks by force. On an address that is not this machine's own (`127.0.0.1`, `::1`, `localhost`) it needs `admin-token-file` or `admin-tls-client-ca`. Empty: off. See docs/OPERATIONS.md.",
 		text(func(c *Config) *string { return &c.Admin.Page })},
 	{"admin-token-file", "", false, "A file whose only line, of 16 bytes at least, is what `admin-listen` asks for: as a password, with any name, or as `Authorization: Bearer`. It is looked at every second.",

@@ -45,11 +45,17 @@ type Info struct {
 	Here    int      // waiters on this proxy
 }
 
+// Ability is whether locks can be had at one Redis.
+type Ability = lockstore.Ability
+
 // NodeInfo is one node of a quorum.
 type NodeInfo = lockstore.NodeInfo
 
 // Nodes says how the nodes of a quorum are; nil when there is none.
 func (m *Manager) Nodes() []NodeInfo { return m.store.Nodes() }
+
+// Able is why locks cannot be had, as trial locks of the last ten seconds showed; nil: they can. where has it for each Redis that keeps locks.
+func (m *Manager) Able() (where []Ability, err error) { return m.store.Able() }
 
 // Info reads a lock from Redis and adds what this proxy knows. Errors are Redis' own or that it cannot be reached.
 func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {

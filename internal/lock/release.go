@@ -18,8 +18,9 @@ type UnlockRequest struct {
 	Key   string
 	Side  Kind // Read or Write; Plain = what this owner holds
 	Owner string
-	All   bool // every hold of this owner, on that side
-	Force bool // everybody's
+	All   bool              // every hold of this owner, on that side
+	Force bool              // everybody's
+	From  []lockstore.Owned // with Force: nobody but these loses the lock; nil: everybody
 }
 
 // Unlock gives back one hold, or all. free says that the lock is now free of this owner (with Force: that something was held).
@@ -371,7 +372,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	var code int64
 	for _, k := range kinds {
 		var err error
-		code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
+		code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side, Only: r.From})
 		line := lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line()
 		switch {
 		case lockstore.Unknown(err):

@@ -95,6 +95,17 @@ type Forcing struct {
 	Key  string
 	Kind Kind // Plain; or Read or Write for a read/write lock
 	Side Kind // of that only this one; Plain: both
+	// Only are those who alone are to lose it: nothing is freed if another one has the lock by then, and of readers the others go on.
+	// nil: everybody.
+	Only []Owned
+}
+
+// Fields are where the lock's hash counts the holds of Only.
+func (f Forcing) Fields() (all []string) {
+	for _, o := range f.Only {
+		all = append(all, ID{Key: f.Key, Owner: o.Owner, Kind: o.Kind}.Field())
+	}
+	return all
 }
 
 // Seen is what there is of one owner's hold.

@@ -39,6 +39,8 @@ type Reads interface {
 	Info(ctx context.Context, db int, key string) (Info, error)
 	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold, or Plain
 	Nodes() []NodeInfo                                    // of a quorum
+	// Able is why locks cannot be had, by trial locks of the last ten seconds; nil: they can. where has it for each Redis that keeps locks.
+	Able() (where []Ability, err error)
 }
 
 // Waits are what waiters for locks need.

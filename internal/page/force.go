@@ -3,28 +3,62 @@ package page
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// detail is the page of one lock.
+// detail is the page of one lock: its holders are those that Redis names, as far as it answers.
 type detail struct {
 	About
 	row
 	Info    lock.Info
-	Away    []lock.Holder // those that hold it, but not through this proxy
-	Trouble string        // why Redis does not say
-	Said    string        // what became of the force
-	Failed  string        // why nothing did
+	Away    []away    // those that hold it, but are not among the holders that this proxy knows
+	Trouble string    // why Redis does not say
+	Said    string    // what became of the force
+	Failed  string    // why nothing did
+	Asked   time.Time // when this was so
+}
+
+// away is a holder of which only Redis knows.
+type away struct {
+	lockstore.Owned
+	Here bool // it has just got the lock through this proxy
 }
 
 // Seconds is what is left of the lease in Redis.
 func (d *detail) Seconds() float64 { return float64(d.Info.TTL) / 1000 }
 
+// From are the holders that are shown, as the form names those that a force takes the lock from.
+func (d *detail) From() (all []string) {
+	if d.Trouble != "" {
+		return nil // who holds it is not known
+	}
+	for _, h := range d.Info.Holders[:min(len(d.Info.Holders), mostOfOne)] {
+		all = append(all, holderText(h.Owned))
+	}
+	return all
+}
+
+// holderText is a holder in a form: its kind, and the bytes of its owner escaped, since a form would change what is no UTF-8.
+func holderText(o lockstore.Owned) string { return o.Kind.String() + ":" + url.PathEscape(o.Owner) }
+
+func parseHolder(text string) (o lockstore.Owned, ok bool) {
+	kind, owner, _ := strings.Cut(text, ":")
+	at := slices.IndexFunc(lockstore.Kinds[:], func(k lockstore.Kind) bool { return k.String() == kind })
+	owner, err := url.PathUnescape(owner)
+	if at < 0 || err != nil {
+		return o, false
+	}
+	return lockstore.Owned{Owner: owner, Kind: lockstore.Kinds[at]}, true
+}
+
 // said is what became of a force.
-var said = map[string]string{"freed": "It was freed.", "free": "Nobody held it."}
+var said = map[string]string{"freed": "It was freed.", "free": "Nobody held it.", "other": "Nothing was freed: whoever was shown holds it no longer."}
 
 // named is the lock that a request is about. Names are bytes, which are in the address: a form would change what is no UTF-8.
 // A name may be empty.
@@ -45,47 +79,72 @@ func (p *Page) one(w http.ResponseWriter, r *http.Request) {
 	p.render(w, http.StatusOK, "one", p.detail(r, db, key, said[r.URL.Query().Get("said")], ""))
 }
 
+// detail asks Redis who has a lock, and adds what this proxy knows of them and of those who wait. A holder of which Redis knows nothing has
+// lost the lock, or given it back, and a waiter that Redis names has got it: the proxy is about to hear of it.
 func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail {
-	d := &detail{About: p.About, row: row{DB: db, Key: key}, Said: said, Failed: failed}
-	for _, e := range p.List("", "") {
-		switch {
-		case e.Key != key || e.DB != db:
-		case e.Waiting:
-			d.waiters = append(d.waiters, e)
-		default:
-			d.held = append(d.held, e)
-		}
-	}
-	d.describe(0, mostOfOne)
+	d := &detail{About: p.About, row: row{DB: db, Key: key}, Said: said, Failed: failed, Asked: time.Now()}
 	var err error
 	if d.Info, err = p.Info(r.Context(), db, key); err != nil {
 		d.Trouble = err.Error()
 	}
+	for _, e := range p.List("", "") {
+		if e.Key != key || e.DB != db {
+			continue
+		}
+		holds := slices.ContainsFunc(d.Info.Holders, func(h lock.Holder) bool { return same(h.Owned, e.Owned) })
+		switch {
+		case e.Waiting && !holds:
+			d.waiters = append(d.waiters, e)
+		case !e.Waiting && (holds || err != nil):
+			d.held = append(d.held, e)
+		}
+	}
+	d.describe(0, mostOfOne)
 	for _, h := range d.Info.Holders {
-		if !h.Local && len(d.Away) < mostOfOne {
-			d.Away = append(d.Away, h)
+		known := slices.ContainsFunc(d.held, func(e lock.Entry) bool { return same(h.Owned, e.Owned) })
+		if !known && len(d.Away) < mostOfOne {
+			d.Away = append(d.Away, away{h.Owned, strings.HasPrefix(h.Owner, p.About.Proxy+":")})
 		}
 	}
 	return d
 }
 
-// force frees a lock, as UNLOCK FORCE does, and leaves the same line in the log.
+// same says whether two are one hold of a lock, however often it is counted.
+func same(a, b lockstore.Owned) bool { return a.Owner == b.Owner && a.Kind == b.Kind }
+
+// mostForm is how long a form may be, in bytes: an owner may have 256, each as %xx.
+const mostForm = mostOfOne << 10
+
+// force frees a lock, as UNLOCK FORCE does, and leaves the same line in the log. The page's form names the holders that were shown: whoever
+// else has the lock meanwhile keeps it.
 func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	db, key, ok := named(r)
-	r.Body = http.MaxBytesReader(w, r.Body, 1<<10)
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	if !ok || r.PostFormValue("sure") != "yes" {
 		http.Error(w, "nothing was freed: say which lock, and that you are sure", http.StatusBadRequest)
 		return
 	}
+	asked := lock.UnlockRequest{DB: db, Key: key, Force: true}
+	for _, text := range r.PostForm["holder"] {
+		holder, ok := parseHolder(text)
+		if !ok {
+			http.Error(w, "nothing was freed: that is no holder", http.StatusBadRequest)
+			return
+		}
+		asked.From = append(asked.From, holder)
+	}
 	by := lock.ClientInfo{Addr: r.RemoteAddr, User: func() string { return p.guard.who(r) }, Name: func() string { return "admin page" }}
-	freed, err := p.Force(r.Context(), by, lock.UnlockRequest{DB: db, Key: key, Force: true})
+	freed, err := p.Force(r.Context(), by, asked)
 	if err != nil {
 		p.render(w, http.StatusBadGateway, "one", p.detail(r, db, key, "", err.Error()))
 		return
 	}
 	word := "free"
-	if freed {
+	switch {
+	case freed:
 		word = "freed"
+	case asked.From != nil:
+		word = "other"
 	}
 	http.Redirect(w, r, "/lock?"+url.Values{"db": {strconv.Itoa(db)}, "name": {key}, "said": {word}}.Encode(), http.StatusSeeOther)
 }

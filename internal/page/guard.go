@@ -54,7 +54,7 @@ func (g *guard) admit(next http.Handler) http.Handler {
 			// Another's name that leads here is how a page in the browser would reach what listens on its machine (DNS rebinding).
 			refuse(w, "this page is for localhost", http.StatusForbidden)
 		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.URL.Path != "/":
-			// A page of somebody else's, in the browser of one who may see this one, would make the proxy ask Redis, or keep a stream for it.
+			// A page of somebody else's, in the browser of one who may see this one, would make the proxy ask Redis.
 			refuse(w, "a link from elsewhere leads to the first page only", http.StatusForbidden)
 		case g.Certificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
 			refuse(w, "a client certificate is needed", http.StatusForbidden)

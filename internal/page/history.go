@@ -13,7 +13,8 @@ import (
 
 const (
 	sampleEvery = 5 * time.Second
-	samplesKept = 180 // a quarter of an hour
+	samplesKept = 180
+	historyKept = samplesKept * sampleEvery // a quarter of an hour
 )
 
 // sample is what was so at one moment, and what had happened since the one before.
@@ -71,8 +72,8 @@ type card struct {
 
 const chartWide, chartHigh = 180, 40
 
-// cards are the figures, with those of now where they can be had.
-func (h *history) cards(now lock.Stats, longestWait time.Duration) []card {
+// cards are the figures, with those of now where they can be had. badly: of the losses some are bad.
+func (h *history) cards(now lock.Stats, longestWait time.Duration, badly bool) []card {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := func(value func(sample) float64) (all []float64) {
@@ -92,7 +93,7 @@ func (h *history) cards(now lock.Stats, longestWait time.Duration) []card {
 		recently += n
 	}
 	last := chart("lost", display.Figure(recently), lost)
-	last.Note, last.Bad = display.Number(now.Lost)+" since the start", recently > 0
+	last.Note, last.Bad = display.Number(now.Lost)+" since the start", badly
 	return []card{
 		waiting,
 		chart("held", display.Number(now.Held), of(func(s sample) float64 { return float64(s.held) })),

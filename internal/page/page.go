@@ -36,6 +36,7 @@ type Locks interface {
 	Info(ctx context.Context, db int, key string) (lock.Info, error)
 	Stats() lock.Stats
 	Losses() []lock.Lost
+	Able() (where []lock.Ability, err error)
 	Hottest(most int) []hottest.Entry
 }
 
@@ -63,6 +64,7 @@ type Node struct {
 	State      string        // up, young or down
 	Trouble    string        // why it is not up
 	Took       time.Duration // to answer; 0: not known
+	NoLocks    string        // why no lock can be had there; "": they can, or it keeps none
 }
 
 // Milliseconds is Took.
@@ -75,7 +77,7 @@ type Page struct {
 	history history
 	health  health
 	look    look
-	streams chan struct{} // a place for each stream
+	pace    pace
 	ended   chan struct{} // closed by Close
 	end     sync.Once
 	parts   sync.WaitGroup
@@ -84,7 +86,7 @@ type Page struct {
 
 // New is a page that is not served yet.
 func New(o Options) *Page {
-	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log}, streams: make(chan struct{}, mostStreams), ended: make(chan struct{})}
+	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log}, ended: make(chan struct{})}
 }
 
 //go:embed assets
@@ -98,7 +100,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.index)
-	mux.HandleFunc("GET /events", p.events)
+	mux.HandleFunc("GET /parts", p.fresh)
 	mux.HandleFunc("GET /lock", p.one)
 	mux.HandleFunc("POST /lock", p.force)
 	for _, name := range []string{"style.css", "page.js", "icon.svg"} {

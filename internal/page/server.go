@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/webserver"
 )
 
-// answerTime is for a whole answer; a stream has its own.
+// answerTime is for a whole answer.
 const answerTime = 30 * time.Second
 
 // Listen opens an address and serves the page there, until Close. A page that anybody may see is for loopback only.
@@ -38,7 +38,7 @@ func (p *Page) Unlisten() { p.server.Unlisten() }
 // closeTime is for what is being answered when the page ends.
 const closeTime = time.Second
 
-// Close ends the page: streams at once, the rest in a moment.
+// Close ends the page in a moment.
 func (p *Page) Close() {
 	p.end.Do(func() { close(p.ended) })
 	if p.server != nil {

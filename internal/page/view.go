@@ -29,6 +29,7 @@ type view struct {
 	filter
 	Uptime  time.Duration
 	Trouble []string
+	NoLocks string // why locks cannot be had; "": they can
 	Nodes   []Node
 	Cards   []card
 	Losses  []loss
@@ -108,6 +109,10 @@ type loss struct {
 	lock.Lost
 	Ago time.Duration
 }
+
+// Bad says whether somebody should look into a loss: an end that was set, or an operator's force, is none of those. The alert
+// LockproxyLocksLost goes by the same.
+func (l loss) Bad() bool { return l.Reason != "expired" && l.Reason != "forced" }
 
 // slow is one line of what took long.
 type slow struct {
@@ -190,12 +195,16 @@ func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
 func (p *Page) view(ctx context.Context, w filter) *view {
 	all, longest := p.locks()
 	now := time.Now()
-	v := &view{About: p.About, filter: w, Uptime: now.Sub(p.About.Started), Cards: p.history.cards(p.Stats(), longest)}
+	v := &view{About: p.About, filter: w, Uptime: now.Sub(p.About.Started)}
 	v.Trouble, v.Nodes = p.health.now(ctx, p)
+	if _, err := p.Able(); err != nil {
+		v.NoLocks = err.Error()
+	}
 	lost := p.Losses()
 	for _, l := range lost[:min(len(lost), mostPast)] {
 		v.Losses = append(v.Losses, loss{l, now.Sub(l.At)})
 	}
+	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(lost, func(l lock.Lost) bool { return now.Sub(l.At) < historyKept && loss{Lost: l}.Bad() }))
 	for _, e := range p.Options.Slow(mostPast) {
 		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
 	}

@@ -35,7 +35,8 @@ func scraped(t *testing.T) string {
 	countSomething(context.Background())
 	ObserveAges(func() (hold, wait time.Duration) { return time.Second, time.Second })
 	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
-	t.Cleanup(func() { ages.Store(nil); states.Store(nil) })
+	ObserveUnable([]string{"oom"}, func() string { return "oom" })
+	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil) })
 	return get(t, tel, "/metrics")
 }
 

@@ -22,7 +22,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	countSomething(context.Background())
 	ObserveAges(func() (hold, wait time.Duration) { return 0, 0 })
 	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
-	t.Cleanup(func() { ages.Store(nil); states.Store(nil) })
+	ObserveUnable([]string{"oom"}, func() string { return "oom" })
+	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil) })
 	page := get(t, tel, "/metrics")
 	var shown, documented []string
 	for _, m := range typeLine.FindAllStringSubmatch(page, -1) {

@@ -53,6 +53,7 @@ func newInstruments(meter metric.Meter, h *histograms) (*instruments, error) {
 	b.observeAtomics()
 	b.observeAges()
 	b.observeNodes()
+	b.observeUnable()
 	set := &instruments{
 		verbDuration: h.add("lockproxy.verb.duration", "Time from a lock verb's arrival to its reply.", waitBounds, "verb", "outcome"),
 		lockWait:     h.add("lockproxy.lock.wait", "Time from asking for a lock to its grant.", waitBounds, "kind"),
@@ -127,6 +128,42 @@ func (b *builder) observeNodes() {
 			}
 			for _, s := range nodeStates {
 				o.Observe(count[s], metric.WithAttributes(attribute.String("state", s)))
+			}
+			return nil
+		}))
+	b.check(name, err)
+}
+
+// Unable is the reason for which locks cannot be had, one of those that were given to ObserveUnable; "": they can.
+type Unable func() string
+
+// unable is that of this process, and all reasons that it can give.
+type unableFor struct {
+	find    Unable
+	reasons []string
+}
+
+var unable atomic.Pointer[unableFor]
+
+// ObserveUnable has the reason for which this process gives no locks found by that.
+func ObserveUnable(reasons []string, find Unable) { unable.Store(&unableFor{find, reasons}) }
+
+// observeUnable shows each reason, also those that are none now, so that alerts end.
+func (b *builder) observeUnable() {
+	const name = "lockproxy.locks.unavailable"
+	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("{reason}"), metric.WithDescription("1 for the reason for which locks cannot be had."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			u := unable.Load()
+			if u == nil {
+				return nil
+			}
+			now := u.find()
+			for _, reason := range u.reasons {
+				is := int64(0)
+				if reason == now {
+					is = 1
+				}
+				o.Observe(is, metric.WithAttributes(attribute.String("reason", reason)))
 			}
 			return nil
 		}))

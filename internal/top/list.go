@@ -46,7 +46,7 @@ var lists = []list{
 		span("AGE", "age-ms"), span("IDLE", "idle-ms"), text("COMMAND", "cmd"), text("LIBRARY", "lib-name"),
 	}},
 	{"Nodes", []string{"LOCKPROXY", "NODES"}, readMap, []column{
-		text("NODE", "name"), text("ROLE", "role"), text("STATE", "state"), text("SLOTS", "slots"), text("TROUBLE", "trouble"),
+		text("NODE", "name"), text("ROLE", "role"), text("STATE", "state"), text("SLOTS", "slots"), text("LOCKS", "locks"), text("TROUBLE", "trouble"),
 	}},
 	{"Hot", []string{"LOCKPROXY", "HOT", "GET"}, readMap, []column{
 		text("LOCK", "key"), text("DB", "db"), text("WAITS", "waits"), text("OR FEWER BY", "waits-over"), span("WAITED", "waited-ms"),

@@ -27,6 +27,7 @@ type Account struct {
 	known  atomic.Int64           // one more than doubts was when the last question began that got an answer
 	lacks  atomic.Pointer[string] // rights without which no lock is given
 	cannot atomic.Pointer[string] // Redis' error when the probe took a lock and gave it back
+	tried  atomic.Pointer[trial]  // how the last question ended; nil: none has yet
 	verb   atomic.Pointer[string] // the command with which a node of a cluster publishes
 
 	said string // what the log says that it lacks; used by the one question under way
@@ -39,6 +40,9 @@ type Account struct {
 	next   time.Time     // when to ask
 	era    int           // of the clock: another master has users of its own
 }
+
+// trial is how a question ended. Its error is nil if a lock could be taken and given back.
+type trial struct{ err error }
 
 // Fresh says that Redis has answered a question that began after the last reason to ask.
 func (a *Account) Fresh() bool { return a.known.Load() == a.doubts.Load()+1 }
@@ -115,6 +119,19 @@ func (n *Node) Refusal() error {
 	return nil
 }
 
+// Able is why no lock can be had at a node, as the last trial showed; nil: one was had. *upstream.ReplyError and *lockstore.Error are
+// Redis' refusals, lockstore.ErrUntried is for a node that has not been tried yet, and any other error says that it does not answer.
+func (n *Node) Able() error {
+	if err := n.Refusal(); err != nil {
+		return err
+	}
+	last := n.Account.tried.Load()
+	if last == nil {
+		return lockstore.ErrUntried
+	}
+	return last.err
+}
+
 // One question at a time is under way to a node about what it can do. Whoever needs the answer waits for that one, and no longer
 // than it wants to.
 
@@ -156,9 +173,7 @@ func (a *Account) AskWhenDue(s Site) {
 func (a *Account) askNode(s Site) {
 	doubts := a.doubts.Load()
 	err := a.learn(s)
-	if err != nil {
-		s.Log.Debug("a node did not say what it can do", "error", err)
-	}
+	a.Tried(err, s.Log)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	close(a.asking)
@@ -187,20 +202,53 @@ func (a *Account) learn(s Site) error {
 	if err != nil {
 		return err
 	}
-	if !a.Fresh() || !a.sameEra(s.Era) || a.cannot.Load() != nil {
-		if name := s.probeName(); name != "" {
-			cannot, err := s.probe(name, verb)
-			if err != nil {
-				return err
-			}
-			a.noteProbe(cannot, s.Log)
+	if name := s.probeName(); name != "" {
+		known := a.Fresh() && a.sameEra(s.Era) && a.cannot.Load() == nil
+		cannot, err := s.probe(name, verb, known)
+		if err != nil {
+			return err
 		}
+		a.noteProbe(cannot, s.Log)
 	}
 	if was := a.verb.Swap(&verb); s.PubSub != "" && verb != s.PubSub.Verb() && (was == nil || *was != verb) {
 		s.Log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", verb)
 	}
 	a.noteRights(lacking, s)
 	return nil
+}
+
+// Tried notes how a trial ended: with an error if no lock could be had, or if the node could not be asked. The log is told of what
+// Redis says, once; that a node does not answer is told elsewhere.
+func (a *Account) Tried(err error, log *slog.Logger) {
+	if moving(err) {
+		return
+	}
+	was := a.tried.Swap(&trial{err})
+	now, before := refusalIn(err), ""
+	if was != nil {
+		before = refusalIn(was.err)
+	}
+	switch {
+	case now == before:
+	case now != "":
+		log.Error("no lock can be had: a trial lock could not be taken and released", "error", now)
+	case err == nil:
+		log.Info("a trial lock could be taken and released: locks can be had again")
+	}
+}
+
+// moving says that the slot of the trial lock is on its way to another node: that tells nothing, and the next trial is in another slot.
+func moving(err error) bool {
+	code, _, _ := strings.Cut(refusalIn(err), " ")
+	return code == "MOVED" || code == "ASK" || code == "TRYAGAIN"
+}
+
+// refusalIn is what Redis said; "": it did not say anything.
+func refusalIn(err error) string {
+	if refusal, is := errors.AsType[*upstream.ReplyError](err); is {
+		return refusal.Line
+	}
+	return ""
 }
 
 func (a *Account) sameEra(era int) bool {

@@ -12,7 +12,8 @@ import (
 
 // What a node can do is found out by doing it: locks that nobody else knows are taken, entered, waited for, renewed and given back
 // there, by the scripts that all locks use, before the first lock is given, and again whenever the connection to the node, or the
-// master, is another. On a cluster the node says before that which commands it has to publish with.
+// master, is another. What else may keep Redis from giving a lock (it is full, has become a replica, cannot save) is found out by one
+// plain lock that is taken and given back every accountAsked. On a cluster the node says before that which commands it has to publish with.
 
 // errProbe says that a lock could not be taken for a try, and not why.
 var errProbe = errors.New("a lock that was taken for a try did not behave as one")
@@ -36,9 +37,9 @@ func (s Site) probeName() string {
 	return ""
 }
 
-// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is Redis' refusal because a
-// right or a command is missing; an err says that nothing is known.
-func (s Site) probe(name, verb string) (cannot string, err error) {
+// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind; with brief it does no more than take a
+// plain one and give it back. cannot is Redis' refusal because a right or a command is missing; an err says why else no lock could be had.
+func (s Site) probe(name, verb string, brief bool) (cannot string, err error) {
 	client, err := s.Node.Control.Client(0)
 	if err != nil {
 		return "", err
@@ -47,7 +48,12 @@ func (s Site) probe(name, verb string) (cannot string, err error) {
 	var left []string
 	for _, kind := range lockstore.Kinds {
 		t := tryOut{site: s, id: lockstore.ID{Key: name, Owner: s.UUID + ":0", Kind: kind}, verb: verb}
-		steps, left = append(steps, t.steps()...), append(left, t.id.VotesKey())
+		left = append(left, t.id.VotesKey())
+		if !brief {
+			steps = append(steps, t.steps()...)
+		} else if kind == lockstore.Plain {
+			steps = t.brief()
+		}
 		for _, id := range []lockstore.ID{t.id, t.next()} {
 			if left = append(left, id.WatchKey()); kind == lockstore.Read {
 				left = append(left, id.Keys()[1]+":1")

@@ -56,6 +56,17 @@ func (t tryOut) steps() []probeStep {
 	return all
 }
 
+// brief is a lock that is taken and given back.
+func (t tryOut) brief() []probeStep {
+	all := []probeStep{{t.acquire(t.id), 1}, {t.release(t.id), 1}}
+	if t.site.PubSub != "" {
+		for i, s := range all {
+			all[i].Call = s.Guarded()
+		}
+	}
+	return all
+}
+
 // votes are the steps on a node of a quorum, where nothing is handed on.
 func (t tryOut) votes() []probeStep {
 	votes, fence := []string{t.id.VotesKey()}, !t.id.Kind.Spec().Shared

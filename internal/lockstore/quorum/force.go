@@ -33,6 +33,9 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 	if f.Kind == lockstore.Plain && rw >= q.majority() {
 		return lockstore.OtherKind, nil // it is asked for again as what it is
 	}
+	if f.Only != nil {
+		owners = f.Fields()
+	}
 	slices.Sort(owners)
 	owners = slices.Compact(owners)
 	code, sure, err := q.forceOnce(f, owners, unknown)

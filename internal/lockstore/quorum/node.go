@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,6 +155,7 @@ func (q *store) keepTime(ctx context.Context, n *quorumNode) {
 	node.KeepTime(ctx, func() {
 		if err := q.sample(n); err != nil {
 			q.host.Log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
+			n.Account.Tried(err, q.host.Log.With("node", n.name))
 		} else {
 			n.Account.AskWhenDue(q.site(n))
 		}
@@ -166,6 +168,14 @@ func (q *store) Nodes() (out []lockstore.NodeInfo) {
 		out = append(out, n.info())
 	}
 	return out
+}
+
+// Able implements lockstore.Reads: a majority of the nodes has to give locks.
+func (q *store) Able() (where []lockstore.Ability, err error) {
+	for _, n := range q.all {
+		where = append(where, lockstore.Ability{Node: n.name, Err: cmp.Or(n.jumped(), n.Able())})
+	}
+	return where, lockstore.Able(where, q.majority())
 }
 
 func (n *quorumNode) info() lockstore.NodeInfo {

@@ -195,6 +195,20 @@ func (m *masters) permitted(ctx context.Context, name string) (refused, err erro
 	return sh.Refusal(), err
 }
 
+func (m *masters) able() (all []lockstore.Ability) {
+	for _, n := range m.c.Snapshot().Masters {
+		m.mu.Lock()
+		sh := m.shardOf(n)
+		m.mu.Unlock()
+		one := lockstore.Ability{Node: n.Addr, Err: lockstore.ErrUntried}
+		if sh != nil {
+			one.Err = sh.Able()
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
 // probed waits until it is known what a shard can do.
 func (m *masters) probed(ctx context.Context, sh *shard) error {
 	if sh.Account.Fresh() {
@@ -286,6 +300,7 @@ func (m *masters) keepTime(ctx context.Context, sh *shard) {
 	node.KeepTime(ctx, func() {
 		if err := m.sampleOf(sh); err != nil {
 			m.host.Log.Debug("cannot read the clock of a node", "node", sh.is.Addr, "error", err)
+			sh.Account.Tried(err, m.host.Log.With("node", sh.is.Addr))
 		} else {
 			sh.Account.AskWhenDue(m.site(sh))
 		}

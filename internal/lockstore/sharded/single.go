@@ -54,6 +54,8 @@ func (s *single) permitted(ctx context.Context, _ string) (refused, err error) {
 	return s.only.Refusal(), err
 }
 
+func (s *single) able() []lockstore.Ability { return []lockstore.Ability{{Err: s.only.Able()}} }
+
 func (s *single) site() node.Site {
 	return node.Site{Node: &s.only.Node, Era: s.only.Clock.Era(), Log: s.host.Log, Run: s.host.Background,
 		UUID: s.host.UUID, Steps: node.NewSteps(node.Publish, s.host)}
@@ -118,6 +120,7 @@ func (s *single) keepTime(ctx context.Context) {
 		}
 		if err := s.sample(); err != nil {
 			s.host.Log.Debug("cannot read Redis' clock", "error", err)
+			s.only.Account.Tried(err, s.host.Log)
 		} else {
 			s.only.Account.AskWhenDue(s.site())
 		}

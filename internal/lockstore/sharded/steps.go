@@ -232,6 +232,9 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
 	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
 		c := d.steps.Force(f, text)
+		if f.Only != nil {
+			c = d.steps.ForceOwners(f, f.Fields(), text)
+		}
 		return c.Ints(d.eval(ctx, l, c))
 	})
 	if err != nil {

@@ -30,6 +30,8 @@ type shards interface {
 	Lane(key string) lockstore.Lane
 	Subscribe(name string, l lockstore.Listener) lockstore.Subscription
 
+	// able is whether locks can be had, at each Redis.
+	able() []lockstore.Ability
 	// permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended first.
 	permitted(ctx context.Context, name string) (refused, err error)
 	// do calls send with the Redis that has the key; ask: ASKING comes first.
@@ -84,6 +86,11 @@ func newStore(s shards, publish string, h lockstore.Host) *store {
 func (d *store) Parts() []func(context.Context) { return append(d.shards.Parts(), d.tellVacancies) }
 
 func (d *store) Nodes() []lockstore.NodeInfo { return nil }
+
+func (d *store) Able() (where []lockstore.Ability, err error) {
+	where = d.able()
+	return where, lockstore.Able(where, max(1, len(where)))
+}
 
 // leastTold is how long a LOCK waits at least until it is known what Redis can do, however short its BLOCK is: after each start
 // and each new connection that takes a moment.

@@ -1,0 +1,101 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"hash/fnv"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// rest is the time between two questions of a browser that looks. It is two hundred times as long as an answer to all of them takes to
+	// make, if that is more: with what the garbage costs afterwards they take a hundredth of a processor at most.
+	rest     = time.Second
+	restMost = 10 * time.Second
+)
+
+// kept are the parts of the page that are kept fresh, by their names in the templates and in the document.
+var kept = []string{"status", "cards", "locks", "hottest", "losses", "slow"}
+
+// news is what a browser that looks is told.
+type news struct {
+	Next  int64           `json:"next"`  // in how many ms to ask again
+	Parts map[string]part `json:"parts"` // those that are not as the browser has them
+}
+
+// part is one part of the page. The browser says the marks of those that it has when it asks again.
+type part struct {
+	HTML string `json:"html"`
+	Mark string `json:"mark"`
+}
+
+// fresh answers with each part of the page that has changed. Nothing is kept for a browser between two questions, and no connection either:
+// a browser has six to one server, however many windows look.
+func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	parts, err := p.changed(r.Context(), asked(r), strings.Split(r.URL.Query().Get("have"), ","))
+	if err != nil {
+		p.Log.Error("the page for operators cannot be drawn", "error", err)
+		http.Error(w, "cannot be drawn", http.StatusInternalServerError)
+		return
+	}
+	next := p.pace.next(time.Since(began), time.Now())
+	w.Header().Set("Content-Type", "application/json")
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)                                      // it is no HTML document
+	_ = out.Encode(news{Next: next.Milliseconds(), Parts: parts}) // whoever asked has hung up if this fails
+}
+
+// changed are the parts whose marks are not among those that a browser has.
+func (p *Page) changed(ctx context.Context, wanted filter, have []string) (map[string]part, error) {
+	v := p.view(ctx, wanted)
+	v.Live = true
+	parts := map[string]part{}
+	for _, name := range kept {
+		var b bytes.Buffer
+		if err := templates.ExecuteTemplate(&b, name, v); err != nil {
+			return nil, err
+		}
+		if mark := markOf(name, b.Bytes()); !slices.Contains(have, mark) {
+			parts[name] = part{b.String(), mark}
+		}
+	}
+	return parts, nil
+}
+
+func markOf(name string, html []byte) string {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(name)) // it never fails
+	_, _ = sum.Write(html)
+	return strconv.FormatUint(sum.Sum64(), 36)
+}
+
+// pace spreads the questions of all browsers that look.
+type pace struct {
+	mu   sync.Mutex    // guards all below
+	cost time.Duration // of an answer, as far as that is work: on a busy machine much of it is waiting for a processor
+	paid time.Time     // when all answers so far have been rested for
+}
+
+// next is in how long a browser is to ask again, whose answer took so long to make.
+func (p *pace) next(took time.Duration, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cost == 0 || took < p.cost {
+		p.cost = took
+	} else {
+		p.cost += (took - p.cost) / 8
+	}
+	if p.paid.Before(now) {
+		p.paid = now
+	}
+	wait := min(p.paid.Add(200*p.cost).Sub(now), restMost)
+	p.paid = now.Add(wait)
+	return max(rest, wait)
+}
