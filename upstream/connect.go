@@ -46,11 +46,7 @@ func (p *Pipe) run() {
 			if p.node.forgetIdle(p) {
 				return
 			}
-			level := slog.LevelWarn
-			if replaced(err) {
-				level = slog.LevelInfo
-			}
-			p.log(level, "connection to Redis lost", "error", err)
+			p.log(lossLevel(err), "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
 			if !failures.Failed() && Refused(err) == nil && p.node.contact.told.CompareAndSwap(false, true) { // a refusal is no warning: it concerns one user only
@@ -67,17 +63,23 @@ func (p *Pipe) run() {
 }
 
 // failed says that err, which ended a connection or an attempt to make one, is a failure of Redis or of the way to it. What Redis refuses
-// to one user is none, nor is what lockproxy itself has ended because rights or passwords have changed, or because its client has gone.
+// to one user is none.
 func (p *Pipe) failed(err error) bool {
-	if replaced(err) || errors.Is(err, ErrLeft) {
-		return false
-	}
 	re := Refused(err)
-	return re == nil || !re.ofUser() || p.id.isService(p.node.target)
+	return lossLevel(err) == slog.LevelWarn && (re == nil || !re.ofUser() || p.id.isService(p.node.target))
 }
 
-// replaced says that a connection was ended to be made again with what has changed in Redis.
-func replaced(err error) bool { return errors.Is(err, errPasswordAsked) || errors.Is(err, errRenewed) }
+// lossLevel is the log's level for the end of a connection. It is a warning unless lockproxy itself has ended the connection, because rights
+// or passwords have changed or because its client has gone, or Redis has closed one that nobody used.
+func lossLevel(err error) slog.Level {
+	switch {
+	case errors.Is(err, errUnused):
+		return slog.LevelDebug
+	case errors.Is(err, errPasswordAsked), errors.Is(err, errRenewed), errors.Is(err, ErrLeft):
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
+}
 
 // runLink makes one attempt. It returns when the attempt has failed or the
 // connection has ended; served says whether that connection was of any use.
@@ -111,10 +113,10 @@ func (p *Pipe) runLink() (served bool, err error) {
 	}
 	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()
 	told := p.node.contact.told.Swap(false)
-	switch again := p.move(up, nil); {
+	switch again, lost := p.move(up, nil); {
 	case again:
 		telemetry.PipeReconnects.Add(1)
-		p.log(slog.LevelInfo, "connected to Redis again")
+		p.log(min(slog.LevelInfo, lossLevel(lost)), "connected to Redis again")
 	case told: // the log has said that there is no connection
 		p.log(slog.LevelInfo, "connected to Redis")
 	}
@@ -190,9 +192,9 @@ func (p *Pipe) sleep(d time.Duration, wanted, moved <-chan struct{}) bool {
 	return true
 }
 
-// move changes the phase and wakes those who wait for that. It says whether the
-// pipe had been up before.
-func (p *Pipe) move(to phase, cause error) (again bool) {
+// move changes the phase and wakes those who wait for that. It says whether the pipe had been up before, and the cause of the phase that
+// ends.
+func (p *Pipe) move(to phase, cause error) (again bool, before error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if to == connecting {
@@ -201,10 +203,11 @@ func (p *Pipe) move(to phase, cause error) (again bool) {
 	if again = p.connected; to == up {
 		p.connected = true
 	}
+	before = p.cause
 	p.phase, p.cause = to, cause
 	close(p.changed)
 	p.changed = make(chan struct{})
-	return again
+	return again, before
 }
 
 // wake has a resting pipe make a new attempt.

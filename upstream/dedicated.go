@@ -293,7 +293,7 @@ func (p *Dedicated) end(err error) {
 		err = cause
 	}
 	if errors.Is(err, io.EOF) {
-		err = errors.New("connection closed by Redis")
+		err = errClosedByRedis
 	}
 	to.Ended(err)
 }

@@ -56,6 +56,12 @@ var (
 	errNoLink = fmt.Errorf("no connection to Redis yet: %w", os.ErrDeadlineExceeded)
 )
 
+var (
+	errClosedByRedis = errors.New("connection closed by Redis")
+	// errUnused: Redis has closed a connection on which nothing was under way, as it does after its time-out for idle clients.
+	errUnused = fmt.Errorf("%w, nothing was under way", errClosedByRedis)
+)
+
 // errTakesNothing ends a connection to which nothing could be written for the longest time that a client waits.
 var errTakesNothing = errors.New("no byte was taken by Redis in time")
 

@@ -297,6 +297,9 @@ func (l *link) serve() error {
 	rd.chain.join(&l.pending)
 	handed, cause := l.handed, l.failed
 	l.mu.Unlock()
+	if cause == errClosedByRedis && rd.chain.head == nil {
+		return errUnused
+	}
 	for rd.chain.head != nil {
 		r := rd.chain.pop()
 		why := l.endedFor(r, cause)

@@ -72,7 +72,7 @@ func (rd *reader) run() error {
 		case broken != nil:
 			return broken
 		case errors.Is(err, io.EOF):
-			return errors.New("connection closed by Redis")
+			return errClosedByRedis
 		case err != nil:
 			return err
 		}

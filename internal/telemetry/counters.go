@@ -22,7 +22,7 @@ var (
 	UpstreamOwn     Gauge   // connections to Redis for locks, passwords and what the proxy asks of its own accord, beside those
 	UpstreamRefused Counter // connections to Redis refused at --max-upstream-connections
 	PipeReconnects  Counter // connections to Redis made again after a loss
-	PipeFailures    Counter // connections to Redis lost, or not had; not those that Redis refuses to one user, or that lockproxy ends itself
+	PipeFailures    Counter // connections to Redis lost, or not had; not those that Redis refuses to one user or closes unused, or that lockproxy ends itself
 	MasterSwitches  Counter // times another Redis took the place of the present one
 	ReplicaReads    Counter // commands that a cluster's replicas have answered
 	ScriptsReloaded Counter // clients' scripts loaded again after Redis had lost them

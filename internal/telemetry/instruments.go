@@ -192,7 +192,7 @@ func (b *builder) observeAtomics() {
 	b.observeCounter("lockproxy.scripts.reloaded", "{script}", "Clients' scripts loaded again after Redis had lost them.", &ScriptsReloaded)
 	b.observeCounter("lockproxy.pipe.reconnects", "{connection}", "Connections to Redis made again after a loss.", &PipeReconnects)
 	b.observeCounter("lockproxy.master.switches", "{switch}", "Times another Redis took the place of the present one: the Sentinels named it, or the address led to it.", &MasterSwitches)
-	b.observeCounter("lockproxy.pipe.failures", "{connection}", "Connections to Redis lost or not had; what Redis refuses to one user, or lockproxy ends itself, is not counted.", &PipeFailures)
+	b.observeCounter("lockproxy.pipe.failures", "{connection}", "Connections to Redis lost or not had; what Redis refuses to one user, or closes while nothing is under way, and what lockproxy ends itself, is not counted.", &PipeFailures)
 	b.observeGauge("lockproxy.locks.held", "{lock}", "Locks held through this proxy.", &LocksHeld)
 	b.observeGauge("lockproxy.locks.waiting", "{verb}", "Lock verbs that wait.", &LocksWaiting)
 }
