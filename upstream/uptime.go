@@ -41,14 +41,14 @@ func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Dura
 	if err != nil {
 		return "", err
 	}
-	if role := infoField(replication, "role"); role != "master" {
+	if role := InfoField(replication, "role"); role != "master" {
 		return "", fmt.Errorf("its role is %q: it must be a master", role)
 	}
 	server, err := askInfo(ctx, conn, deadline, "server")
 	if err != nil {
 		return "", err
 	}
-	seconds, err := strconv.ParseInt(infoField(server, "uptime_in_seconds"), 10, 64)
+	seconds, err := strconv.ParseInt(InfoField(server, "uptime_in_seconds"), 10, 64)
 	if err != nil {
 		return "", violation("INFO server without uptime_in_seconds")
 	}
@@ -56,7 +56,7 @@ func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Dura
 	if up := time.Duration(seconds-1) * time.Second; up < t.MinUptime {
 		return "", &YoungError{max(up, 0), t.MinUptime, time.Now()}
 	}
-	return infoField(server, "run_id"), nil
+	return InfoField(server, "run_id"), nil
 }
 
 // askInfo asks for one section of INFO.
@@ -68,8 +68,8 @@ func askInfo(ctx context.Context, conn net.Conn, deadline time.Time, section str
 	return string(reply), err
 }
 
-// infoField is what a section of INFO says of one field, "" if nothing.
-func infoField(section, name string) string {
+// InfoField is what a section of INFO says of one field, "" if nothing.
+func InfoField(section, name string) string {
 	_, rest, _ := strings.Cut(section, "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\r\n")
 	return value

@@ -61,3 +61,13 @@ func TestAccountIsTold(t *testing.T) {
 	s.Do(t, "ACL", "SETUSER", "svc", "+publish")
 	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 }
+
+// TestEvictionIsTold: the log warns at the start of a Redis that may evict locks.
+func TestEvictionIsTold(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t, "--maxmemory", "1gb", "--maxmemory-policy", "volatile-lru")
+	log := &logText{}
+	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr()}, upstream.ControlOptions{Logger: testLog(), DialTimeout: 10 * time.Second})
+	atWork(t, New(sharded.Single(ctl), Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
+	eventually(t, 30*time.Second, "the log warns", func() bool { return log.has("Redis may evict locks") && log.has("maxmemory-policy=volatile-lru") })
+}

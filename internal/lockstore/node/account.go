@@ -30,7 +30,8 @@ type Account struct {
 	tried  atomic.Pointer[trial]  // how the last question ended; nil: none has yet
 	verb   atomic.Pointer[string] // the command with which a node of a cluster publishes
 
-	said string // what the log says that it lacks; used by the one question under way
+	said   string // what the log says that it lacks; used by the one question under way, as is evicts
+	evicts string // the policy by which the node evicts keys; "": it does not
 
 	// guarded by mu, under which nobody waits for Redis
 	mu     sync.Mutex
@@ -214,6 +215,9 @@ func (a *Account) learn(s Site) error {
 		s.Log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", verb)
 	}
 	a.noteRights(lacking, s)
+	if !slices.ContainsFunc(lacking, func(r right) bool { return r.rule == "+info" }) { // else each question would stand in ACL LOG
+		a.warnOfEviction(s)
+	}
 	return nil
 }
 

@@ -57,7 +57,7 @@ func rights(way PubSub, clustered, quorum bool) []right {
 		all = append(all, right{pattern, "get " + key + "|exists " + key + "|del " + key, true})
 	}
 	const channel = " redisson_lock__channel:{lockproxy}"
-	needed, other := []string{"time", "evalsha 0 0", "eval 0 0"}, []string{"ping"}
+	needed, other := []string{"time", "evalsha 0 0", "eval 0 0"}, []string{"ping", "info memory"}
 	classic, sharded := !clustered || way != PubSubSharded, clustered && way != PubSubClassic
 	if classic {
 		needed = append(needed, "publish"+channel+" 0")

@@ -93,7 +93,7 @@ func TestAccountIsDocumented(t *testing.T) {
 		}
 		// Not for locks: where a cluster's nodes are, how old a quorum's.
 		got = slices.DeleteFunc(got, func(rule string) bool {
-			return strings.HasPrefix(rule, "+cluster|") || rule == "%R~*" || rule == "+info"
+			return strings.HasPrefix(rule, "+cluster|") || rule == "%R~*"
 		})
 		slices.Sort(got)
 		slices.Sort(want)
