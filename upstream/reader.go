@@ -176,6 +176,9 @@ func (rd *reader) handOver(to int) {
 		if r := rd.chain.head; r.enter() {
 			rd.give(r, rd.buf[rd.start:to])
 			r.Replied, r.Torn, r.Partial = rd.replies, false, 0
+			if rd.replies < len(r.Cmds) {
+				r.quietSince.Store(int64(telemetry.Clock()))
+			}
 			r.exit()
 		}
 		rd.start = to
@@ -190,7 +193,6 @@ func (rd *reader) give(r *Request, p []byte) {
 	}
 	r.quietSince.Store(takingNow)
 	r.Sink.Reply(p)
-	r.quietSince.Store(int64(telemetry.Clock()))
 }
 
 // release wakes the requests answered in this round.

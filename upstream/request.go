@@ -43,7 +43,7 @@ type Request struct {
 	err  error       // written before wakeDone is sent; what Do returns
 
 	at         atomic.Int32         // who may use Sink and what Do sets
-	quietSince atomic.Int64         // on a private pipe: see Quiet
+	quietSince atomic.Int64         // see Quiet
 	on         atomic.Pointer[link] // the link that has it, or had it last
 
 	ending // guarded by on's mu
@@ -117,9 +117,9 @@ const (
 	takingNow  int64 = -1 // Sink is taking it
 )
 
-// Quiet returns for how long Redis has sent nothing more of the replies to the last Do on a private pipe. It is 0 while Sink takes what has
-// come, because Redis is not what is waited for then. Before the first byte, and on a shared pipe, it is math.MaxInt64. Any goroutine may
-// call it.
+// Quiet returns for how long Redis has sent nothing more of the replies to the last Do, of which it owes some. On a private pipe it is 0
+// while Sink takes what has come, because Redis is not what is waited for then. Before the first reply has come, or on a private pipe its first
+// byte, it is math.MaxInt64. Any goroutine may call it.
 func (r *Request) Quiet() time.Duration {
 	switch at := r.quietSince.Load(); at {
 	case nothingYet:
