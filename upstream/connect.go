@@ -53,7 +53,7 @@ func (p *Pipe) run() {
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
-			p.node.tellRefused(p.id, err)
+			p.tellRefused(err)
 			if !p.rest(failures.Next(), err, moved) {
 				return
 			}

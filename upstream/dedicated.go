@@ -94,7 +94,6 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 		if ctx.Err() != nil && Refused(err) == nil {
 			err = context.Cause(ctx)
 		}
-		n.tellRefused(id, err)
 		return nil, notSent(err)
 	}
 	p := &Dedicated{node: n, conn: conn, Identity: id, to: to, masterTerm: term, share: counted}

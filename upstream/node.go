@@ -280,23 +280,35 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	return true
 }
 
-// OnRefused makes the node call f, from then on, whenever Redis refuses an identity with which a connection is made, or
-// made again. f may run in several goroutines at once, and must not block.
+// OnRefused makes the node call f, from then on, whenever the connection that an identity's clients share was lost, and Redis refuses the
+// identity when it is made again. f may run in several goroutines at once, and must not block.
 func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 	n.mu.Lock()
 	n.refused = f
 	n.mu.Unlock()
 }
 
-// tellRefused calls OnRefused's function if err is a refusal. A replica's refusal says nothing of the identity, since a replica
-// has users of its own. An identity with a Secret is the proxy's own, not a client's.
-func (n *Node) tellRefused(id Identity, err error) {
+// tellRefused calls OnRefused's function if err refuses what the identity's clients have lost. Redis does not end connections when a password
+// changes, or a token is over: so what a client could not have in addition concerns nobody else. A replica's refusal says nothing of the
+// identity, since a replica has users of its own. An identity with a Secret is the proxy's own, not a client's.
+func (p *Pipe) tellRefused(err error) {
+	n := p.node
 	n.mu.Lock()
 	f := n.refused
 	n.mu.Unlock()
-	if re := Refused(err); re != nil && f != nil && !id.Reads && id.Secret == nil {
-		f(id, re)
+	re := Refused(err)
+	if re == nil || f == nil || !p.main() {
+		return
 	}
+	f(p.id, re)
+}
+
+// main says that the pipe has had the connection that all clients of one identity share.
+func (p *Pipe) main() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clients := Identity{User: p.id.User, Password: p.id.Password, DB: p.id.DB, Proto: p.id.Proto} // neither a lane, nor reads, nor a Secret
+	return p.connected && !p.private && p.id == clients
 }
 
 // CutReads breaks the connections whose Identity has Reads, for the cause given: their requests end with the errors of a

@@ -19,8 +19,6 @@ type Backend interface {
 	Renew(concerned func(upstream.Identity) bool)
 	// Tell makes the backend call the functions of n from now on.
 	Tell(Notices)
-	// Final says that err is Redis' refusal of a user's password, and that no other node may accept it.
-	Final(err error) bool
 	// RetryFor is for how long a command waits until it can be sent.
 	RetryFor() time.Duration
 	// Misnamed warns of a Redis that is not what its address says. ask asks it as the service account.

@@ -49,9 +49,6 @@ func (b *Clustered) Tell(n Notices) {
 	b.OnPassword(n.Password)
 }
 
-// Final implements Backend: one node does not speak for the others, see Cluster.OnRefused.
-func (b *Clustered) Final(error) bool { return false }
-
 // Misnamed implements Backend: what is no cluster tells no topology, and is never served as one.
 func (b *Clustered) Misnamed(func(words ...string) ([]byte, error)) (warning string, err error) {
 	return "", nil

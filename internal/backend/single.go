@@ -27,8 +27,6 @@ func (b single) Tell(n Notices) {
 	b.node.OnPassword(n.Password)
 }
 
-func (b single) Final(err error) bool { return PasswordRefused(err) }
-
 // retryFor is as long as a command waits for a Redis that has just been lost: see upstream.Pipe.
 const retryFor = time.Second
 

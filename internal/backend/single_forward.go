@@ -182,7 +182,7 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 // forwardPrivate sends the run over the private pipe.
 func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	err := u.openBig()
-	if over == private && TooMany(err) {
+	if over == private && noFurther(err) {
 		u.forwardShared(b)
 		return
 	}

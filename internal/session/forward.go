@@ -147,16 +147,11 @@ func (h host) Unanswered(err error, unanswered []*commandtable.Command) {
 // Trouble implements backend.Host.
 func (h host) Trouble(err error) { h.noteTrouble(err) }
 
-// noteTrouble asks Redis again for its commands and settings after a connection was lost. A client whose password Redis
-// no longer takes is closed: Redis would have ended its connection, too, and all it can do is log in anew.
+// noteTrouble asks Redis again for its commands and settings after a connection was lost.
 func (s *Session) noteTrouble(err error) {
 	var reply *upstream.ReplyError
-	switch {
-	case backend.TooMany(err):
-	case !errors.As(err, &reply):
+	if !backend.TooMany(err) && !errors.As(err, &reply) {
 		s.srv.learnAgain()
-	case s.srv.up.backend.Final(err):
-		s.guard.HangUp(downstream.Left, passwordGone)
 	}
 }
 

@@ -151,9 +151,8 @@ func judged(line string) bool {
 
 const passwordGone = "password not valid any more"
 
-// identityRefused closes all clients that logged in with a password that Redis takes no longer, as soon as one connection
-// made with it says so. Redis itself keeps connections open when a password changes; but nobody could foresee which of a
-// client's commands would need a new connection here. The clients end as Left, not as Gone: their locks expire.
+// identityRefused closes all clients that logged in with a password that Redis takes no longer, once the connection that they shared is lost:
+// Redis keeps connections open when a password changes, and they end with theirs. They end as Left, not as Gone: their locks expire.
 func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError) {
 	if !strings.HasPrefix(why.Line, "WRONGPASS") || id.User == "" && id.Password == "" {
 		return
