@@ -82,22 +82,23 @@ func (r *Request) exit() { r.at.Store(atRest) }
 // End ends the Do of that turn, if it is under way: Do returns a *NotSentError or a *LostError with that cause. On a shared pipe the
 // replies stay pending and are dropped as they come; on a private pipe the connection is closed. After a *LostError for which Ended
 // is true the Request must not be used again. Any goroutine may call End; it never blocks. A session cannot leave Do while it is in
-// a write of which Redis takes nothing: a second End, with ErrTimeout and during the same write, closes a shared connection, too.
-func (r *Request) End(turn uint64, cause error) {
+// a write of which Redis takes nothing: a second End, with ErrTimeout and during the same write, closes a shared connection, too. End says
+// whether that Do had begun to send.
+func (r *Request) End(turn uint64, cause error) (begun bool) {
 	l := r.on.Load()
 	if l == nil {
-		return
+		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.on.Load() != l || r.turn != turn {
-		return
+		return false
 	}
 	if r.ended != nil {
 		if cause == ErrTimeout && l.writer == r && r.within == l.writes {
 			l.failLocked(errTakesNothing)
 		}
-		return
+		return true
 	}
 	r.ended = cause
 	if l.writer == r {
@@ -105,10 +106,11 @@ func (r *Request) End(turn uint64, cause error) {
 	}
 	if !l.whole {
 		l.failLocked(cause)
-		return
+		return true
 	}
 	r.wake <- wakeEnd
 	l.wait.Broadcast()
+	return true
 }
 
 // The values of Request.quietSince that are no time. Otherwise it is when Sink had taken all that had come, by telemetry.Clock.

@@ -218,11 +218,10 @@ func (f *Forwarder) Leave() {
 	f.path.leave(false)
 }
 
-// EndWait ends the wait for replies to what was sent at that step. Any goroutine may call it.
-func (f *Forwarder) EndWait(step uint64, cause error) {
-	if r := f.request.Load(); r != nil {
-		r.End(step, cause)
-	}
+// EndWait ends the wait for replies to what was sent at that step, and says whether there was such a wait. Any goroutine may call it.
+func (f *Forwarder) EndWait(step uint64, cause error) (ended bool) {
+	r := f.request.Load()
+	return r != nil && r.End(step, cause)
 }
 
 // Quiet returns for how long Redis has sent nothing in the middle of a reply that is passed on as it comes: see upstream.Request. Any

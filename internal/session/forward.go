@@ -117,6 +117,9 @@ func (h host) Step() uint64 { return h.activity.progress.step.next() }
 // lock engine is told, and lets this client's locks expire in place of releasing them.
 func (h host) Unanswered(err error, unanswered []*commandtable.Command) {
 	s := h.Session
+	if errors.Is(err, upstream.ErrLeft) && s.batch.Copied() { // the client has gone: nobody reads what is answered, and the rest of what it sent follows
+		return
+	}
 	if s.noteTrouble(err); backend.PasswordRefused(err) && s.guard.Over() {
 		return // closed without an error reply
 	}

@@ -88,13 +88,14 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 	return long, some
 }
 
-// endDisconnected ends the waits of the sessions whose clients have gone. A session that holds locks waits on: once it has its replies, no
-// command of it can take effect any more, and its locks are released. If no reply comes its locks expire, and then its wait is ended too.
+// endDisconnected ends the waits of the sessions whose clients have gone. What such a client has sent before it left is sent on, as Redis would
+// run it, without waiting for replies: so only a wait for something else ends the session. A session that holds locks waits on: once it has its
+// replies, no command of it can take effect any more, and its locks are released. If no reply comes its locks expire, and then its wait is ended
+// too.
 func (s *Server) endDisconnected(long []*Session) {
 	for _, c := range long {
-		if c.held() == 0 && c.guard.HungUp() {
+		if c.held() == 0 && c.guard.HungUp() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
 			c.guard.HangUp(downstream.Gone, "end of stream")
-			c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft)
 		}
 	}
 }
