@@ -124,7 +124,7 @@ var settings = []setting{
 	{"fair-wait", "5m", false, "How long Redisson's waiters in a fair queue count as alive: the same as Redisson's fairLockWaitTimeout. At least 1s.",
 		duration(func(c *Config) *time.Duration { return &c.Locks.FairWait })},
 
-	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed. Lowered at the start if the process may not open that many files besides those of `max-upstream-connections` and 128 others.",
+	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed, but for eight that are kept for `operators`. Lowered at the start if the process may not open that many files besides those of `max-upstream-connections` and 128 others.",
 		number(func(c *Config) *int { return &c.Limits.MaxClients })},
 	{"max-upstream-connections", "0", false, "Most connections to Redis on behalf of clients: shared ones, and those that a client has to itself in a transaction, while it waits, is subscribed or tracks keys. Above it such a command gets an error. A part (a quarter, at most 64) is reserved for shared ones, and idle ones are closed to make room. Connections for locks, passwords and the proxy's own questions do not count; they are shown as `lockproxy_upstream_connections_own`. 0: what the limit of open files leaves room for beside `max-clients`, at least a third of it, at most 10000.",
 		number(func(c *Config) *int { return &c.Limits.MaxUpstream })},

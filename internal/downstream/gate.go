@@ -44,6 +44,7 @@ type Options struct {
 
 	// Strangers returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
 	Strangers func() (refusal string)
+	Keeps     func() bool        // some places are kept for operators; nil: none are
 	Limits    func() resp.Limits // of the commands of a client that has just come
 	Admit     func(*Conn) Client // makes the session of a client that may come in
 	Logger    *slog.Logger
@@ -68,6 +69,7 @@ type Gate struct {
 	listeners []*listener
 	taken     int                // places: clients, those in a hand-shake included
 	byAddress map[netip.Addr]int // places
+	kept      []*kept            // the oldest first
 }
 
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.

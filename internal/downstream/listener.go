@@ -138,6 +138,9 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	if e.place, refusal = l.gate.takePlace(addr); refusal == "" {
 		return e, true
 	}
+	if e.place.kept = l.gate.takeKept(raw, addr); e.place.kept != nil {
+		return e, true
+	}
 	l.gate.noteRefused(refusal, from)
 	if l.entry.TLS == nil {
 		raw.SetWriteDeadline(time.Now().Add(time.Second))

@@ -15,6 +15,7 @@ const (
 // place is one client's share of the limits, from its accept to its end, hand-shakes included.
 type place struct {
 	addr netip.Addr // the address it is counted for, also while there is no MaxPerAddress; zero: none
+	kept *kept      // it counts for nothing else; nil: it is an ordinary one
 }
 
 // addressOf is the address that a client is counted for; clients of unix sockets have none.
@@ -37,7 +38,7 @@ func (g *Gate) takePlace(addr netip.Addr) (p place, refusal string) {
 		return p, tooManyAddress
 	}
 	g.taken++
-	return place{addr}, ""
+	return place{addr: addr}, ""
 }
 
 // movePlace counts a client for the address that turned out to be its own. A client that is refused keeps its place
@@ -45,6 +46,10 @@ func (g *Gate) takePlace(addr netip.Addr) (p place, refusal string) {
 func (g *Gate) movePlace(p *place, addr netip.Addr) (refusal string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if p.kept != nil {
+		p.kept.addr = addr
+		return ""
+	}
 	if p.addr == addr {
 		return ""
 	}
@@ -59,6 +64,10 @@ func (g *Gate) movePlace(p *place, addr netip.Addr) (refusal string) {
 func (g *Gate) leavePlace(p place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if p.kept != nil {
+		g.leaveKept(p.kept)
+		return
+	}
 	g.taken--
 	g.uncount(p.addr)
 }

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -18,8 +21,32 @@ import (
 // Operates implements commands.Operation.
 func (s *Session) Operates() bool {
 	operates := slices.Contains(s.srv.facts.rules.Load().Operators, userName(s.ident.User))
-	s.activity.operates.Store(operates)
+	if s.activity.operates.Store(operates); operates {
+		s.guard.Keep()
+	}
 	return operates
+}
+
+// keepsPlaces says that some places are kept for operators: there are some.
+func (s *Server) keepsPlaces() bool { return len(s.facts.rules.Load().Operators) > 0 }
+
+// keptFor are the commands of a client that has a place which is kept for operators: those by which one logs in, finds out who has all the other places,
+// and closes them. Names of libraries' greetings are among them.
+var keptFor = []string{"auth", "hello", "lockproxy", "client", "info", "command", "ping", "reset", "quit"}
+
+// onKeptPlace returns c and run, or what refuses a command for which no place is kept, and closes the client.
+func (s *Session) onKeptPlace(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
+	if c != nil {
+		if name, _, _ := strings.Cut(c.Name, "|"); slices.Contains(keptFor, name) {
+			return c, run
+		}
+	}
+	return commandtable.OverShare, func(s *Session, _ [][]byte) {
+		line := s.guard.NoteRefused()
+		s.error(line)
+		s.replies.finish = true
+		s.guard.HangUp(downstream.Left, line)
+	}
 }
 
 // refusedOperator returns the error for a call of LOCKPROXY by a client of which Redis could not be asked, because of err, whether it may

@@ -215,7 +215,7 @@ func NewServer(o Options) *Server {
 	s.up.common = &backend.Common{Context: s.ctx, Service: o.Service, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Admit: s.admit, Logger: s.log,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Keeps: s.keepsPlaces, Admit: s.admit, Logger: s.log,
 	})
 	s.facts.table.Store(s.newTable(nil))
 	if o.Cluster != nil {

@@ -214,6 +214,9 @@ func (s *Session) dispatch(cmd redcon.Command) {
 			c, answer = s.undebugged(c, answer)
 		}
 	}
+	if s.guard.Kept() {
+		c, answer = s.onKeptPlace(c, answer)
+	}
 	if c, answer = s.withinShare(c, answer); s.guard.Over() {
 		return
 	}
