@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,12 +63,28 @@ func helm(of *template.Template) template.FuncMap {
 		"trimSuffix": func(end, s string) string { return strings.TrimSuffix(s, end) },
 		"quote":      func(v any) string { return fmt.Sprintf("%q", fmt.Sprint(v)) },
 		"upper":      strings.ToUpper,
-		"lower":      strings.ToLower,
-		"sha256sum":  func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) },
-		"list":       func(all ...any) []any { return all },
-		"has":        func(v any, all []any) bool { return slices.Contains(all, v) },
-		"fail":       func(what string) (string, error) { return "", errors.New(what) },
-		"replace":    func(old, with, s string) string { return strings.ReplaceAll(s, old, with) },
+		"hasPrefix":  func(begin, s string) bool { return strings.HasPrefix(s, begin) },
+		"kindIs":     func(kind string, v any) bool { return v != nil && reflect.TypeOf(v).Kind().String() == kind },
+		"floor":      math.Floor,
+		"join": func(sep string, all []any) string {
+			var texts []string
+			for _, v := range all {
+				texts = append(texts, fmt.Sprint(v))
+			}
+			return strings.Join(texts, sep)
+		},
+		"ternary": func(yes, no any, which bool) any {
+			if which {
+				return yes
+			}
+			return no
+		},
+		"lower":     strings.ToLower,
+		"sha256sum": func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) },
+		"list":      func(all ...any) []any { return all },
+		"has":       func(v any, all []any) bool { return slices.Contains(all, v) },
+		"fail":      func(what string) (string, error) { return "", errors.New(what) },
+		"replace":   func(old, with, s string) string { return strings.ReplaceAll(s, old, with) },
 	}
 }
 
@@ -196,6 +214,30 @@ func TestChart(t *testing.T) {
 	}
 	if at(objects["PodDisruptionBudget"], "spec", "minAvailable").(int) >= at(objects["Deployment"], "spec", "replicas").(int) {
 		t.Error("no node could be emptied: the budget asks for all replicas")
+	}
+}
+
+// TestChartValues: what YAML makes of a setting reaches lockproxy as the setting; other variables have a place of their own.
+func TestChartValues(t *testing.T) {
+	objects, err := rendered(t, object{"upstream": "redis://redis:6379",
+		"settings": object{"max-clients": 1000000.0, "warm-channels": 7, "protected-mode": false, "reuse-port": true, "deny": []any{"flushall", "keys"}},
+		"extraEnv": []any{object{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://c:4318"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{}
+	for _, v := range at(objects["Deployment"], "spec", "template", "spec", "containers", 0, "env").([]any) {
+		if value, ok := at(v, "value").(string); ok {
+			env[at(v, "name").(string)] = value
+		}
+	}
+	c := settings(t, env)
+	if c.Limits.MaxClients != 1000000 || c.Locks.WarmChannels != 7 || c.Listen.ProtectedMode != "no" || c.Listen.ReusePort != "yes" || len(c.Commands.Deny) != 2 ||
+		env["OTEL_EXPORTER_OTLP_ENDPOINT"] != "http://c:4318" {
+		t.Errorf("%v: %v", env, c)
+	}
+	if _, err := rendered(t, object{"upstream": "redis://one:6379", "settings": object{"OTEL_X": "y"}}); err == nil || !strings.Contains(err.Error(), "extraEnv") {
+		t.Errorf("a variable that is no setting: %v", err)
 	}
 }
 

@@ -126,10 +126,13 @@ func (v *view) fill() {
 	v.table.SetSelectable(len(rows) > 0, false) // without a row tview looks for the next one for ever
 	for i, cells := range rows {
 		for at, cell := range cells {
-			v.table.SetCell(i+1, at, tview.NewTableCell(tview.Escape(cell)).SetTextColor(tcell.ColorDefault))
+			v.table.SetCell(i+1, at, tview.NewTableCell(tview.Escape(cell)).SetTextColor(tcell.ColorDefault).SetMaxWidth(widest[l.columns[at].title]))
 		}
 	}
 }
+
+// widest is how wide a column may be, where others choose what is in it: who holds a lock, and for how long, stays on the terminal. 0: as it likes.
+var widest = map[string]int{"LOCK": 32, "WAITS FOR": 32, "OWNER": 16, "CLIENT": 32, "USER": 16}
 
 // keepPlace keeps the table where the user is. When all rows are on the terminal, tview takes the user to be at their end, and follows that end
 // once there are more; the selected row is kept in view instead.

@@ -249,3 +249,17 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
+
+// TestLongNames: a long name of a lock, an owner or a client leaves room for who holds it, and for how long.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("L", 200)
+	p := &told{rows: map[string][]record{"Locks": {{"key": long, "owner": long, "addr": "10.0.0.1:5", "name": long, "user": long, "held-ms": "2500"}}}}
+	on := open(t, p)
+	on.waitFor([]string{"CLIENT", "10.0.0.1:5", "HELD", "2.5 s"})
+	on.types("q")
+	if err := <-on.ended; err != nil {
+		t.Error(err)
+	}
+	on.ended <- nil
+}

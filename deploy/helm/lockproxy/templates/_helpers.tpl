@@ -12,3 +12,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
+
+{{- /* A value of a setting as lockproxy reads it: YAML has made a boolean of no, and a list of [a, b]; Helm a float of 1000000. */ -}}
+{{- define "lockproxy.value" -}}
+{{- if kindIs "bool" . -}}
+{{- ternary "yes" "no" . -}}
+{{- else if kindIs "float64" . -}}
+{{- if eq . (floor .) }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end -}}
+{{- else if kindIs "slice" . -}}
+{{- join "," . -}}
+{{- else -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
