@@ -116,7 +116,8 @@ func (rd *reader) handOverPart() {
 	rd.handOver(rd.end)
 	r := rd.chain.head
 	if r.enter() {
-		r.Torn, r.Partial, r.Longest = true, rd.partial, max(r.Longest, rd.partial)
+		r.Torn, r.Partial = true, rd.partial
+		r.long(rd.partial, rd.replies)
 		r.exit()
 	}
 }
@@ -152,7 +153,7 @@ func (rd *reader) finish() {
 	}
 	if rd.partial > 0 {
 		if r.enter() {
-			r.Longest = max(r.Longest, rd.partial+rd.pos-rd.start)
+			r.long(rd.partial+rd.pos-rd.start, rd.replies)
 			r.exit()
 		}
 		rd.partial = 0

@@ -54,9 +54,17 @@ type Handed struct {
 	Replied int  // complete replies
 	Torn    bool // Do failed after Sink had got a part of the next reply,
 	Partial int  // of so many bytes
-	Longest int  // bytes of the longest reply that was handed over in pieces
+	Longest int  // bytes of the longest reply that was handed over in pieces,
+	At      int  // which is that to this of the commands
 
 	Sent, Answered time.Duration // by telemetry.Clock, when Do has succeeded: before its first byte was written, and when its last reply had been read
+}
+
+// long notes that the reply to that command has so many bytes so far.
+func (h *Handed) long(bytes, at int) {
+	if bytes > h.Longest {
+		h.Longest, h.At = bytes, at
+	}
 }
 
 // ending is how the Do of a Request is ended before it has its replies.

@@ -3,6 +3,7 @@ package backend
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -32,7 +33,13 @@ type bigTraffic struct {
 	proof int // commands a run may have, so that its replies come to some runBytes; 0: firstRun
 }
 
-// SeenBig notes a big request.
+// IsBig says whether a command is to go over a connection of the client's own, by itself, because it is long, or because its reply was
+// long when somebody gave it before.
+func (f *Forwarder) IsBig(raw []byte, words [][]byte, c *commandtable.Command) bool {
+	return len(raw) > BigRequest || f.large.expected(c, words)
+}
+
+// SeenBig notes such a command.
 func (f *Forwarder) SeenBig() { f.big.seen() }
 
 // Big says that the client has a connection of its own for big traffic, on which nobody waits behind its commands.
@@ -103,15 +110,18 @@ func (b *bigTraffic) drop() {
 
 func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
 
-// measure learns from the sizes of the replies to a run on the shared pipe.
-func (b *bigTraffic) measure(largest, total, commands int) {
+// measure learns from the sizes of the replies to the run: of all together, and of the largest, which is that to the at-th command.
+func (f *Forwarder) measure(b *Batch, largest, at, total int) {
+	t, commands := &f.big, len(b.run)
 	switch {
 	case largest > bigReply:
-		b.seen()
+		f.large.note(b.cmds[at], b.nodes.args[at])
+		t.seen()
 	case total > runBytes:
-		b.proof = (commands + 1) / 2
-	case commands >= b.runLength():
-		b.proof = min(2*b.runLength(), runCommands)
+		t.proof = (commands + 1) / 2
+	case t.on: // a reply by itself is passed on as it comes, also before a cluster
+	case commands >= t.runLength():
+		t.proof = min(2*t.runLength(), runCommands)
 	}
 }
 
@@ -124,6 +134,9 @@ type stream struct {
 	whole   int // how many bytes of the batch's replies end with a whole reply
 	frame   int // bytes of the current reply
 	largest int
+	at      int // which reply that is
+	replies int // whole ones
+	total   int
 }
 
 func (f *Forwarder) newStream(b *Batch) *stream {
@@ -141,9 +154,13 @@ func (t *stream) Reply(p []byte) {
 		b.Out = append(b.Out, p[:n]...)
 		p = p[n:]
 		t.frame += n
+		t.total += n
 		if done {
 			t.whole = len(b.Out)
-			t.largest = max(t.largest, t.frame)
+			if t.frame > t.largest {
+				t.largest, t.at = t.frame, t.replies
+			}
+			t.replies++
 			t.frame = 0
 		}
 		if len(b.Out) >= flushAt {

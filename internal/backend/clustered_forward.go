@@ -140,10 +140,10 @@ func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
 		return b.nodes.plans
 	})
 	if u.Spent += e.Upstream; answered {
-		u.big.measure(0, b.total, len(b.run))
+		u.measure(b, 0, 0, b.total)
 		return
 	}
-	u.settleRun(b, nil, shared)
+	u.settleRun(b, nil)
 }
 
 // forwardWith sends what is left of the run over e, and says how long Redis took.
@@ -163,7 +163,7 @@ func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) tim
 	case over == private && !u.host.WritesPaused():
 		return took + u.forwardWith(b, e, shared)
 	default:
-		u.settleRun(b, nil, over)
+		u.settleRun(b, nil)
 	}
 	return took
 }
@@ -192,7 +192,7 @@ func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, over way) (took
 	if u.resumable(b) {
 		return took, false
 	}
-	u.settleRun(b, t, over)
+	u.settleRun(b, t)
 	return took, true
 }
 
@@ -212,10 +212,10 @@ func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
 }
 
 // settleRun handles the result of the run. t is what its reply was streamed through; nil: it was not.
-func (u *clusteredPath) settleRun(b *Batch, t *stream, over way) {
-	longest, total := 0, 0
+func (u *clusteredPath) settleRun(b *Batch, t *stream) {
+	longest, at, total := 0, 0, 0
 	if t != nil {
-		longest = t.largest
+		longest, total = t.largest, t.total // of a single command
 	}
 	for i, p := range b.nodes.plans {
 		switch {
@@ -225,15 +225,12 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream, over way) {
 			u.host.Unanswered(p.Err, b.cmds[i:i+1])
 		default:
 			n := b.take(p)
-			longest, total = max(longest, n), total+n
+			if total += n; n > longest {
+				longest, at = n, i
+			}
 		}
 	}
-	switch {
-	case over != private:
-		u.big.measure(longest, total, len(b.run))
-	case longest > bigReply:
-		u.big.seen()
-	}
+	u.measure(b, longest, at, total)
 }
 
 // findKeys finds the keys of the run's commands.

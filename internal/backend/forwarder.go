@@ -57,6 +57,12 @@ type Common struct {
 	// OneLine says that Redis, when it was last asked, wrote the errors of scripts in one line each, whatever a script put into them. Redis
 	// 8.2.3 does not: there an error looks like as many replies as its script likes.
 	OneLine atomic.Bool
+
+	// Limited says that Redis closes connections that hold many bytes of replies. Then clients do not share one: the reply of one client
+	// would close it for all others.
+	Limited atomic.Bool
+
+	large largeReplies
 }
 
 // Echoes says that an error of c may look like several replies: then what is on the same connection must be this client's.
@@ -117,7 +123,7 @@ func NewForwarder(b Backend, c *Common, h Host, guard *downstream.Conn) *Forward
 // Forward sends the run of b, waits for its replies, and lets the host answer the commands that Redis did not.
 func (f *Forwarder) Forward(b *Batch) {
 	over := shared
-	if f.big.wanted(len(b.run)) {
+	if f.Limited.Load() || f.big.wanted(len(b.run)) {
 		over = private
 	}
 	if b.echoes || b.scripts && !f.OneLine.Load() {
@@ -248,7 +254,7 @@ func (f *Forwarder) runRequest(b *Batch, sink upstream.Sink) *upstream.Request {
 		f.request.Store(r)
 	}
 	r.Cmds, r.Sink, r.Patient, r.Turn = b.run, sink, true, f.host.Step()
-	r.Replied, r.Partial, r.Longest = 0, 0, 0
+	r.Replied, r.Partial, r.Longest, r.At = 0, 0, 0, 0
 	return r
 }
 

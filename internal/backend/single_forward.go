@@ -172,7 +172,7 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 		u.spent(r, err)
 		u.disconnected(err)
 	}
-	u.big.measure(r.Longest, b.total, len(b.run))
+	u.measure(b, r.Longest, r.At, b.total)
 	if err != nil {
 		b.truncate(r.Partial)
 		u.host.Unanswered(err, b.cmds[r.Replied:])
@@ -195,12 +195,7 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 		u.usesOwn()
 	}
 	t.finish()
-	switch {
-	case over == alone: // which is for what the commands are, not for how big
-		u.big.measure(t.largest, 0, len(b.run))
-	case t.largest > bigReply:
-		u.big.seen()
-	}
+	u.measure(b, t.largest, t.at, t.total)
 	if err != nil {
 		u.big.drop()
 		u.host.Unanswered(err, b.cmds[r.Replied:])
@@ -292,8 +287,8 @@ func (u *singlePath) reload(b *Batch, lost lostScripts, send func() time.Duratio
 		from += lost.ends[first-1]
 	}
 	b.Out = b.Out[:from]
-	run, cmds := b.run, b.cmds
-	b.run, b.cmds = run[first:], cmds[first:]
+	run, cmds, args := b.run, b.cmds, b.nodes.args
+	b.run, b.cmds, b.nodes.args = run[first:], cmds[first:], args[first:]
 	send()
-	b.run, b.cmds = run, cmds
+	b.run, b.cmds, b.nodes.args = run, cmds, args
 }

@@ -20,7 +20,7 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 		return
 	}
 	b := s.batch
-	if len(raw) > backend.BigRequest {
+	if s.pipes.IsBig(raw, args, c) {
 		s.forward()
 		s.pipes.SeenBig()
 	}

@@ -55,13 +55,16 @@ func (s *Server) learnLoop() {
 // learnAgain makes the loop ask once more. It never blocks.
 func (s *Server) learnAgain() { retry.Wake(s.facts.relearn) }
 
-// learn asks Redis for its commands, and whether clients must authenticate. It asks the second even if the first fails, because
+// learn asks Redis for its commands, its limits, and whether clients must authenticate. It asks the last even if the first fails, because
 // the service account's own password may have changed. The fields of CLIENT INFO are learned anew when a client asks for them.
 func (s *Server) learn() error {
 	s.facts.fields.Store(nil)
 	s.learnErrors()
 	err := s.learnTable()
 	s.facts.trouble.Store(&err)
+	if limits := s.learnLimits(); err == nil {
+		err = limits
+	}
 	if auth := s.learnAuth(); err == nil {
 		err = auth
 	}
@@ -77,6 +80,18 @@ func (s *Server) learnErrors() {
 	if err == nil && bytes.HasPrefix(reply, []byte("-ERR of lockproxy's,")) {
 		s.up.common.OneLine.Store(!bytes.Contains(reply, []byte(",\nto")))
 	}
+}
+
+// learnLimits asks whether Redis closes connections that hold many bytes of replies. One that does not tell is taken to have no such limits,
+// as Redis has none by itself.
+func (s *Server) learnLimits() error {
+	service := s.o.Service
+	service.DB, service.Proto = 0, 2
+	reply, err := s.askAs(service, "CONFIG", "GET", "*client*") // before Redis 7 it takes one name only
+	if err == nil {
+		s.up.common.Limited.Store(backend.LimitsOutput(reply))
+	}
+	return err
 }
 
 var errNoCommands = &upstream.ReplyError{Line: "NOPERM the service account may not run COMMAND, by which lockproxy learns what commands do"}

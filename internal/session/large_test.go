@@ -1,0 +1,60 @@
+package session
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// TestLongRepliesAreExpected: a reply that was long once comes over a connection of the client's own the next time, whoever asks.
+func TestLongRepliesAreExpected(t *testing.T) {
+	t.Parallel()
+	t.Run("one Redis", func(t *testing.T) {
+		t.Parallel()
+		p, b := budgeted(t, testredis.Start(t), 4)
+		expectsLongReplies(t, p, b, "EVAL 'return redis.call(\"LRANGE\", KEYS[1], 0, -1)' 1 {k}list")
+	})
+	t.Run("a cluster", func(t *testing.T) {
+		t.Parallel()
+		b := upstream.NewBudget(64, 16)
+		expectsLongReplies(t, startProxyOf(t, testredis.StartCluster(t, 2, 0), func(o *Options) { o.Budget = b }, b), b)
+	})
+}
+
+func expectsLongReplies(t *testing.T, p *proxy, b *upstream.Budget, more ...string) {
+	p.srv.up.common.OwnFor = time.Hour
+	setup := dialWire(t, p.addr)
+	value := strings.Repeat("v", 32<<10)
+	for i := range 40 {
+		setup.do("APPEND", "{k}big", value)
+		setup.do("RPUSH", "{k}list", value)
+		setup.do("HSET", "{k}hash", strings.Repeat("f", i+1), value)
+		setup.do("SET", "{k}"+strings.Repeat("n", i+1), value)
+		setup.do("GET", strconv.Itoa(i)) // the shared connections to all nodes stay
+	}
+	for range more {
+		setup.expect("$1\r\nv\r\n", "EVAL", "return 'v'", "0") // the connection for scripts stays
+	}
+	used := func() int { n, _ := b.Used(); return n }
+	for _, command := range append(more, "GET {k}big", "LRANGE {k}list 0 -1", "HGETALL {k}hash", "MGET {k}big {k}n {k}nn") {
+		lengths := map[int]bool{}
+		for i := range 3 {
+			w, before := dialWire(t, p.addr), used()
+			w.raw([]byte(command + "\r\n"))
+			got := w.frame()
+			lengths[len(got)] = true
+			if own := used() > before; len(got) < 1<<20 || own != (i > 0) {
+				t.Errorf("%s, time %d: %d bytes, a connection of its own: %t", command, i, len(got), own)
+			}
+			w.conn.Close()
+			eventually(t, "its connections are given back", func() bool { return used() <= before })
+		}
+		if len(lengths) > 1 {
+			t.Errorf("%s: replies of several lengths: %v", command, lengths)
+		}
+	}
+}
