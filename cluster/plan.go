@@ -121,8 +121,7 @@ func (p *Plan) Set(cmd Command) {
 	f := p.cmd.Facts
 	if len(cmd.Keys) == 0 {
 		p.alone = true
-		if p.scan = f.Name == "scan" && p.cursor() >= 0; p.scan {
-			p.whole = &unit{plan: p}
+		if f.Name == "scan" && p.scans() {
 			return
 		}
 		if p.fan = f.Request == AllNodes || f.Request == AllShards; p.fan {

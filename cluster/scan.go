@@ -47,16 +47,41 @@ var stageSlots = [...]int{1: 2048, 2: 512, 3: 128, 4: 32, 5: 8, finest: 1, follo
 
 const errNodeCursor = "ERR the node's cursor is too large for a cluster's"
 
-// cursor is the cursor of a SCAN, -1 when it has none that Redis would take.
-func (p *Plan) cursor() int64 {
+const errInvalidCursor = "ERR invalid cursor"
+
+// cursor is the cursor of a SCAN as Redis reads it, which also takes an empty word, a sign, and with a minus what is left to 2^64. Those from
+// 2^63 on are none of ours. ok is false when it is no number at all: a node says so.
+func (p *Plan) cursor() (cursor uint64, ok bool) {
 	if len(p.cmd.Args) < 2 {
-		return -1
+		return 0, false
 	}
-	n, err := strconv.ParseUint(string(p.cmd.Args[1]), 10, 63)
-	if err != nil {
-		return -1
+	digits := string(p.cmd.Args[1])
+	if digits == "" {
+		return 0, true
 	}
-	return int64(n)
+	minus := digits[0] == '-'
+	if minus || digits[0] == '+' {
+		digits = digits[1:]
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if minus {
+		n = -n
+	}
+	return n, err == nil
+}
+
+// scans makes p a plan of SCAN; false: it has no cursor.
+func (p *Plan) scans() bool {
+	cursor, ok := p.cursor()
+	switch {
+	case !ok:
+		return false
+	case cursor >= 1<<63:
+		p.answer(errInvalidCursor)
+	default:
+		p.scan, p.whole = true, &unit{plan: p}
+	}
+	return true
 }
 
 // stage is what one scan of a node is good for.
@@ -104,7 +129,8 @@ func (p position) again() position {
 // scan makes one step of a SCAN, in the topology that gather found whole: in a later one a slot may have no owner.
 func (e *Executor) scan(ctx context.Context, p *Plan) {
 	s := e.seen
-	at := s.unfold(decodeCursor(uint64(p.cursor())))
+	began, _ := p.cursor()
+	at := s.unfold(decodeCursor(began))
 	to, err := e.successor(ctx, s, at)
 	var st stage
 	if err == nil {

@@ -227,3 +227,25 @@ func TestAcquireThatPanicsLeavesTheClusterUnlocked(t *testing.T) {
 		}
 	}
 }
+
+// A cursor is read as Redis reads it: what it takes for 0 begins a scan of all nodes, and what cannot be one of ours is refused.
+func TestOddCursors(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]struct {
+		cursor uint64
+		ok     bool
+	}{
+		"0": {0, true}, "": {0, true}, "+0": {0, true}, "-0": {0, true}, "000": {0, true}, "+17": {17, true},
+		"-1": {1<<64 - 1, true}, "9223372036854775808": {1 << 63, true},
+		"18446744073709551616": {}, "x": {}, "+": {}, "-": {}, "--1": {}, " 1": {}, "1 ": {},
+	} {
+		p := NewPlan(Command{Args: [][]byte{[]byte("SCAN"), []byte(word)}, Facts: &Facts{Name: "scan"}})
+		if got, ok := p.cursor(); ok != want.ok || ok && got != want.cursor {
+			t.Errorf("%q: %d, %v", word, got, ok)
+		}
+		refused := want.ok && want.cursor >= 1<<63
+		if p.scan != (want.ok && !refused) || refused != (string(p.Reply) == "-ERR invalid cursor\r\n") {
+			t.Errorf("%q: scan %v, %q", word, p.scan, p.Reply)
+		}
+	}
+}

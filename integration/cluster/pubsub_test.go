@@ -242,3 +242,26 @@ func TestClusterSubscribersEnd(t *testing.T) {
 		t.Error("still there")
 	}
 }
+
+// PUBSUB NUMSUB and SHARDNUMSUB answer each name as often as it is asked for, in the order of the client's words.
+func TestClusterNumsubOfNames(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc)
+	for range 3 { // at all nodes
+		s := &subscriber{harness.Dial3(t, p.Addr()), t, ">"}
+		s.Send("SUBSCRIBE", "a")
+		s.confirmed("subscribe", "a", 1)
+		s.Send("SSUBSCRIBE", "b")
+		s.confirmed("ssubscribe", "b", 2)
+	}
+	w := harness.Dial(t, p.Addr())
+	pairs := "*6\r\n$1\r\nb\r\n:%d\r\n$1\r\na\r\n:%d\r\n$1\r\na\r\n:%d\r\n"
+	harness.Expect(t, w, fmt.Sprintf(pairs, 0, 3, 3), "PUBSUB", "NUMSUB", "b", "a", "a")
+	harness.Expect(t, w, fmt.Sprintf(pairs, 3, 0, 0), "PUBSUB", "SHARDNUMSUB", "b", "a", "a")
+	harness.Expect(t, w, "*0\r\n", "PUBSUB", "NUMSUB")
+	if got := w.Do("PUBSUB", "CHANNELS"); got != "*1\r\n$1\r\na\r\n" {
+		t.Errorf("got %q", got)
+	}
+	harness.Expect(t, w, "-ERR 'MONITOR' is of one node: lockproxy does not send it to a cluster\r\n", "MONITOR")
+}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -98,7 +99,11 @@ func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, 
 func (s *Server) newTable(told []*commandtable.Command) *answers {
 	commandtable.MayBlock(told, s.facts.blocking.names())
 	rules := s.facts.rules.Load()
-	return newAnswers(rules.Allow, rules.Deny, told)
+	allow := rules.Allow
+	if s.o.Cluster != nil { // there MONITOR is refused whatever is allowed, with that reason
+		allow = append(slices.Clone(allow), "monitor")
+	}
+	return newAnswers(allow, rules.Deny, told)
 }
 
 // The session is the commands.Client that answers use. Each part of that interface is in the file with the state that it reads or
