@@ -46,7 +46,7 @@ type Cluster struct {
 	ctx     context.Context // ends when the cluster is closed
 	stop    context.CancelFunc
 	leftFor time.Duration
-	running sync.WaitGroup // refreshLoop, and nodes being closed
+	running sync.WaitGroup // refreshLoop, nodes that are watched, and nodes being closed
 
 	snapshot atomic.Pointer[Snapshot]
 
@@ -167,6 +167,7 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 	target := c.target.At(addr, d.name)
 	target.NodeID = d.id
 	n := &Node{ID: d.id, Addr: addr, target: target, up: upstream.NewNode(target, c.opts.Node)}
+	n.ctx, n.stop = context.WithCancel(c.ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
@@ -179,6 +180,8 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 	if c.hooks.password != nil {
 		n.up.OnPassword(c.hooks.password)
 	}
+	c.running.Add(1)
+	go c.watchNode(n)
 	return n
 }
 
@@ -259,6 +262,7 @@ func (c *Cluster) close(n *Node) {
 		return
 	}
 	n.closed = true
+	n.stop()
 	delete(c.nodes, n)
 	c.running.Add(1)
 	go c.closeNode(n)

@@ -24,7 +24,8 @@ type Executor struct {
 	c       *Cluster
 	id      upstream.Identity
 	private bool
-	home    int // where commands without keys go: see home.go
+	home    int   // where commands without keys go: see home.go
+	at      *Node // the node that this is in this round
 
 	links    map[linkTo]*link
 	seen     *Snapshot // the snapshot of this round; the links lead to its nodes
@@ -128,7 +129,7 @@ func (e *Executor) endLate(b *batch, waited time.Duration) {
 		b.req.End(e.wait.turn, upstream.ErrLeft)
 	case t > 0 && waited >= t:
 		b.req.End(e.wait.turn, upstream.ErrTimeout)
-	case len(e.seen.Masters) > 1 && b.movable():
+	case len(e.seen.Masters) > 1 && b.movable(), b.dispensable() && e.seen.otherWell(b.link.node):
 		b.req.End(e.wait.turn, upstream.ErrSlow)
 	}
 }
@@ -289,10 +290,10 @@ func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
 			return n
 		}
 	}
-	if u.attempts != nil {
-		return s.Any(e.home + u.attempts.passed)
+	if u.attempts != nil && u.attempts.passed > 0 {
+		return s.Any(e.home, u.attempts.passed)
 	}
-	return s.Any(e.home) // the node itself answers that nobody has the slot
+	return e.at // where nobody has the slot it answers that
 }
 
 // batchTo is the batch of this round that goes there.
@@ -367,7 +368,9 @@ func (e *Executor) clear() {
 		}
 		clear(e.round.slots)
 	}
-	if s := e.c.Snapshot(); s != e.seen {
+	s := e.c.Snapshot()
+	e.at = s.Any(e.home, 0)
+	if s != e.seen {
 		e.seen = s
 		for _, l := range e.links {
 			if !s.has(l.node) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -12,7 +13,7 @@ import (
 // of reach another one becomes home (leaveHome). Otherwise, when a node dies, the clients whose home it is would wait with each PING until
 // the other nodes agree that it has failed.
 //
-// A home that is only slow stays home: the commands that it has got may still run, and later ones must not overtake them. Only commands that
+// While home is in trouble (trouble.go) the next node that is not stands in for it. A home that is only slow stays home: the commands that it has got may still run, and later ones must not overtake them. Only commands that
 // change nothing are sent to another node meanwhile (passOn). The same goes for a home that refuses commands because it loads its data or
 // runs a long script (passRefusal).
 
@@ -21,8 +22,8 @@ func (u *unit) goesHome() bool { return u.slot == noSlot && u.node == nil && !u.
 
 // leaveHome makes the next node home if n is home and err says that it is out of reach.
 func (e *Executor) leaveHome(n *Node, err error) {
-	if (upstream.IsNotSent(err) || upstream.IsLost(err)) && !errors.Is(err, upstream.ErrSlow) && e.seen.Any(e.home) == n {
-		e.home++
+	if (upstream.IsNotSent(err) || upstream.IsLost(err)) && !errors.Is(err, upstream.ErrSlow) && e.at == n {
+		e.home = slices.Index(e.seen.Masters, n) + 1
 	}
 }
 
@@ -70,6 +71,12 @@ func runsNothing(reply []byte) bool {
 		return true
 	}
 	return false
+}
+
+// dispensable says that nobody needs to wait for the units of a batch: their node does not answer, and may be left out.
+func (b *batch) dispensable() bool {
+	return b.link.node.InTrouble() && len(b.units) > 0 &&
+		!slices.ContainsFunc(b.units, func(u *unit) bool { return !u.optional || !u.copied() })
 }
 
 // copied says that no connection needs the unit's bytes any more once the wait for its reply has ended.

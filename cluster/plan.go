@@ -229,7 +229,7 @@ func (p *Plan) readOnly() bool { return p.cmd.Facts.ReadOnly }
 func (p *Plan) repeatable() bool { return p.readOnly() && !p.cmd.Facts.Script }
 
 // fanOut makes the units of a plan for many nodes, and keeps them up with the topology: a node that has come gets one,
-// one that has left, or is a replica now, is not waited for, and what it said does not count.
+// one that has left, or is a replica now, is not waited for, and what it said does not count. A Partial command leaves out nodes in trouble.
 func (p *Plan) fanOut(s *Snapshot) {
 	nodes := s.Masters
 	if p.cmd.Facts.Request == AllNodes {
@@ -241,6 +241,9 @@ func (p *Plan) fanOut(s *Snapshot) {
 		u := unit{plan: p, raw: p.cmd.Raw, slot: noSlot, node: n, home: true}
 		if at := slices.IndexFunc(before, func(b unit) bool { return b.node == n }); at >= 0 {
 			u = before[at]
+		}
+		if !u.done && p.cmd.Facts.Partial && n.InTrouble() && s.otherWell(n) {
+			continue
 		}
 		u.optional = i >= len(s.Masters) || p.cmd.Facts.Partial
 		p.units = append(p.units, u)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,8 +109,8 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	if old != nil {
 		known = max(known, old.claimed)
 	}
-	full := func(up *upstream.Node, addr string) bool {
-		v, err := c.viewOf(ctx, up, addr)
+	full := func(ask context.Context, up *upstream.Node, addr string) bool {
+		v, err := c.viewOf(ask, up, addr)
 		switch {
 		case err != nil:
 			last = err
@@ -127,7 +128,9 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	done := false
 	for _, n := range lookOrder(old, hint) {
 		c.Acquire(n)
-		done = full(n.up, n.Addr)
+		ask, asked := old.While(ctx, n)
+		done = full(ask, n.up, n.Addr)
+		asked()
 		c.Release(n)
 		if done {
 			break
@@ -140,7 +143,7 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 		o := c.opts.Node
 		o.Logger = slog.New(slog.DiscardHandler) // look reports the failures of these nodes, which each look makes anew
 		seed := upstream.NewNode(c.target.At(addr, ""), o)
-		done = full(seed, addr)
+		done = full(ctx, seed, addr)
 		seed.Close()
 	}
 	if best == nil {
@@ -160,13 +163,22 @@ func (c *Cluster) rejectForeign(addr string) {
 		"address", addr, "upstream", c.target.String())
 }
 
-// lookOrder returns the known nodes in the order in which they are asked.
+// lookOrder returns the known nodes in the order in which they are asked: those in trouble last.
 func lookOrder(old *Snapshot, hint *Node) []*Node {
 	if old == nil {
 		return nil
 	}
 	order := old.All()
 	jitter.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	slices.SortStableFunc(order, func(a, b *Node) int {
+		switch {
+		case a.InTrouble() == b.InTrouble():
+			return 0
+		case b.InTrouble():
+			return -1
+		}
+		return 1
+	})
 	if hint != nil && old.has(hint) {
 		order = append([]*Node{hint}, order...)
 	}

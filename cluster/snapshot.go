@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strings"
@@ -18,6 +19,10 @@ type Node struct {
 
 	target upstream.Target
 	up     *upstream.Node
+	ctx    context.Context // ends when the node is closed
+	stop   context.CancelFunc
+
+	trouble trouble
 
 	serves atomic.Bool  // a replica that reads may be sent to
 	gives  atomic.Int64 // until when reads do not go to this master's replicas, because slots leave it; unix nanoseconds
@@ -86,9 +91,6 @@ func (s *Snapshot) has(n *Node) bool {
 
 // All are all nodes, masters first.
 func (s *Snapshot) All() []*Node { return slices.Concat(s.Masters, s.Replicas) }
-
-// Any is a node for commands that any node can answer: a master, the same for equal n while the topology stays.
-func (s *Snapshot) Any(n int) *Node { return s.Masters[n%len(s.Masters)] }
 
 // adopt makes the next snapshot from a view, with the nodes of the snapshot before if they are the same. A slot stays
 // with its owner if that has a newer config epoch than the one that the view names: then the view is out of date,

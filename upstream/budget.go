@@ -222,7 +222,7 @@ func (n *Node) closeIdle(user string) bool {
 
 // The proxy's own connections are not part of the Budget, so that clients who use it up hinder neither locks, nor logins, nor the
 // question whether Redis asks for a password. Each kind has a bound of its own: those of a Control for locks, authTurns a node
-// for logins, and one a node for that question. They are counted separately.
+// for logins, one a node for that question, and one for a Probe. They are counted separately.
 
 // ownConn is one of the proxy's own connections. It is closed at the end of its term, and what it reads after that is no reply any more:
 // closing takes a moment, in which a former master still answers.

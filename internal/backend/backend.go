@@ -45,6 +45,8 @@ type Member struct {
 	Addr  string // "": not known yet
 	Role  string // master, or replica of a cluster
 	Slots int    // of a cluster
+	// Trouble says that a cluster's node does not answer, as is known without asking it; nil: nothing is known.
+	Trouble error
 }
 
 // QuestionTime is how long the proxy's own questions to Redis may take.

@@ -18,17 +18,19 @@ type Clustered struct {
 // NewClustered is the backend of a cluster.
 func NewClustered(c *cluster.Cluster) *Clustered { return &Clustered{Cluster: c} }
 
-// Node is any of the masters.
-func (b *Clustered) Node() *upstream.Node { return b.Snapshot().Any(rand.Int()).Upstream() }
+// Node is any of the masters that answer.
+func (b *Clustered) Node() *upstream.Node { return b.Snapshot().Any(rand.Int(), 0).Upstream() }
 
-// Authenticate asks any node, and another one if that is out of reach. One node's refusal is not the cluster's, so another node is
+// Authenticate asks any node, and another one if that is out of reach, or in trouble. One node's refusal is not the cluster's, so another node is
 // asked before a user is refused. A user who is let in may still do at each node only what that node allows.
 func (b *Clustered) Authenticate(ctx context.Context, from, user, password string) (err error) {
-	masters := b.Snapshot().Masters
-	first := rand.IntN(len(masters))
+	snapshot, first := b.Snapshot(), rand.Int()
 	var refusal error
-	for i := range masters {
-		err = masters[(first+i)%len(masters)].Upstream().AuthenticateFrom(ctx, from, user, password)
+	for passed := range snapshot.Masters {
+		n := snapshot.Any(first, passed)
+		while, done := snapshot.While(ctx, n)
+		err = n.Upstream().AuthenticateFrom(while, from, user, password)
+		done()
 		switch said := !upstream.IsNotSent(err); {
 		case err == nil, refusal != nil && said:
 			return err
@@ -82,7 +84,7 @@ func (b *Clustered) Members() (all []Member) {
 		if i >= len(snapshot.Masters) {
 			role = "replica"
 		}
-		all = append(all, Member{Node: n.Upstream(), ID: n.ID, Addr: n.Addr, Role: role, Slots: slots[n]})
+		all = append(all, Member{Node: n.Upstream(), ID: n.ID, Addr: n.Addr, Role: role, Slots: slots[n], Trouble: n.Trouble()})
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -65,7 +66,11 @@ func (u *clusteredPath) leave(big bool) {
 // show opens that connection, at any node.
 func (u *clusteredPath) show(ctx context.Context) {
 	if u.presence == nil {
-		u.presence, _ = u.nodes.Node().Open(ctx, u.host.Identity())
+		snapshot := u.nodes.Snapshot()
+		n := snapshot.Any(rand.Int(), 0)
+		ctx, done := snapshot.While(ctx, n)
+		defer done()
+		u.presence, _ = n.Upstream().Open(ctx, u.host.Identity())
 	}
 }
 

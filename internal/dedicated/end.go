@@ -93,6 +93,17 @@ func (p *Conn) Close() (doubt bool) {
 	return doubt
 }
 
+// GiveUp ends the connection, for the cause given, as if Redis had: what is pending there is lost.
+func (p *Conn) GiveUp(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life.released { // somebody else may have it
+		return
+	}
+	p.endLocked(cause)
+	p.conn.Close()
+}
+
 // Lose is Close for a connection with subscriptions, which are made again elsewhere.
 func (p *Conn) Lose() {
 	p.mu.Lock()

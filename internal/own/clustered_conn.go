@@ -30,11 +30,11 @@ var asking = resp.AppendCommand(nil, "ASKING")
 func (u *clustered) connect() (*conn, error) { return u.connectSlot(backend.NoSlot, &u.View) }
 
 // connectAt makes a connection to a node.
-func (u *clustered) connectAt(n *cluster.Node, v *dedicated.View) (*conn, error) {
+func (u *clustered) connectAt(ctx context.Context, n *cluster.Node, v *dedicated.View) (*conn, error) {
 	if err := u.host.Refused(); err != nil {
 		return nil, err
 	}
-	return u.connectAs(u.Context, u.host.Identity(), n, v)
+	return u.connectAs(ctx, u.host.Identity(), n, v)
 }
 
 // connectAs is connectAt as id, which the client need not be any more.
@@ -47,21 +47,28 @@ func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *clus
 	return p, err
 }
 
+// connectAny is connectAt to any node, but for those passed over, for as long as it is not in trouble.
+func (u *clustered) connectAny(s *cluster.Snapshot, passed int, v *dedicated.View) (*conn, error) {
+	n := s.Any(int(u.id), passed)
+	ctx, done := s.While(u.Context, n)
+	defer done()
+	return u.connectAt(ctx, n, v)
+}
+
 // connectSlot makes a connection to the node that has a slot; backend.NoSlot: to any. It tries for as long as commands are retried
 // on the cluster.
 func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 	refused, passed := 0, 0 // masters that do not let this client's user in; those, and others that were not reached, of which any would do
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		snapshot, err := u.nodes.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
-		n := snapshot.Any(int(u.id) + passed)
-		if slot != backend.NoSlot {
-			n = snapshot.Owner(slot)
+		var p *conn
+		if slot == backend.NoSlot {
+			p, err = u.connectAny(snapshot, passed, v)
+		} else if n := snapshot.Owner(slot); n != nil {
+			p, err = u.connectAt(u.Context, n, v)
 		}
-		if n != nil {
-			var p *conn
-			if p, err = u.connectAt(n, v); err == nil {
-				return p, nil
-			}
+		if p != nil {
+			return p, nil
 		}
 		passed++
 		if backend.PasswordRefused(err) && slot == backend.NoSlot && refused+1 < len(snapshot.Masters) {
@@ -137,13 +144,10 @@ func (u *clustered) move(p *conn, reply []byte, slot int, c *commandtable.Comman
 // redirected gives p back, or closes it if Redis keeps state for it, and makes a connection to where reply, a redirect of p's node,
 // says. ask: ASKING must be sent first.
 func (u *clustered) redirected(p *conn, reply []byte, slot int) (to *conn, ask bool, err error) {
-	u.release()
-	if u.current() != nil {
-		u.drop()
-	}
+	u.letGo()
 	n, ask, ok := u.nodes.Redirect(reply, slot, p.Node)
 	if ok && n != nil {
-		to, err = u.connectAt(n, &u.View)
+		to, err = u.connectAt(u.Context, n, &u.View)
 	}
 	if to == nil {
 		u.lookAgain()
@@ -154,6 +158,14 @@ func (u *clustered) redirected(p *conn, reply []byte, slot int) (to *conn, ask b
 		u.conn = to
 	}
 	return to, ask, err
+}
+
+// letGo gives the client's own connection back, or closes it if Redis keeps state for it.
+func (u *clustered) letGo() {
+	u.release()
+	if u.current() != nil {
+		u.drop()
+	}
 }
 
 // try sends a command, after ASKING if ask, and returns an error reply of Redis' in place of giving it to the client. over: the

@@ -80,7 +80,7 @@ func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
 	var p *conn
 	if w.to != nil {
-		p, err = w.u.connectAt(w.to, new(dedicated.View))
+		p, err = w.u.connectAt(w.u.Context, w.to, new(dedicated.View))
 	}
 	if f.Slot.Ask = w.ask; w.to == nil || err != nil {
 		f.Slot.Ask = false

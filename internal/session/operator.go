@@ -120,6 +120,9 @@ func (s *Server) Nodes(ctx context.Context, n int) []commands.NodeFacts {
 	var asked sync.WaitGroup
 	for i, m := range members {
 		all[i].Member = m
+		if all[i].Trouble = m.Trouble; m.Trouble != nil {
+			continue
+		}
 		asked.Go(func() { s.askNode(ctx, &all[i]) })
 	}
 	asked.Wait()

@@ -106,7 +106,7 @@ func TestEndedOfGivenUp(t *testing.T) {
 	for called, givenUp := range map[context.Context]bool{nil: false, answered: false, overdue: true} {
 		x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}, lost: map[dedicated.Subscription]upstream.Identity{}}
 		x.maker = make(chan struct{}) // it is under way
-		c := &subscriptionConn{x: x, called: called}
+		c := &subscriptionConn{x: x, called: called, p: Link{Conn: &dedicated.Conn{Config: dedicated.Config{Node: new(cluster.Node)}}}}
 		x.where.put(dedicated.Subscription{Name: "news"}, c)
 		if c.Ended(); len(x.lost) != 1 || (len(x.dead) == 0) != givenUp {
 			t.Errorf("given up %v: %d are lost, %d connections were closed by Redis", givenUp, len(x.lost), len(x.dead))

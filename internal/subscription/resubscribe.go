@@ -185,7 +185,7 @@ func (c *subscriptionConn) call(verb string, names []string) (refusal []byte, an
 
 // givenUp says that the proxy has closed the connection, because its node did not answer in time. mu is held.
 func (c *subscriptionConn) givenUp() bool {
-	return c.greeting || c.called != nil && c.called.Err() == context.DeadlineExceeded
+	return c.greeting || c.p.Node.InTrouble() || c.called != nil && c.called.Err() == context.DeadlineExceeded
 }
 
 // Confirmed implements dedicated.Interceptor. The confirmation of the client's own command is passed on. That of a

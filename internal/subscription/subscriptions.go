@@ -186,14 +186,21 @@ func (c *subscriptionConn) rest() {
 	c.p.Release()
 }
 
-// open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
+// open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any, for as long as that is not in
+// trouble. It is kept until rest.
 func (x *Subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
 	for _, e := range x.live() {
-		if !e.events && e.sharded == sharded && e.id == id && (!sharded || e.p.Node == at) && e.keep() {
+		fits := e.p.Node == at || !sharded && !e.p.Node.InTrouble()
+		if !e.events && e.sharded == sharded && e.id == id && fits && e.keep() {
 			return e, nil
 		}
 	}
-	p, err := x.Host.Connect(x.ctx, id, at)
+	ctx, done := x.ctx, func() {}
+	if !sharded {
+		ctx, done = x.Nodes.Snapshot().While(ctx, at)
+	}
+	defer done()
+	p, err := x.Host.Connect(ctx, id, at)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +291,7 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 func (x *Subscriptions) home(slot int) *cluster.Node {
 	snapshot := x.Nodes.Snapshot()
 	if slot == backend.NoSlot {
-		return snapshot.Any(x.Spread)
+		return snapshot.Any(x.Spread, 0)
 	}
 	return snapshot.Owner(slot)
 }
@@ -314,6 +321,11 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
+	if !e.sharded && !e.p.Status().Subscribed { // what is subscribed to there already needs this node
+		ctx, done := x.Nodes.Snapshot().While(x.ctx, e.p.Node)
+		defer done()
+		defer context.AfterFunc(ctx, func() { e.p.GiveUp(context.Cause(ctx)) })()
+	}
 	e.p.Send(o, resp.Command(words))
 	if !e.p.Settled() && o.Lost == nil {
 		o.Lost = dedicated.ErrGone
