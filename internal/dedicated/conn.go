@@ -182,6 +182,7 @@ type Status struct {
 	Redirect               Redirect
 	Caching                string  // what CLIENT CACHING has just said of the next command
 	Refused                []byte  // the last redirect that was answered QUEUED
+	Wrong                  bool    // Redis has refused to queue something: EXEC aborts the transaction
 	Named                  *string // what the transaction calls the client, as far as it has been sent; nil: it gives no name
 }
 
@@ -191,7 +192,7 @@ func (p *Conn) Status() Status {
 	defer p.mu.Unlock()
 	t := &p.state
 	return Status{Multi: t.multi, Watch: t.watch, Tracking: t.tracking.on, Subscribed: t.subscribed() > 0, Mute: t.mute(), None: t.none(),
-		Ended: p.life.ended, Blocked: p.pending.blocked(), Pending: len(p.pending.all), Redirect: t.tracking.redirect, Caching: t.tracking.caching, Refused: t.refused, Named: t.inside.name}
+		Ended: p.life.ended, Blocked: p.pending.blocked(), Pending: len(p.pending.all), Redirect: t.tracking.redirect, Caching: t.tracking.caching, Refused: t.refused, Wrong: t.wrong, Named: t.inside.name}
 }
 
 // InTransaction says whether the client is in a transaction.

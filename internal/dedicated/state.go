@@ -29,6 +29,7 @@ type transaction struct {
 	queued  int        // commands in it
 	inside  effects    // of those, on the connection
 	refused []byte     // the last redirect that was answered QUEUED
+	wrong   bool       // Redis has refused to queue something: EXEC aborts it
 	exec    *execution // while EXEC's reply is passed on, if that matters
 	stray   bool       // frames are to come behind EXEC's reply: see execution
 }
@@ -113,7 +114,7 @@ func (t *State) answered(e *Reply, reply []byte) {
 	switch e.Kind {
 	case commandtable.ConnMulti:
 		if ok {
-			t.multi, t.queued, t.inside, t.refused = true, 0, effects{}, nil
+			t.multi, t.queued, t.inside, t.refused, t.wrong = true, 0, effects{}, nil, false
 		}
 	case commandtable.ConnExec:
 		if reply[0] != '-' || Aborted(reply) {
@@ -135,6 +136,8 @@ func (t *State) answered(e *Reply, reply []byte) {
 		t.watch = t.watch && !ok
 	case commandtable.ConnMonitor:
 		t.monitor = t.monitor || ok
+	case commandtable.ConnNone:
+		t.wrong = t.wrong || t.multi && reply[0] == '-'
 	}
 	if ok {
 		t.apply(e.Effect)

@@ -96,7 +96,7 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 		cmd.Raw, e.Effect = o.host.Queued(c, cmd, p.nameThen())
 	}
 	if tx := p.slots.tx; tx != nil {
-		e.Queues = tx.keep(o.forwarder, cmd, c, e.Effect)
+		e.Queues = tx.keep(cmd, c, e.Effect)
 	}
 	forwarded()
 	p.noteChanges(c, cmd.Args)
@@ -122,10 +122,6 @@ func (p *conn) bar(c *commandtable.Command) {
 
 // barAs is bar with that error.
 func (p *conn) barAs(line string) {
-	if tx := p.slots.tx; tx != nil && !tx.barred && tx.size <= transactionKept {
-		tx.barred = true
-		tx.cmds = append(tx.cmds, queuedCommand{raw: marking}) // should it be queued again at another node
-	}
 	p.Send(&dedicated.Reply{Instead: line}, marking)
 }
 
@@ -142,13 +138,18 @@ func (p *conn) free() bool {
 
 // discard ends the transaction at p's node, if it has not ended it already, for a client that is told of its end: it is not lost besides.
 func (p *conn) discard() {
+	p.undo()
+	p.o.current() // takes the loss on
+	p.o.lost.clear(p.o)
+}
+
+// undo ends the transaction at p's node, if it has not ended it already.
+func (p *conn) undo() {
 	p.slots.watched, p.slots.ask = backend.NoSlot, false
 	if p.InTransaction() {
 		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
 		p.Settled()
 	}
-	p.o.current() // takes the loss on
-	p.o.lost.clear(p.o)
 }
 
 var discardCommand = resp.AppendCommand(nil, "DISCARD")
