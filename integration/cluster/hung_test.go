@@ -104,11 +104,16 @@ func TestClusterHungNodeUnderLoad(t *testing.T) {
 		tc.Servers[2].Stop()
 		t.Cleanup(tc.Servers[2].Cont)
 	})
+	for range 6 { // at what were all nodes
+		if err := calls["PUBLISH"](harness.Dial(t, p.Addr())); err != nil {
+			t.Error(err)
+		}
+	}
 	tc.Servers[2].Cont()
 	all := [2][]time.Duration{}
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
 		a, b := before[name], hung[name]
-		if len(b) < each+1 {
+		if len(b) <= each && name != "PUBLISH" { // the node may have the first of each client
 			t.Errorf("%s: only %d answers while a node hangs", name, len(b))
 			continue
 		}
