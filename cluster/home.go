@@ -73,11 +73,19 @@ func runsNothing(reply []byte) bool {
 	return false
 }
 
-// dispensable says that nobody needs to wait for the units of a batch: their node does not answer, and may be left out.
+// elsewhere says that no unit of a batch needs its node.
+func (b *batch) elsewhere() bool {
+	return len(b.units) > 0 && !slices.ContainsFunc(b.units, func(u *unit) bool { return !u.goesHome() && !u.mayMiss() })
+}
+
+// dispensable says that nobody needs to wait for what was sent of a batch: its node does not answer, and may be left out.
 func (b *batch) dispensable() bool {
 	return b.link.node.InTrouble() && len(b.units) > 0 &&
-		!slices.ContainsFunc(b.units, func(u *unit) bool { return !u.optional || !u.copied() })
+		!slices.ContainsFunc(b.units, func(u *unit) bool { return !u.mayMiss() || !u.copied() })
 }
+
+// mayMiss says that nothing is wrong if the unit's node does not answer: it may be left out, or the master is asked in its place.
+func (u *unit) mayMiss() bool { return u.optional || u.reading }
 
 // copied says that no connection needs the unit's bytes any more once the wait for its reply has ended.
 func (u *unit) copied() bool { return len(u.raw) < upstream.CopiedBelow }

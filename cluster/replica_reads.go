@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -26,9 +25,6 @@ const (
 	// full is for how long none is asked after a bound of ours has refused a connection to one.
 	full = time.Second
 )
-
-// errFrozen is why reads under way at a replica are ended.
-var errFrozen = errors.New("the replica has not answered for too long")
 
 // replicaReads says which slots may not be read from replicas at the moment. Node.serves says which replicas may be read from.
 type replicaReads struct {
@@ -79,7 +75,7 @@ func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time
 	}
 	all := s.copies[owner]
 	for i := range all {
-		if n := all[(first%len(all)+i)%len(all)]; n.serves.Load() {
+		if n := all[(first%len(all)+i)%len(all)]; n.serves.Load() && !n.InTrouble() {
 			return n
 		}
 	}
@@ -88,8 +84,7 @@ func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time
 
 // replicaWatch is what the checks of a node keep. There is one check of a node at a time.
 type replicaWatch struct {
-	pipe   *upstream.Pipe // nil: none
-	silent time.Time      // since when the node has not answered; zero: it has
+	pipe *upstream.Pipe // nil: none
 }
 
 // watchReplicas is the goroutine that keeps what is known of replicas up to date.
@@ -113,20 +108,13 @@ func (c *Cluster) watchReplicas() {
 
 var askRole = resp.AppendCommand(nil, "ROLE")
 
-// checkReplica finds out whether a replica has its master's data and goes on getting it. The reads of a replica that has not
-// answered for RetryFor end, and are sent to its master.
+// checkReplica finds out whether a replica has its master's data and goes on getting it.
 func (c *Cluster) checkReplica(n *Node) {
 	r, err := c.askNode(n, askRole)
 	if err != nil {
 		n.serves.Store(false)
-		if now := time.Now(); n.watch.silent.IsZero() {
-			n.watch.silent = now
-		} else if now.Sub(n.watch.silent) > c.opts.RetryFor {
-			n.up.CutReads(errFrozen)
-		}
 		return
 	}
-	n.watch.silent = time.Time{}
 	follows := len(r.Elems) > 3 && string(r.Elems[0].Text) == "slave" && string(r.Elems[3].Text) == "connected"
 	unknown := isError(r) && strings.HasPrefix(string(r.Text), "NOPERM") // then only the topology can tell
 	n.serves.Store(follows || unknown)

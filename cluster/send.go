@@ -57,6 +57,11 @@ func (e *Executor) sendOver(ctx context.Context, b *batch) {
 		if e.private {
 			open = b.link.node.up.Private
 		}
+		if b.elsewhere() {
+			var done func()
+			ctx, done = e.seen.While(ctx, b.link.node)
+			defer done()
+		}
 		if b.link.pipe, b.err = open(ctx, id); b.err != nil {
 			b.link.pipe = nil
 			return

@@ -311,16 +311,6 @@ func (p *Pipe) main() bool {
 	return p.connected && !p.private && p.id == clients
 }
 
-// CutReads breaks the connections whose Identity has Reads, for the cause given: their requests end with the errors of a
-// connection that is lost, and later ones make new connections.
-func (n *Node) CutReads(cause error) {
-	n.eachLink(func(id Identity, l *link) {
-		if id.Reads {
-			l.fail(cause)
-		}
-	})
-}
-
 // eachLink calls do for the connection that each pipe has at present.
 func (n *Node) eachLink(do func(id Identity, l *link)) {
 	n.mu.Lock()
