@@ -253,7 +253,7 @@ func TestClusterNumsubOfNames(t *testing.T) {
 		s.Send("SUBSCRIBE", "a")
 		s.confirmed("subscribe", "a", 1)
 		s.Send("SSUBSCRIBE", "b")
-		s.confirmed("ssubscribe", "b", 2)
+		s.confirmed("ssubscribe", "b", 1)
 	}
 	w := harness.Dial(t, p.Addr())
 	pairs := "*6\r\n$1\r\nb\r\n:%d\r\n$1\r\na\r\n:%d\r\n$1\r\na\r\n:%d\r\n"
