@@ -54,6 +54,7 @@ func Open(n Names, log *slog.Logger) (*Files, error) {
 	}
 	f.used, f.seen = sum, sum
 	f.now.Store(m)
+	f.warnOfEnds(m, time.Now())
 	return f, nil
 }
 
@@ -116,8 +117,23 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 	}
 	f.used, f.refused = sum, digest{}
 	f.now.Store(m)
+	f.warnOfEnds(m, time.Now())
 	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
 	return true, nil
+}
+
+// soon is how long before the end of a certificate it is warned of.
+const soon = 7 * 24 * time.Hour
+
+// warnOfEnds warns of certificates that have expired or will soon: they are served, and clients that check them stay away.
+func (f *Files) warnOfEnds(m *Material, now time.Time) {
+	for i, c := range m.Certificates {
+		if end := c.Leaf.NotAfter; now.After(end) {
+			f.log.Warn("a certificate has expired", "file", f.names.Certs[i], "end", end)
+		} else if now.Add(soon).After(end) {
+			f.log.Warn("a certificate expires soon", "file", f.names.Certs[i], "end", end)
+		}
+	}
 }
 
 // read returns the contents of all files, certificates first, then keys, then the CA. An error has a digest as well.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"maps"
 	"net"
@@ -24,6 +25,7 @@ func open(t *testing.T, n Names) (*Files, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	log.Reset() // of a warning: certificates of tests last for a day
 	return f, &log
 }
 
@@ -334,5 +336,19 @@ func TestEmptiedUsersLeaveTheOld(t *testing.T) {
 	}
 	if got := f.Now().Users; len(got) != 1 || strings.Contains(log.String(), "reloaded") {
 		t.Errorf("%d users, said %s", len(got), log)
+	}
+}
+
+// TestEndsAreWarnedOf: a certificate that has expired, or will soon, is named in the log.
+func TestEndsAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for left, want := range map[time.Duration]string{-time.Hour: "has expired", time.Hour: "expires soon", 365 * 24 * time.Hour: ""} {
+		var log bytes.Buffer
+		f := &Files{names: Names{Certs: []string{"a.pem"}}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		f.warnOfEnds(&Material{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: now.Add(left)}}}}, now)
+		if got := log.String(); !strings.Contains(got, want) || (want == "") != (got == "") || want != "" && !strings.Contains(got, "file=a.pem") {
+			t.Errorf("%v before its end: %q, want %q", left, got, want)
+		}
 	}
 }
