@@ -124,7 +124,11 @@ func (a *app) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return a.openPage(ctx)
+	if err = a.openPage(ctx); err != nil {
+		return err
+	}
+	telemetry.ObserveCertificates(a.certificateEnds) // last, when all files are known
+	return nil
 }
 
 // shares says whether other processes may listen at the same addresses.

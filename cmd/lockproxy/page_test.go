@@ -158,8 +158,8 @@ func TestPageWithCertificates(t *testing.T) {
 	t.Parallel()
 	authority := testredis.NewAuthority(t)
 	cert, key := authority.Issue("127.0.0.1")
-	at := freeAddr(t)
-	p := start(t, "--listen", freeAddr(t), "--admin-listen", strings.Replace(at, "127.0.0.1", "0.0.0.0", 1),
+	at, metrics := freeAddr(t), freeAddr(t)
+	p := start(t, "--listen", freeAddr(t), "--admin-listen", strings.Replace(at, "127.0.0.1", "0.0.0.0", 1), "--metrics-listen", metrics,
 		"--admin-tls-cert", cert, "--admin-tls-key", key, "--admin-tls-client-ca", authority.File)
 	p.awaitLog("the page for operators is there")
 	get := func(with bool) (int, error) {
@@ -179,5 +179,13 @@ func TestPageWithCertificates(t *testing.T) {
 	}
 	if code, err := get(false); err == nil {
 		t.Errorf("%d without a certificate", code)
+	}
+	resp, err := http.Get("http://" + metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), `lockproxy_certificate_end_seconds{file="`+cert+`"}`) {
+		t.Errorf("the metrics lack the certificate's end: %v\n%s", err, body)
 	}
 }

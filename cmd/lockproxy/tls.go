@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -156,6 +158,15 @@ func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 		a.files = append(a.files, f)
 	}
 	return f, err
+}
+
+// certificateEnds are the ends of all certificates, by file.
+func (a *app) certificateEnds() map[string]time.Time {
+	ends := map[string]time.Time{}
+	for _, f := range a.files {
+		maps.Copy(ends, f.Ends())
+	}
+	return ends
 }
 
 // watchFiles takes on what is new in files until ctx ends, at once after a SIGHUP.

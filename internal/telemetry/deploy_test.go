@@ -36,7 +36,8 @@ func scraped(t *testing.T) string {
 	ObserveAges(func() (hold, wait time.Duration) { return time.Second, time.Second })
 	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
 	ObserveUnable([]string{"oom"}, func() string { return "oom" })
-	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil) })
+	ObserveCertificates(func() map[string]time.Time { return map[string]time.Time{"/etc/tls.crt": time.Unix(7, 0)} })
+	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil); ends.Store(nil) })
 	return get(t, tel, "/metrics")
 }
 

@@ -23,7 +23,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	ObserveAges(func() (hold, wait time.Duration) { return 0, 0 })
 	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
 	ObserveUnable([]string{"oom"}, func() string { return "oom" })
-	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil) })
+	ObserveCertificates(func() map[string]time.Time { return map[string]time.Time{"/etc/tls.crt": time.Unix(7, 0)} })
+	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil); ends.Store(nil) })
 	page := get(t, tel, "/metrics")
 	var shown, documented []string
 	for _, m := range typeLine.FindAllStringSubmatch(page, -1) {

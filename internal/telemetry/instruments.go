@@ -54,6 +54,7 @@ func newInstruments(meter metric.Meter, h *histograms) (*instruments, error) {
 	b.observeAges()
 	b.observeNodes()
 	b.observeUnable()
+	b.observeCertificates()
 	set := &instruments{
 		verbDuration: h.add("lockproxy.verb.duration", "Time from a lock verb's arrival to its reply.", waitBounds, "verb", "outcome"),
 		lockWait:     h.add("lockproxy.lock.wait", "Time from asking for a lock to its grant.", waitBounds, "kind"),
@@ -164,6 +165,31 @@ func (b *builder) observeUnable() {
 					is = 1
 				}
 				o.Observe(is, metric.WithAttributes(attribute.String("reason", reason)))
+			}
+			return nil
+		}))
+	b.check(name, err)
+}
+
+// Ends are the ends of the certificates that this process shows, by file.
+type Ends func() map[string]time.Time
+
+var ends atomic.Pointer[Ends]
+
+// ObserveCertificates has those of this process found by that.
+func ObserveCertificates(find Ends) { ends.Store(&find) }
+
+// observeCertificates shows moments, and not what is left, so that alerts choose how early they come.
+func (b *builder) observeCertificates() {
+	const name = "lockproxy.certificate.end"
+	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription("When a certificate expires, in seconds since 1970."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			find := ends.Load()
+			if find == nil {
+				return nil
+			}
+			for file, end := range (*find)() {
+				o.Observe(end.Unix(), metric.WithAttributes(attribute.String("file", file)))
 			}
 			return nil
 		}))

@@ -136,6 +136,15 @@ func (f *Files) warnOfEnds(m *Material, now time.Time) {
 	}
 }
 
+// Ends are the ends of the certificates, by file.
+func (f *Files) Ends() map[string]time.Time {
+	ends := map[string]time.Time{}
+	for i, c := range f.Now().Certificates {
+		ends[f.names.Certs[i]] = c.Leaf.NotAfter
+	}
+	return ends
+}
+
 // read returns the contents of all files, certificates first, then keys, then the CA. An error has a digest as well.
 func (n Names) read() (contents [][]byte, sum digest, err error) {
 	hash := sha256.New()

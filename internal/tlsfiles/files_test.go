@@ -352,3 +352,15 @@ func TestEndsAreWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// TestEnds: the end of a certificate is told of the one that is in use now.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	f := &Files{names: Names{Certs: []string{"a.pem"}}}
+	for _, end := range []time.Time{time.Unix(7, 0), time.Unix(8, 0)} {
+		f.now.Store(&Material{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: end}}}})
+		if got := f.Ends(); len(got) != 1 || !got["a.pem"].Equal(end) {
+			t.Errorf("%v, want %v", got, end)
+		}
+	}
+}
