@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -35,13 +36,14 @@ func multilock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 		return appendFailure(out, c.Proto(), err)
 	}
 	var grants []lock.Grant
+	locks := names(keys)
 	if r.Blocks {
 		c.Wait(func(ctx context.Context) {
-			grants, err = c.Locks().MultiLock(c.Traced(ctx), names(keys), r)
+			grants, err = c.Locks().MultiLock(telemetry.About(c.Traced(ctx), locks), locks, r)
 			err = endOf(ctx, err)
 		})
 	} else {
-		grants, err = c.Locks().MultiLock(c.Traced(context.Background()), names(keys), r)
+		grants, err = c.Locks().MultiLock(telemetry.About(c.Traced(context.Background()), locks), locks, r)
 	}
 	switch {
 	case err != nil:
@@ -65,7 +67,8 @@ func multiunlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err := mayAll(c, keys); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	freed, err := c.Locks().MultiUnlock(c.Traced(context.Background()), names(keys), lock.UnlockRequest{DB: c.DB(), Owner: g.words["OWNER"]})
+	locks := names(keys)
+	freed, err := c.Locks().MultiUnlock(telemetry.About(c.Traced(context.Background()), locks), locks, lock.UnlockRequest{DB: c.DB(), Owner: g.words["OWNER"]})
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}

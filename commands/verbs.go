@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -58,11 +59,11 @@ func (v *Verb) acquire(c Client, kind lock.Kind, args [][]byte, out []byte) []by
 	var grant lock.Grant
 	if r.Blocks {
 		c.Wait(func(ctx context.Context) {
-			grant, err = c.Locks().Lock(c.Traced(ctx), r)
+			grant, err = c.Locks().Lock(telemetry.About(c.Traced(ctx), r.Key), r)
 			err = endOf(ctx, err)
 		})
 	} else {
-		grant, err = c.Locks().Lock(c.Traced(context.Background()), r)
+		grant, err = c.Locks().Lock(telemetry.About(c.Traced(context.Background()), r.Key), r)
 	}
 	switch {
 	case err != nil:
@@ -109,8 +110,9 @@ func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 			return appendFailure(out, c.Proto(), err)
 		}
 	}
-	free, err := c.Locks().Unlock(c.Traced(context.Background()), lock.UnlockRequest{
-		DB: c.DB(), Key: string(args[1]), Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
+	key := string(args[1])
+	free, err := c.Locks().Unlock(telemetry.About(c.Traced(context.Background()), key), lock.UnlockRequest{
+		DB: c.DB(), Key: key, Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
 	})
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
@@ -129,8 +131,9 @@ func renew(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err := c.May(args[1], true); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	err = c.Locks().Renew(c.Traced(context.Background()), lock.RenewRequest{
-		DB: c.DB(), Key: string(args[1]), Side: side(g), Owner: g.words["OWNER"], Lease: lease(g),
+	key := string(args[1])
+	err = c.Locks().Renew(telemetry.About(c.Traced(context.Background()), key), lock.RenewRequest{
+		DB: c.DB(), Key: key, Side: side(g), Owner: g.words["OWNER"], Lease: lease(g),
 	})
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)

@@ -80,7 +80,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 func (a *app) build(ctx context.Context) (err error) {
 	cfg, log := a.cfg, a.log
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), Logger: loglimit.Most(log, exportFailures),
+		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), HideLocks: cfg.Admin.TraceLocks == "no", Logger: loglimit.Most(log, exportFailures),
 	}); err != nil {
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -24,7 +26,7 @@ func tcpSockets(reuse bool) (c net.ListenConfig) {
 }
 
 // listen opens one address of --listen, host:port or unix:///path.
-func listen(ctx context.Context, sockets net.ListenConfig, address string) (net.Listener, error) {
+func listen(ctx context.Context, sockets net.ListenConfig, address string, set config.Listen) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix://")
 	if !isUnix {
 		return sockets.Listen(ctx, "tcp", address)
@@ -32,7 +34,39 @@ func listen(ctx context.Context, sockets net.ListenConfig, address string) (net.
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	return net.Listen("unix", path)
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := share(path, set.UnixGroup, set.UnixMode); err != nil {
+		ln.Close()
+		return nil, err
+	}
+	return ln, nil
+}
+
+// share gives the socket at path to a group, "" is none, and then those permissions, 0 is none.
+func share(path, name string, mode fs.FileMode) error {
+	if name != "" {
+		id, err := strconv.Atoi(name)
+		if err != nil {
+			group, err := user.LookupGroup(name)
+			if err != nil {
+				return fmt.Errorf("unix-socket-group: %w", err)
+			}
+			id, _ = strconv.Atoi(group.Gid) // a number where there are unix sockets
+		}
+		if err := os.Chown(path, -1, id); err != nil {
+			return fmt.Errorf("unix-socket-group: %w", err)
+		}
+	}
+	if mode == 0 {
+		return nil
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return fmt.Errorf("unix-socket-mode: %w", err)
+	}
+	return nil
 }
 
 // removeStale takes away the socket of a process that has died; one that somebody answers on stays.

@@ -176,6 +176,38 @@ func TestEmbeddedStore(t *testing.T) {
 	}
 }
 
+// The permissions and the group of a unix socket are those of the settings; a group that is not there is named.
+func TestUnixSocketIsShared(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	groups, err := os.Getgroups()
+	group := os.Getgid()
+	if err == nil && len(groups) > 0 {
+		group = groups[len(groups)-1]
+	}
+	if os.Getuid() == 0 {
+		group = 12345
+	}
+	p := start(t, "--listen", "unix://"+path, "--unix-socket-mode", "0766", "--unix-socket-group", strconv.Itoa(group))
+	expect(t, p.dial("unix", path), "PONG", "PING")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Sys().(*syscall.Stat_t).Gid; info.Mode().Perm() != 0o766 || int(got) != group {
+		t.Errorf("%v of the group %d, want %d", info.Mode(), got, group)
+	}
+	p = start(t, "--listen", "unix://"+path+"2", "--unix-socket-group", "nobody has this name")
+	if code := p.exit(); code != exitError || !strings.Contains(p.logged(), "unix-socket-group: group: unknown group") {
+		t.Errorf("exit code %d, %s", code, p.logged())
+	}
+	for _, mode := range []string{"0", "9", "1770", "rwx"} {
+		if p := start(t, "--unix-socket-mode", mode); p.exit() != exitUsage {
+			t.Errorf("--unix-socket-mode %s is taken: %s", mode, p.logged())
+		}
+	}
+}
+
 func TestUnixSocketsAndRealRedis(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

@@ -65,7 +65,7 @@ func (a *app) openListener(ctx context.Context, address string, handed systemd.S
 		}
 		return err
 	}
-	ln, err := listen(ctx, tcpSockets(a.shares()), address)
+	ln, err := listen(ctx, tcpSockets(a.shares()), address, a.cfg.Listen)
 	if err == nil {
 		a.listeners = append(a.listeners, listener{ln, e})
 	}

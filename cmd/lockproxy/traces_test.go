@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +63,25 @@ func (r *receiver) below(id []byte, name string) *trace.Span {
 	return found
 }
 
+// described is what a span says of its verb: attributes, and its status if it is an error.
+func described(s *trace.Span) (text string) {
+	for _, a := range s.Attributes {
+		value := a.Value.GetStringValue()
+		if list := a.Value.GetArrayValue(); list != nil {
+			var names []string
+			for _, v := range list.Values {
+				names = append(names, v.GetStringValue())
+			}
+			value = fmt.Sprint(names)
+		}
+		text += a.Key + "=" + value + " "
+	}
+	if s.Status.GetCode() == trace.Status_STATUS_CODE_ERROR {
+		text += "error: " + s.Status.Message
+	}
+	return text
+}
+
 // TestTraces: an OTLP receiver gets the spans of a client's verbs, below the span that the client has named, by the time the process
 // has ended.
 func TestTraces(t *testing.T) {
@@ -78,6 +98,10 @@ func TestTraces(t *testing.T) {
 	expect(t, c, "OK", "CLIENT", "SETINFO", "traceparent", "00-"+traceID+"-"+spanID+"-01")
 	expect(t, c, "OK", "LOCK", "l")
 	expect(t, c, int64(1), "UNLOCK", "l")
+	if _, err := c.Do("RENEW", "\xff of others"); err == nil || !strings.Contains(err.Error(), "NOTHELD") {
+		t.Error(err)
+	}
+	expect(t, c, "OK", "MULTILOCK", int64(2), "a", "b")
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	if code := p.exit(); code != exitOK {
 		t.Fatalf("exit code %d", code)
@@ -91,6 +115,17 @@ func TestTraces(t *testing.T) {
 			if got := hex.EncodeToString(of.TraceId); got != traceID {
 				t.Errorf("%s is of the trace %s", of.Name, got)
 			}
+		}
+		if got := described(s); got != "lockproxy.lock=l lockproxy.outcome=ok " {
+			t.Errorf("%s: %s", verb, got)
+		}
+	}
+	for verb, want := range map[string]string{
+		"RENEW":     "lockproxy.lock=\uFFFD of others lockproxy.outcome=NOTHELD error: NOTHELD",
+		"MULTILOCK": "lockproxy.locks=[a b] lockproxy.outcome=ok ",
+	} {
+		if got := described(r.below(client, verb)); got != want {
+			t.Errorf("%s: %s, want %s", verb, got, want)
 		}
 	}
 }

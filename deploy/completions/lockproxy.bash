@@ -22,6 +22,8 @@ _lockproxy() {
 	--tls-auth-user-passwords) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--proxy-protocol) mapfile -t COMPREPLY < <(compgen -W "off required" -- "$cur") ;;
 	--proxy-protocol-from) mapfile -t COMPREPLY < <(:) ;;
+	--unix-socket-mode) mapfile -t COMPREPLY < <(:) ;;
+	--unix-socket-group) mapfile -t COMPREPLY < <(:) ;;
 	--reuse-port) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$cur") ;;
 	--protected-mode) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$cur") ;;
 	--upstream-tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
@@ -77,6 +79,7 @@ _lockproxy() {
 	--operators) mapfile -t COMPREPLY < <(:) ;;
 	--slowlog-slower-than) mapfile -t COMPREPLY < <(:) ;;
 	--metrics-listen) mapfile -t COMPREPLY < <(:) ;;
+	--trace-lock-names) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$cur") ;;
 	--ready-needs) mapfile -t COMPREPLY < <(compgen -W "redis locks" -- "$cur") ;;
 	--admin-listen) mapfile -t COMPREPLY < <(:) ;;
 	--admin-token-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
@@ -85,7 +88,7 @@ _lockproxy() {
 	--admin-tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run top --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --owner-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --fair-wait --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-clients-per-user --max-commands-per-user --max-locks-per-user --max-waits-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --slowlog-slower-than --metrics-listen --ready-needs --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run top --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --owner-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --fair-wait --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-clients-per-user --max-commands-per-user --max-locks-per-user --max-waits-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --slowlog-slower-than --metrics-listen --trace-lock-names --ready-needs --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

@@ -34,7 +34,7 @@ func TestDefaults(t *testing.T) {
 		Commands: Commands{Slow: 10 * time.Millisecond},
 		Log:      Log{Level: slog.LevelInfo, Format: "text"},
 		Drain:    Drain{Timeout: 20 * time.Second},
-		Admin:    Admin{ReadyNeeds: "redis"},
+		Admin:    Admin{TraceLocks: "yes", ReadyNeeds: "redis"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

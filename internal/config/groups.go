@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -25,9 +26,11 @@ type Upstream struct {
 // Listen is where clients connect without TLS, and what all clients find there.
 type Listen struct {
 	Addresses     []string
-	ReusePort     string // yes or no
-	ProtectedMode string // yes or no
-	ProxyProtocol string // off or required
+	UnixMode      fs.FileMode // of unix sockets; 0 is what the umask leaves
+	UnixGroup     string      // their group, by name or number; "" is the process's
+	ReusePort     string      // yes or no
+	ProtectedMode string      // yes or no
+	ProxyProtocol string      // off or required
 	ProxyFrom     []netip.Prefix
 	Present       string // standalone or cluster
 	Announce      string // host:port; "" is where the client has connected
@@ -120,6 +123,7 @@ type Log struct {
 // Admin is where operators, and what they run, ask by HTTP.
 type Admin struct {
 	Metrics    string // "" is off
+	TraceLocks string // yes or no
 	ReadyNeeds string // redis or locks
 	Page       string // "" is off
 	TokenFile  string

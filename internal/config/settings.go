@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"net/netip"
 	"slices"
@@ -57,6 +58,21 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.Listen.ProxyProtocol }, "off", "required")},
 	{"proxy-protocol-from", "", true, "The load balancers: addresses or networks such as `10.0.0.0/8`. Connections from elsewhere are closed. Empty: the header is believed from everybody who can connect.",
 		networks(func(c *Config) *[]netip.Prefix { return &c.Listen.ProxyFrom })},
+	{"unix-socket-mode", "", false, "Who may connect to `unix:///path` in `listen`: the socket's permissions, in octal, such as `770`. Empty: what the umask leaves, which is the user alone with the systemd units.",
+		func(c *Config, v string) error {
+			if v == "" {
+				c.Listen.UnixMode = 0
+				return nil
+			}
+			mode, err := strconv.ParseUint(v, 8, 32)
+			if err != nil || mode == 0 || mode > 0o777 {
+				return fmt.Errorf("%q is no permissions in octal, such as 770", v)
+			}
+			c.Listen.UnixMode = fs.FileMode(mode)
+			return nil
+		}},
+	{"unix-socket-group", "", false, "The group of that socket, by name or number, of which this process is a member. Empty: that of the process.",
+		text(func(c *Config) *string { return &c.Listen.UnixGroup })},
 	{"reuse-port", "no", false, "`yes`: other processes that say so may listen at the same TCP addresses, those of `tls-listen`, `metrics-listen` and `admin-listen` included (SO_REUSEPORT, as the same user), and the system shares new clients out. So a new process can serve before the old one stops: see docs/OPERATIONS.md.",
 		choice(func(c *Config) *string { return &c.Listen.ReusePort }, "yes", "no")},
 	{"protected-mode", "yes", false, "Redis' protected mode: `yes` refuses clients from other machines, by TCP and TLS, as long as Redis asks for no password of the default user, and until Redis could be asked. Everybody is let in by loopback addresses and unix sockets. With `proxy-protocol` the address in the header counts. `no`: everybody who can connect is let in.",
@@ -171,6 +187,8 @@ var settings = []setting{
 
 	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
 		text(func(c *Config) *string { return &c.Admin.Metrics })},
+	{"trace-lock-names", "yes", false, "`no`: spans do not have the names of locks, such as where these name people.",
+		choice(func(c *Config) *string { return &c.Admin.TraceLocks }, "yes", "no")},
 	{"ready-needs", "redis", false, "What `/readyz` needs: `redis`, that Redis answers; `locks`, that locks can be had as well, at all masters of a cluster or at a majority of a quorum. With `redis` it still tells why they cannot, but answers 200. See docs/OPERATIONS.md.",
 		choice(func(c *Config) *string { return &c.Admin.ReadyNeeds }, "redis", "locks")},
 	{"admin-listen", "", false, "`host:port` of a page for people: which locks are held and waited for, by whom, how the nodes are, what was lost. Who may see it may free locks by force. On an address that is not this machine's own (`127.0.0.1`, `::1`, `localhost`) it needs `admin-token-file` or `admin-tls-client-ca`. Empty: off. See docs/OPERATIONS.md.",

@@ -15,10 +15,10 @@ import (
 // Fenced runs a command if the lock is held as r asks: see own.Connections.Fenced.
 func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 	began := time.Now()
-	_, span := telemetry.Span(s.Traced(context.Background()), "FENCED")
+	ctx, span := telemetry.Span(telemetry.About(s.Traced(context.Background()), r.Key), "FENCED")
 	defer span.End()
 	err := s.fenced(r, args)
-	telemetry.VerbDone(context.Background(), "fenced", fencedOutcome(err), time.Since(began))
+	telemetry.VerbDone(ctx, "fenced", fencedOutcome(err), time.Since(began))
 	return err
 }
 

@@ -15,8 +15,9 @@ var (
 
 // VerbDone records that a lock verb was answered: outcome is one word, "ok",
 // "nil" or the error's first word in lower case; took is from its arrival to
-// its reply.
+// its reply. The span in ctx gets the outcome.
 func VerbDone(ctx context.Context, verb, outcome string, took time.Duration) {
+	ended(ctx, outcome)
 	if set := current.Load(); set != nil {
 		set.verbDuration.of(verb, outcome).record(took, 1)
 	}
@@ -61,8 +62,9 @@ func LockLost(ctx context.Context, kind, reason string, n int) {
 	}
 }
 
-// Renewal records n renewals that ended with the same outcome, one word.
+// Renewal records n renewals that ended with the same outcome, one word. The span in ctx gets it.
 func Renewal(ctx context.Context, outcome string, n int) {
+	ended(ctx, outcome)
 	if set := current.Load(); set != nil {
 		set.renewals.Add(ctx, int64(n), *renewalLabels.get(outcome, "")...)
 	}

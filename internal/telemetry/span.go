@@ -4,10 +4,12 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -48,8 +50,57 @@ func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (contex
 	if span.IsRecording() {
 		// A copy, so that the caller's slice can stay on its stack.
 		span.SetAttributes(slices.Clone(attrs)...)
+		span.SetAttributes(locksOf(ctx)...)
 	}
 	return ctx, span
+}
+
+const (
+	longestName = 256 // bytes of a lock's name that a span has
+	mostNames   = 32  // of the locks of one verb
+)
+
+// hideLocks is [Options.HideLocks].
+var hideLocks atomic.Bool
+
+// aboutKey is where a context has what About was told.
+type aboutKey struct{}
+
+// About has the spans that begin in the ctx it returns say which lock they are about, or which locks. Without an exporter ctx stays as it is,
+// and with [Options.HideLocks].
+func About[T string | []string](ctx context.Context, locks T) context.Context {
+	if tracer().tracer == nil || hideLocks.Load() {
+		return ctx
+	}
+	return context.WithValue(ctx, aboutKey{}, locks)
+}
+
+// locksOf are the attributes for what About was told. OTLP is text, and one that is not would cost the whole batch.
+func locksOf(ctx context.Context) []attribute.KeyValue {
+	text := func(lock string) string { return strings.ToValidUTF8(lock[:min(len(lock), longestName)], "\uFFFD") }
+	switch about := ctx.Value(aboutKey{}).(type) {
+	case string:
+		return []attribute.KeyValue{attribute.String("lockproxy.lock", text(about))}
+	case []string:
+		var names []string
+		for _, lock := range about[:min(len(about), mostNames)] {
+			names = append(names, text(lock))
+		}
+		return []attribute.KeyValue{attribute.StringSlice("lockproxy.locks", names)}
+	}
+	return nil
+}
+
+// ended gives the span in ctx its outcome. What is not an answer that was to be expected is an error.
+func ended(ctx context.Context, outcome string) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(attribute.String("lockproxy.outcome", outcome))
+	if outcome != "ok" && outcome != "nil" {
+		span.SetStatus(codes.Error, outcome)
+	}
 }
 
 func tracer() *namedTracer {

@@ -59,7 +59,7 @@ func TestParent(t *testing.T) {
 	}
 	ctx := context.Background()
 	if n := testing.AllocsPerRun(100, func() {
-		if p.Over(ctx) != ctx || none.Over(ctx) != ctx {
+		if p.Over(ctx) != ctx || none.Over(ctx) != ctx || About(ctx, "l") != ctx {
 			t.Error("there is a parent and nobody wants spans")
 		}
 	}); n != 0 {
@@ -114,5 +114,34 @@ func TestSpansLeftOut(t *testing.T) {
 	below.End()
 	if sampler.asked != 2 {
 		t.Errorf("the sampler was asked %d times", sampler.asked)
+	}
+}
+
+// Spans name their locks, of which a part that is long or many is left out, unless they are not to.
+func TestSpansNameLocks(t *testing.T) {
+	recorded := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(recorded))
+	otel.SetTracerProvider(provider)
+	defer func() {
+		hideLocks.Store(false)
+		otel.SetTracerProvider(noop.NewTracerProvider())
+		provider.Shutdown(context.Background())
+	}()
+	said := func(ctx context.Context) []attribute.KeyValue {
+		recorded.Reset()
+		_, span := Span(ctx, "LOCK")
+		span.End()
+		return recorded.GetSpans()[0].Attributes
+	}
+	ctx := context.Background()
+	if got := said(About(ctx, strings.Repeat("l", 1000))); len(got) != 1 || got[0].Value.AsString() != strings.Repeat("l", longestName) {
+		t.Errorf("one lock: %v", got)
+	}
+	if got := said(About(ctx, make([]string, 1000))); len(got) != 1 || len(got[0].Value.AsStringSlice()) != mostNames {
+		t.Errorf("many locks: %v", got)
+	}
+	hideLocks.Store(true)
+	if got := said(About(ctx, "l")); len(got) != 0 {
+		t.Errorf("not to be named: %v", got)
 	}
 }

@@ -8,8 +8,8 @@
 //
 // Figures leave the process in two ways, both off by default: a Prometheus
 // endpoint, and the exporters that the standard OTEL_ environment variables
-// ask for. Nothing is ever labelled with a lock name, an owner or a client's
-// address: there is no bound on how many of those exist.
+// ask for. No figure is ever labelled with a lock name, an owner or a client's
+// address: there is no bound on how many of those exist. Spans have locks' names.
 package telemetry
 
 import (
@@ -47,6 +47,8 @@ type Options struct {
 	Later bool
 	// Handlers are served there, too, by their patterns.
 	Handlers map[string]http.Handler
+	// HideLocks leaves the names of locks out of spans.
+	HideLocks bool
 	// Logger gets the exporters' errors. nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -94,6 +96,7 @@ func (t *Telemetry) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("describing this process: %w", err)
 	}
+	hideLocks.Store(o.HideLocks)
 	if err := t.startTraces(ctx, res); err != nil {
 		return err
 	}
