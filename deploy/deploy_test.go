@@ -79,8 +79,12 @@ func helm(of *template.Template) template.FuncMap {
 			}
 			return no
 		},
-		"lower":     strings.ToLower,
-		"sha256sum": func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) },
+		"lower": strings.ToLower,
+		// Helm's is scrypt, which is slow; this stands for it.
+		"derivePassword": func(counter int, kind, password, user, site string) string {
+			return fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprintf("%d %s %q %q %q", counter, kind, password, user, site))))
+		},
+		"regexFind": func(re, s string) string { return regexp.MustCompile(re).FindString(s) },
 		"list":      func(all ...any) []any { return all },
 		"has":       func(v any, all []any) bool { return slices.Contains(all, v) },
 		"fail":      func(what string) (string, error) { return "", errors.New(what) },
@@ -161,12 +165,12 @@ func rendered(t *testing.T, others object) (map[string]object, error) {
 }
 
 // settings reads the environment of a container as lockproxy does.
-func settings(t *testing.T, env map[string]string) config.Config {
+func settings(t *testing.T, env map[string]string, args ...string) config.Config {
 	t.Helper()
 	for name, value := range env {
 		t.Setenv(name, value)
 	}
-	c, err := config.Parse(nil)
+	c, err := config.Parse(args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,6 +298,121 @@ func TestChartWithASecret(t *testing.T) {
 	}
 }
 
+// TestChartPorts: the Service has the ports that lockproxy listens at, and a NetworkPolicy lets those in that are named, and nobody else, to these.
+func TestChartPorts(t *testing.T) {
+	tls := object{"tls-listen": []any{":6390"}, "tls-cert": "/tls/tls.crt", "tls-key": "/tls/tls.key"}
+	from := []any{object{"podSelector": object{"matchLabels": object{"uses": "locks"}}}}
+	for _, c := range []struct {
+		plain    int
+		settings object
+		want     string
+	}{
+		{6379, object{}, "[redis:6379]"},
+		{6379, tls, "[redis:6379 redis-tls:6390]"},
+		{0, tls, "[redis-tls:6390]"},
+	} {
+		objects, err := rendered(t, object{"upstream": "redis://one:6379", "settings": c.settings, "service": object{"type": "ClusterIP", "port": c.plain},
+			"networkPolicy": object{"enabled": true, "clients": from, "metrics": []any{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		container := at(objects["Deployment"], "spec", "template", "spec", "containers", 0)
+		env, open := map[string]string{}, map[string]bool{}
+		for _, v := range at(container, "env").([]any) {
+			if value, ok := at(v, "value").(string); ok {
+				env[at(v, "name").(string)] = value
+			}
+		}
+		listens := settings(t, env, at(container, "args", 0).(string))
+		served := slices.Concat(listens.Listen.Addresses, listens.TLS.Listen)
+		var ports, reached []string
+		for _, v := range at(container, "ports").([]any) {
+			if name := at(v, "name").(string); name != "metrics" {
+				open[name] = slices.Contains(served, fmt.Sprintf(":%d", at(v, "containerPort")))
+			}
+		}
+		for _, v := range at(objects["Service"], "spec", "ports").([]any) {
+			name := at(v, "name").(string)
+			ports = append(ports, fmt.Sprintf("%s:%d", name, at(v, "port")))
+			if !open[name] || at(v, "targetPort") != name {
+				t.Errorf("nobody listens behind %v: %v, %v", v, open, served)
+			}
+		}
+		for _, v := range at(objects["NetworkPolicy"], "spec", "ingress", 0, "ports").([]any) {
+			reached = append(reached, at(v, "port").(string))
+		}
+		if got := fmt.Sprint(ports); got != c.want || len(open) != len(ports) || len(served) != len(ports) || len(reached) != len(ports) {
+			t.Errorf("the Service has %v, want %s; lockproxy listens at %v, the policy is of %v", got, c.want, served, reached)
+		}
+		if got := at(objects["NetworkPolicy"], "spec", "ingress", 0, "from"); fmt.Sprint(got) != fmt.Sprint(from) {
+			t.Errorf("the policy lets in %v", got)
+		}
+		if got := at(objects["NetworkPolicy"], "spec", "ingress", 1, "ports", 0, "port"); got != "metrics" {
+			t.Errorf("metrics are scraped at %v", got)
+		}
+	}
+	if _, err := rendered(t, object{"upstream": "redis://one:6379", "service": object{"type": "ClusterIP", "port": 0}}); err == nil || !strings.Contains(err.Error(), "clients have no port") {
+		t.Errorf("no port at all: %v", err)
+	}
+}
+
+// TestChartByHelm: Helm itself makes the same objects as the functions here, but for the hash of the URL.
+func TestChartByHelm(t *testing.T) {
+	program, err := exec.LookPath("helm")
+	if err != nil {
+		t.Skip("NOT CHECKED: helm is not on this machine")
+	}
+	for _, values := range []object{
+		{},
+		{"settings": object{"max-clients": 1000000, "protected-mode": false, "deny": []any{"flushall", "keys"}}},
+		{"settings": object{"tls-listen": ":6390"}, "service": object{"type": "ClusterIP", "port": 0}, "networkPolicy": object{"enabled": true, "clients": []any{}, "metrics": []any{}}},
+	} {
+		values["upstream"] = "redis://:secret@redis:6379"
+		want, err := rendered(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := yaml.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := exec.Command(program, "template", "locks", "helm/lockproxy", "--namespace", "here", "--values", "-")
+		made.Stdin = bytes.NewReader(text)
+		out, err := made.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, err.(*exec.ExitError).Stderr)
+		}
+		got := map[string]object{}
+		for docs := yaml.NewDecoder(bytes.NewReader(out)); ; {
+			var o object
+			if err := docs.Decode(&o); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			got[fmt.Sprint(o["kind"])] = o
+		}
+		for _, all := range []map[string]object{want, got} {
+			annotations := at(all["Deployment"], "spec", "template", "metadata", "annotations").(object)
+			if hash := fmt.Sprint(annotations["checksum/upstream"]); len(hash) < 10 {
+				t.Errorf("the hash is %q", hash)
+			}
+			delete(annotations, "checksum/upstream")
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("Helm makes\n%v, want\n%v", got, want)
+		}
+	}
+}
+
+// TestChartHashIsSalted: who may see pods, and not secrets, cannot look a password up by its hash, nor see that two releases share one.
+func TestChartHashIsSalted(t *testing.T) {
+	text, _ := read(t, "helm/lockproxy/templates/deployment.yaml")
+	if !regexp.MustCompile(`checksum/upstream: \{\{ derivePassword 1 "long" .* \.Release\.Namespace \.Release\.Name `).Match(text) || bytes.Contains(text, []byte("sha256sum")) {
+		t.Errorf("the hash of the URL has no salt:\n%s", text)
+	}
+}
+
 // TestChartAtAnUpgrade: a pod that is there already is replaced when the URL changes, which it reads at its start only.
 func TestChartAtAnUpgrade(t *testing.T) {
 	pods := map[string]bool{}
@@ -347,6 +466,7 @@ func TestDebianWithoutSettings(t *testing.T) {
 
 // TestCompose: the files start lockproxy with settings that it understands, and give it the time that it takes to stop.
 func TestCompose(t *testing.T) {
+	const after = 10 * time.Second // a drain: locks are released, the last figures sent
 	for path, service := range map[string]string{"docker/compose.yaml": "lockproxy-1", "docker/compose-cluster.yaml": "lockproxy"} {
 		_, file := read(t, path)
 		env := map[string]string{}
@@ -355,8 +475,8 @@ func TestCompose(t *testing.T) {
 		}
 		c := settings(t, env)
 		grace, err := time.ParseDuration(at(file, "services", service, "stop_grace_period").(string))
-		if err != nil || grace <= c.Drain.Delay+c.Drain.Timeout || c.Upstream.URL.String() == "" {
-			t.Errorf("%s: %s has %v to stop (%v), needs %v and %v, before %v", path, service, grace, err, c.Drain.Delay, c.Drain.Timeout, c.Upstream.URL)
+		if err != nil || grace < c.Drain.Delay+c.Drain.Timeout+after || c.Upstream.URL.String() == "" {
+			t.Errorf("%s: %s has %v to stop (%v), needs %v, %v and %v, before %v", path, service, grace, err, c.Drain.Delay, c.Drain.Timeout, after, c.Upstream.URL)
 		}
 		if build := at(file, "services", service, "build"); build != nil {
 			dockerfile, err := os.ReadFile(filepath.Join("docker", at(build, "context").(string), at(build, "dockerfile").(string)))
@@ -405,6 +525,15 @@ func TestDebianSettings(t *testing.T) {
 	if !strings.Contains(string(unit), "--config /etc/lockproxy.yaml\n") {
 		t.Errorf("the unit reads other settings:\n%s", unit)
 	}
+	if bytes.Contains(unit, []byte("--listen")) || bytes.Contains(unit, []byte("LOCKPROXY_")) || bytes.Contains(unit, []byte("Requires=")) {
+		t.Errorf("the unit overrides the addresses in the settings:\n%s", unit)
+	}
+	socket, _ := read(t, "systemd/lockproxy.socket")
+	opens := regexp.MustCompile(`(?m)^ListenStream=(.*)$`).FindAllSubmatch(socket, -1)
+	if len(opens) != 1 || string(opens[0][1]) != "127.0.0.1:6380" || !bytes.Contains(socket, []byte("\nFileDescriptorName=clients\n")) ||
+		!slices.Equal(c.Listen.Addresses, []string{"systemd:clients"}) {
+		t.Errorf("the settings have %v, and systemd opens\n%s", c.Listen.Addresses, socket)
+	}
 }
 
 // TestDrainedIsStartedAgain: a process that LOCKPROXY DRAIN has ended, without an error, is started again by the units and by compose.
@@ -443,7 +572,7 @@ func TestUnitsAreAlike(t *testing.T) {
 	if same != rights {
 		t.Errorf("rights and limits differ:\n%s\n%s", same, rights)
 	}
-	if want := strings.Replace(one, "--listen systemd:clients", "--reuse-port yes", 1); turns != want || want == one {
+	if want := strings.Replace(one, " --config", " --reuse-port yes --config", 1); turns != want || want == one {
 		t.Errorf("it runs %s, want %s", turns, want)
 	}
 }

@@ -13,6 +13,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{- /* The port of the setting tls-listen; empty: there is none. */ -}}
+{{- define "lockproxy.tlsPort" -}}
+{{- range $name, $value := .Values.settings -}}
+{{- if eq ($name | lower | replace "_" "-") "tls-listen" -}}
+{{- regexFind "[0-9]+$" (include "lockproxy.value" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* A value of a setting as lockproxy reads it: YAML has made a boolean of no, and a list of [a, b]; Helm a float of 1000000. */ -}}
 {{- define "lockproxy.value" -}}
 {{- if kindIs "bool" . -}}
