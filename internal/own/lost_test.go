@@ -3,6 +3,7 @@ package own
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"runtime"
 	"strings"
@@ -140,7 +141,7 @@ func connectionsOf(t *testing.T, server *testredis.Server, h *client) *Connectio
 	t.Cleanup(node.Close)
 	h.here, h.there = net.Pipe()
 	t.Cleanup(func() { h.here.Close(); h.there.Close() })
-	gate := downstream.NewGate(t.Context(), downstream.Options{Limits: func() resp.Limits { return resp.DefaultLimits }, Admit: func(*downstream.Conn) downstream.Client { return ordinary{} }})
+	gate := downstream.NewGate(t.Context(), downstream.Options{Logger: slog.New(slog.DiscardHandler), Limits: func() resp.Limits { return resp.DefaultLimits }, Admit: func(*downstream.Conn) downstream.Client { return ordinary{} }})
 	l, _ := gate.Guard(&oneClient{conn: h.there}, downstream.Entry{})
 	conn, err := l.Accept()
 	if err != nil {
