@@ -16,6 +16,7 @@ type auths struct {
 
 	mu     sync.Mutex
 	idle   []*ownConn
+	logins logins
 	closed bool
 }
 
@@ -43,7 +44,7 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 		return &NotSentError{Cause: err}
 	}
 	defer n.auths.turns.give()
-	err := n.authenticate(ctx, appendAuth(nil, user, password))
+	err := n.authenticate(ctx, Identity{User: user, Password: password})
 	switch {
 	case err == nil:
 		return nil
@@ -53,16 +54,16 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 	return notSent(err)
 }
 
-// authenticate sends auth on an idle connection, or on a new one; the caller has a turn. Redis may close
+// authenticate sends id's AUTH on an idle connection, or on a new one; the caller has a turn. Redis may close
 // an idle connection at any time, for example because the user who was last logged in on it was deleted:
 // then another connection is tried. Sending AUTH twice does no harm.
-func (n *Node) authenticate(ctx context.Context, auth []byte) error {
+func (n *Node) authenticate(ctx context.Context, id Identity) error {
 	for {
 		c := n.auths.take()
 		if c == nil {
 			break
 		}
-		err := n.auths.ask(ctx, c, auth)
+		err := n.auths.ask(ctx, c, id)
 		if err == nil || Refused(err) != nil || ctx.Err() != nil {
 			return err
 		}
@@ -76,17 +77,19 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 		c.Close()
 		return &NotSentError{Cause: err} // also when the service account is refused, which says nothing about this user
 	}
-	return n.auths.ask(ctx, c, auth)
+	return n.auths.ask(ctx, c, id)
 }
 
 // ask sends one AUTH and keeps the connection if it is still of use.
-func (a *auths) ask(ctx context.Context, c *ownConn, auth []byte) error {
-	err := ask(ctx, c, auth, 1)
+func (a *auths) ask(ctx context.Context, c *ownConn, id Identity) error {
+	err := ask(ctx, c, appendAuth(nil, id.User, id.Password), 1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil && Refused(err) == nil || a.closed {
+	switch {
+	case err != nil && Refused(err) == nil || a.closed:
 		c.Close()
-	} else {
+	case err == nil && a.logins.add(id, c):
+	default:
 		a.idle = append(a.idle, c)
 	}
 	return err
@@ -117,6 +120,7 @@ func (a *auths) close() {
 		c.Close()
 	}
 	a.idle = nil
+	a.logins.close()
 }
 
 // turns lets authTurns callers go on at a time. The others wait, and their addresses have their turns one after the other.

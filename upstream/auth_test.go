@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // Who waits for a turn has it after one of each other address, however many of those there are.
@@ -102,13 +104,24 @@ func TestRefusedSecretIsNoClients(t *testing.T) {
 	n := newNode(t, targetOf(t, testredis.Start(t, "--requirepass one")), NodeOptions{})
 	told := make(chan Identity, 100)
 	n.OnRefused(func(id Identity, _ *ReplyError) { told <- id })
-	client := Identity{User: "default", Password: "bad", Proto: 2}
-	for _, id := range []Identity{{User: "default", Secret: secret("bad"), Proto: 2}, client} {
-		if _, err := n.Open(context.Background(), id); Refused(err) == nil {
-			t.Errorf("%v: %v", id, err)
+	client := Identity{User: "default", Password: "one", Proto: 2}
+	var p *Pipe
+	for _, id := range []Identity{{User: "default", Secret: secret("one"), Proto: 2}, client} {
+		var err error
+		if p, err = n.Open(context.Background(), id); err != nil {
+			t.Fatalf("%v: %v", id, err)
 		}
+		defer p.Release()
 	}
-	if got := <-told; got != client {
-		t.Errorf("told of %v", got)
+	for _, words := range [][]string{{"CONFIG", "SET", "requirepass", "two"}, {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"}} {
+		_ = p.Do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &Gathered{}})
+	}
+	select {
+	case got := <-told:
+		if got != client {
+			t.Errorf("told of %v", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody is told that a password is not valid any more")
 	}
 }

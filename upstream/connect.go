@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -85,7 +86,7 @@ func lossLevel(err error) slog.Level {
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
 	era := p.node.anonymous.era.Load()
-	conn, term, err := Connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
+	conn, term, err := p.connect()
 	if err != nil {
 		return false, err
 	}
@@ -128,6 +129,19 @@ func (p *Pipe) runLink() (served bool, err error) {
 	p.noteLoss(err)
 	p.link.Store(nil)
 	return l.replied.Load() || time.Since(since) > useful, err
+}
+
+// connect makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any more its clients have to
+// log in again, as at Redis. So is one that only makes things quicker.
+func (p *Pipe) connect() (conn net.Conn, term context.Context, err error) {
+	p.mu.Lock()
+	again := p.connected
+	p.mu.Unlock()
+	if again || !p.ofClients() {
+		return Connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
+	}
+	conn, term, _, err = p.node.connectMore(p.ctx, p.id)
+	return conn, term, err
 }
 
 // noteLoss notes, for contact.lately, that Redis was there until now. That is also so when the connection is replaced because rights or

@@ -44,6 +44,7 @@ type Dedicated struct {
 	id    int64  // CLIENT ID of the connection at Redis, 0 when it did not tell
 	anon  bool   // it had not authenticated when it was made
 	share *share // of the node's budget
+	spare bool   // its user's password is not valid any more: no other could be had
 
 	// masterTerm ends when another Redis has become the master, which closes the connection; left stops that.
 	masterTerm context.Context
@@ -89,14 +90,14 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
 	era := n.anonymous.era.Load()
-	conn, term, err := Connect(ctx, n.target, id, n.opts.DialTimeout)
+	conn, term, spare, err := n.connectMore(ctx, id)
 	if err != nil {
 		if ctx.Err() != nil && Refused(err) == nil {
 			err = context.Cause(ctx)
 		}
 		return nil, notSent(err)
 	}
-	p := &Dedicated{node: n, conn: conn, Identity: id, to: to, masterTerm: term, share: counted}
+	p := &Dedicated{node: n, conn: conn, Identity: id, to: to, masterTerm: term, share: counted, spare: spare}
 	p.left = closeAfter(term, conn)
 	asked := false
 	if p.id, asked, err = clientID(ctx, conn, id.Proto, n.opts.DialTimeout); err != nil {

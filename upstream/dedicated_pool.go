@@ -72,16 +72,17 @@ func (s *dedicatedPool) closeOldest(user string) bool {
 	return false
 }
 
-// sweep closes what has been idle for idleDedicated, and runs again later while something is idle.
+// sweep closes what has been idle for idleDedicated, unless another could not be had, and runs again later while something is idle.
 func (s *dedicatedPool) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := 0
-	for old < len(s.idle) && time.Since(s.idle[old].since) > idleDedicated {
-		s.idle[old].conn.Close()
-		old++
-	}
-	s.idle = slices.Delete(s.idle, 0, old)
+	s.idle = slices.DeleteFunc(s.idle, func(p *Dedicated) bool {
+		if time.Since(p.since) <= idleDedicated || p.spare && s.node.loggedIn(p.Identity) {
+			return false
+		}
+		p.conn.Close()
+		return true
+	})
 	if s.timer = nil; len(s.idle) > 0 && !s.closed {
 		s.timer = time.AfterFunc(sweepDedicated, s.sweep)
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strconv"
@@ -49,6 +50,9 @@ func (id Identity) Credentials(rueidis.AuthCredentialsContext) (rueidis.AuthCred
 // Anonymous says that the connection never authenticated.
 func (id Identity) Anonymous() bool { return id.User == "" && id.Password == "" && id.Secret == nil }
 
+// userName gives Redis' default user its name.
+func (id Identity) userName() string { return cmp.Or(id.User, "default") }
+
 // alone says that the connection serves one client at a time, as those in the lanes beyond the first do.
 func (id Identity) alone() bool { return id.Lane > 1 }
 
@@ -59,11 +63,7 @@ func (id Identity) handshake(b []byte) ([]byte, int) {
 	auth := !id.Anonymous()
 	switch {
 	case id.Proto == 3 && auth:
-		user := id.User
-		if user == "" {
-			user = "default"
-		}
-		b, n = resp.AppendCommand(b, "HELLO", "3", "AUTH", user, id.PresentPassword()), n+1
+		b, n = resp.AppendCommand(b, "HELLO", "3", "AUTH", id.userName(), id.PresentPassword()), n+1
 	case id.Proto == 3:
 		b, n = resp.AppendCommand(b, "HELLO", "3"), n+1
 	case auth:

@@ -93,6 +93,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.dedicated = dedicatedPool{node: n, all: map[*Dedicated]struct{}{}}
+	n.auths.logins = newLogins()
 	n.anonymous.node, n.anonymous.look = n, make(chan struct{}, 1)
 	o.Budget.join(n)
 	return n
@@ -307,8 +308,13 @@ func (p *Pipe) tellRefused(err error) {
 func (p *Pipe) main() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.connected && p.ofClients()
+}
+
+// ofClients says that all clients of one identity share the pipe.
+func (p *Pipe) ofClients() bool {
 	clients := Identity{User: p.id.User, Password: p.id.Password, DB: p.id.DB, Proto: p.id.Proto} // neither a lane, nor reads, nor a Secret
-	return p.connected && !p.private && p.id == clients
+	return !p.private && p.id == clients
 }
 
 // eachLink calls do for the connection that each pipe has at present.

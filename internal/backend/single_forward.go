@@ -136,13 +136,14 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 
 var okReply = resp.AppendSimple(nil, "OK")
 
-// selectDB opens the shared pipe of that database, or else its error is the answer.
+// selectDB opens the shared pipe of that database. If there can be none, although Redis has that database, the client is in that database
+// all the same: what it sends next, perhaps without waiting for this answer, is refused then, and does not run in the former one.
 func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
 	if id.DB < 0 {
 		return nil, &upstream.ReplyError{Line: "ERR DB index is out of range"}
 	}
 	p, err := u.node.Open(u.Context, id)
-	if err != nil {
+	if err != nil && !noFurther(err) {
 		return nil, err
 	}
 	u.host.Adopt(id)

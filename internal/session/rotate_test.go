@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -225,16 +226,31 @@ func TestPasswordRotatedBeforeADedicatedConnection(t *testing.T) {
 	idle.expect("+OK\r\n", "LOCK", "l")
 	do("ACL", "SETUSER", "alice", "resetpass", ">two")
 	const refused = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
-	w.expect(refused, "BLPOP", "list", "0.01")
-	w.expect(refused, "SELECT", "3")
-	w.expect("+OK\r\n", "MULTI") // so that what follows is not run by itself
-	w.expect(strings.TrimSuffix(refused, "\r\n")+": the transaction is discarded, EXEC or DISCARD ends it\r\n", "SET", "k", "v")
-	w.expect("+OK\r\n", "DISCARD")
+	w.expect("*-1\r\n", "BLPOP", "list", "0.01") // over the connection on which the password was asked
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("+QUEUED\r\n", "SET", "k", "v")
+	idle.expect("+OK\r\n", "MULTI") // there is no further one; what follows is not run by itself
+	idle.expect(strings.TrimSuffix(refused, "\r\n")+": the transaction is discarded, EXEC or DISCARD ends it\r\n", "SET", "k", "v")
+	idle.expect("+OK\r\n", "DISCARD")
+	idle.raw(slices.Concat(resp.AppendCommand(nil, "SELECT", "3"), resp.AppendCommand(nil, "SET", "k", "of database 3"), resp.AppendCommand(nil, "SELECT", "0"), resp.AppendCommand(nil, "GET", "k")))
+	for _, want := range []string{"+OK\r\n", refused, "+OK\r\n", "$-1\r\n"} {
+		idle.want(want)
+	}
+	w.expect("*1\r\n+OK\r\n", "EXEC")
 	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", 2*backend.BigRequest))
 	idle.expect("+OK\r\n", "SET", "k", "v")
 	idle.expect(":1\r\n", "UNLOCK", "l")
 	idle.expect(":1\r\n", "PUBLISH", "c", "m")
 	three.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n")
+	idle.expect("+OK\r\n", "SELECT", "3")
+	idle.expect(refused, "GET", "k")
 	w.expect("+OK\r\n", "AUTH", "alice", "two")
+	idle.expect("$-1\r\n", "GET", "k") // by the user's newer password
+	do("CLIENT", "KILL", "USER", "alice")
+	for _, c := range []*wire{idle, three} { // a password that has leaked ends with its connections, although the newer one is known
+		if got := c.rest(); got != "" {
+			t.Errorf("%q", got)
+		}
+	}
 	w.expect("+OK\r\n", "SELECT", "3")
 }
