@@ -228,8 +228,6 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := openTarget(t, target, Options{})
-	refused := make(chan string, 10)
-	c.OnRefused(func(_ upstream.Identity, e *upstream.ReplyError) { refused <- e.Line })
 	all := learn(t, c)
 	stranger := newClient(t, c, all, 2)
 	stranger.expect("MSET a 1 b 2", "-NOAUTH Authentication required.\r\n")
@@ -246,7 +244,7 @@ func TestCredentials(t *testing.T) {
 	t.Cleanup(liar.e.Close)
 	var refusal *upstream.ReplyError
 	p := NewPlan(all.command("GET", "a"))
-	if liar.e.Do(context.Background(), []*Plan{p}); !errors.As(p.Err, &refusal) || !strings.HasPrefix(<-refused, "WRONGPASS") {
+	if liar.e.Do(context.Background(), []*Plan{p}); !errors.As(p.Err, &refusal) || !strings.HasPrefix(refusal.Line, "WRONGPASS") {
 		t.Errorf("got %v", p.Err)
 	}
 }
