@@ -33,15 +33,15 @@ func TestCommandsWhileRedisIsAway(t *testing.T) {
 	}{
 		{"one Redis", 4, func(t *testing.T) (*testredis.Server, *harness.Proxy) {
 			s := testredis.Start(t)
-			return s, harness.StartProxy(t, s.URL())
+			return s, harness.StartProxy(t, s.URL(), "--log-level", "debug") // which tells of idle connections, too
 		}},
 		{"Sentinels", 4, func(t *testing.T) (*testredis.Server, *harness.Proxy) {
 			g := testredis.StartGroup(t, testredis.GroupOptions{})
-			return g.Nodes[0], harness.StartProxy(t, g.URL())
+			return g.Nodes[0], harness.StartProxy(t, g.URL(), "--log-level", "debug")
 		}},
 		{"cluster", 2, func(t *testing.T) (*testredis.Server, *harness.Proxy) {
 			c := testredis.StartCluster(t, 1, 0)
-			return c.Servers[0], harness.StartClusterProxy(t, c)
+			return c.Servers[0], harness.StartClusterProxy(t, c, "--log-level", "debug")
 		}},
 	} {
 		t.Run(m.name, func(t *testing.T) {

@@ -74,6 +74,7 @@ func rights(way PubSub, clustered, quorum bool) []right {
 	}
 	if !quorum { // no hand-off, no replicas; the commands are those of another Redis
 		other = append(other, "wait 0 1", "command")
+		all = append(all, right{"+config|get", "config get maxmemory", false}) // the data path asks for Redis' limits of output
 		if classic {
 			all = append(all, right{"+pubsub|numsub", "pubsub numsub" + channel, false})
 		}
