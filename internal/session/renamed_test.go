@@ -106,13 +106,13 @@ func TestUnknownCommandsHaveConnectionsOfTheirOwn(t *testing.T) {
 		})
 	}
 	unknown()
-	before := connectionsReceived(t, server)
-	for range 3 {
-		unknown()
-	}
-	if made := connectionsReceived(t, server) - before; made > 1 { // that of this question
-		t.Errorf("three more have made %d connections", made)
-	}
+	eventually(t, "no further one makes a connection", func() bool { // the proxy makes connections for questions of its own now and then
+		before := connectionsReceived(t, server)
+		for range 3 {
+			unknown()
+		}
+		return connectionsReceived(t, server)-before <= 1 // that of this question
+	})
 	long := strings.Repeat("x", 1<<20)
 	w.expect("-ERR unknown command '"+long[:128]+"', with args beginning with: 'a' \r\n", long, "a")
 	w.expect("+OK\r\n", "MULTI")
