@@ -20,12 +20,7 @@ func (p *proxy) dedicatedCount() (n int) {
 }
 
 // idOf is the CLIENT ID of w, which may be waiting.
-func (p *proxy) idOf(w *wire) string {
-	if c := p.findSession(w); c != nil {
-		return fmt.Sprint(c.peer.id)
-	}
-	return "0"
-}
+func (p *proxy) idOf(w *wire) string { return fmt.Sprint(p.sessionOf(w).peer.id) }
 
 func TestDedicatedKinds(t *testing.T) {
 	t.Parallel()
