@@ -39,7 +39,10 @@ func TestUnusedConnectionIsNoFailure(t *testing.T) {
 	t.Cleanup(n.Close)
 	p := open(t, n, Identity{Proto: 2})
 	first := ask1(t, p, "CLIENT", "ID")
+	unused := p.link.Load()
 	server.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+	// Before the loss is seen a command would still go over the connection, and would be lost with it.
+	waitFor(t, "the loss is seen", unused.dead.Load)
 	waitFor(t, "the connection is made again", func() bool { return p.Connected() && ask1(t, p, "CLIENT", "ID") != first })
 	if said := log.text(); said != "" {
 		t.Errorf("a connection that nobody used: %s", said)
