@@ -47,12 +47,11 @@ func clientGetName(c Client, _ [][]byte, out []byte) []byte {
 // clientSetInfo is CLIENT SETINFO lib-name|lib-ver|traceparent value, as of Redis 7.2 but for traceparent. A library's name is what
 // tells the lock engine that the connection may come out of a pool.
 func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
-	option := strings.ToLower(string(args[2]))
-	of, known := infoOptions[option]
+	of, known := infoOptions[lower(args[2])]
 	if !known {
 		return resp.AppendError(out, "ERR Unrecognized option '"+quote(args[2])+"'")
 	}
-	if fault := infoFault(option, args[3]); fault != "" {
+	if fault := infoFault(string(args[2]), args[3]); fault != "" {
 		return resp.AppendError(out, fault)
 	}
 	c.Set(dedicated.Setting{Of: of, Value: string(args[3])})
@@ -65,9 +64,9 @@ var infoOptions = map[string]dedicated.SettingOf{
 	"lib-name": dedicated.SettingLibrary, "lib-ver": dedicated.SettingVersion, traceparent: dedicated.SettingParent,
 }
 
-// infoFault is the error of a client that gives CLIENT SETINFO's option that value; "": none.
+// infoFault is the error of a client that gives CLIENT SETINFO's option that value; "": none. It names the option in the client's letters.
 func infoFault(option string, value []byte) string {
-	if fault := nameFault(option, value); fault != "" || option != traceparent {
+	if fault := nameFault(option, value); fault != "" || !strings.EqualFold(option, traceparent) {
 		return fault
 	}
 	if _, ok := telemetry.ReadParent(string(value)); !ok {
@@ -112,7 +111,7 @@ func SettingIn(name string, args [][]byte) dedicated.Setting {
 	case name == "client|setname" && len(args) == 3 && validName(args[2]):
 		return dedicated.Setting{Of: dedicated.SettingName, Value: string(args[2])}
 	case name == "client|setinfo" && len(args) == 4:
-		option := strings.ToLower(string(args[2]))
+		option := lower(args[2])
 		if of, known := infoOptions[option]; known && infoFault(option, args[3]) == "" {
 			return dedicated.Setting{Of: of, Value: string(args[3])}
 		}

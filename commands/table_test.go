@@ -78,6 +78,7 @@ func TestSettings(t *testing.T) {
 		"CLIENT SETINFO LIB-VER 1.2":                  fmt.Sprint(dedicated.Setting{Of: dedicated.SettingVersion, Value: "1.2"}),
 		"CLIENT SETINFO lib-nme py":                   "-ERR Unrecognized option 'lib-nme'\r\n",
 		"CLIENT SETINFO lib-ver ü":                    "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
+		"CLIENT SETINFO LIB-Name ü":                   "-ERR LIB-Name cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETINFO TraceParent " + parent:        fmt.Sprint(dedicated.Setting{Of: dedicated.SettingParent, Value: parent}),
 		"CLIENT SETINFO traceparent " + parent[:54]:   "-" + infoFault(traceparent, []byte("x")) + "\r\n",
 		"CLIENT SETINFO traceparent ü":                "-ERR traceparent cannot contain spaces, newlines or special characters.\r\n",

@@ -118,6 +118,7 @@ func anyOrder(entry string) string {
 }
 
 func getKeys(t *testing.T, direct, through *harness.Wire) {
+	tooFew := direct.Do("COMMAND", "GETKEYS", "GET") // 7.0 has another error than its successors
 	resp3, flags := strings.HasPrefix(direct.Do("HELLO"), "%"), regexp.MustCompile(`\*(\d\r\n\+R[OW]\r)`)
 	for line, want := range map[string]string{
 		"COMMAND GETKEYS LOCK a BLOCK 0":                "*1\r\n$1\r\na\r\n",
@@ -143,7 +144,7 @@ func getKeys(t *testing.T, direct, through *harness.Wire) {
 		"COMMAND GETKEYS NOSUCH a":                      "",
 		"COMMAND GETKEYS MSET a 1 b 2":                  "",
 		"COMMAND GETKEYS":                               "",
-		"COMMAND GETKEYS LOCK":                          "-ERR wrong number of arguments for 'command|getkeys' command\r\n",
+		"COMMAND GETKEYS LOCK":                          tooFew,
 		"COMMAND GETKEYSANDFLAGS LMOVE a b ":            "",
 	} {
 		if want == "" {

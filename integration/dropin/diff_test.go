@@ -124,7 +124,7 @@ func counts(kinds map[byte]int) string {
 	return b.String()
 }
 
-// Pipelines of 1,000 commands in one write.
+// Pipelines of 1,000 commands in one write. Redis gets them one by one: 8.2.3 loses the error of an AUTH for which others wait in a pipeline.
 func TestDropinDeepPipelines(t *testing.T) {
 	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
@@ -136,11 +136,10 @@ func TestDropinDeepPipelines(t *testing.T) {
 			for i := range commands {
 				commands[i] = g.next()
 			}
-			all := harness.EncodeAll(commands)
-			want := direct.Pipeline(all, len(commands))
-			got := through.Pipeline(all, len(commands))
+			got := through.Pipeline(harness.EncodeAll(commands), len(commands))
 			for i, args := range commands {
-				p.check(t, i, args, want[i], got[i], alike(args, want[i], got[i]))
+				want := direct.Do(args...)
+				p.check(t, i, args, want, got[i], alike(args, want, got[i]))
 			}
 		}
 		p.mustEqual(t)
@@ -167,7 +166,7 @@ func TestDropinInline(t *testing.T) {
 	})
 }
 
-// inline writes args as one line.
+// inline writes args as one line. Valkey 8.1.8 loses the byte 0xff in single quotes.
 func (g *generator) inline(args []string) string {
 	var b strings.Builder
 	for i, a := range args {
@@ -177,7 +176,7 @@ func (g *generator) inline(args []string) string {
 		switch {
 		case a != "" && strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.*") == "":
 			b.WriteString(a)
-		case !strings.ContainsAny(a, "\\'\x00\r\n") && g.rnd.IntN(2) == 0:
+		case !strings.ContainsAny(a, "\\'\x00\r\n") && !strings.Contains(a, "\xff") && g.rnd.IntN(2) == 0:
 			b.WriteString("'" + a + "'")
 		default:
 			b.WriteByte('"')

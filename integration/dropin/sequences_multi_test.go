@@ -153,7 +153,7 @@ var transactions = []sequence{
 		a ~: HELLO 2
 		a: MULTI ; HGETALL h ; EXEC`},
 	{"blocking commands inside do not block", 0, `
-		a: MULTI ; BLPOP nosuch 0 ; BRPOPLPUSH nosuch x 0 ; XREAD BLOCK 0 STREAMS s $ ; BZPOPMIN z 0 ; WAIT 0 0 ; LPUSH l x ; BLPOP l 0 ; EXEC`},
+		a: MULTI ; BLPOP nosuch 0 ; BRPOPLPUSH nosuch x 0 ; XREAD BLOCK 0 STREAMS s $ ; BZPOPMIN z 0 ; LPUSH l x ; BLPOP l 0 ; EXEC`},
 	{"subscribe inside", 2, `
 		a: MULTI ; SUBSCRIBE ch ; SET k v ; EXEC
 		b: PUBLISH ch y
@@ -184,9 +184,6 @@ var transactions = []sequence{
 		a: MULTI ; CLIENT TRACKING on ; GET k ; EXEC
 		b: SET k b
 		a + 1`},
-	{"monitor inside", 0, `
-		a ?: MULTI ; WAIT 0 0
-		a: EXEC`},
 	{"scripts inside", 0, `
 		a: MULTI ; EVAL "return\x20redis.call('SET',KEYS[1],'v')" 1 k ; EVAL "return\x20redis.call('NOSUCH')" 0 ; EVALSHA 0000000000000000000000000000000000000000 0 ; EXEC ; GET k`},
 	{"large and many", 0, `

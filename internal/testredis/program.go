@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -38,13 +39,28 @@ func NeedsAtLeast(t testing.TB, major, minor int) {
 	}
 }
 
-var version = sync.OnceValues(func() (has [2]int, err error) {
+// Valkey says whether the servers of the tests are Valkeys.
+func Valkey() bool {
+	says, err := self()
+	return err == nil && strings.HasPrefix(says, "Valkey ")
+}
+
+// self is what the program says of itself.
+var self = sync.OnceValues(func() (string, error) {
 	says, err := exec.Command(program(), "--version").Output()
 	if err != nil {
-		return has, fmt.Errorf("testredis: %s --version: %w", program(), err)
+		return "", fmt.Errorf("testredis: %s --version: %w", program(), err)
 	}
-	return parseVersion(string(says))
+	return string(says), nil
 })
+
+func version() (has [2]int, err error) {
+	says, err := self()
+	if err != nil {
+		return has, err
+	}
+	return parseVersion(says)
+}
 
 // parseVersion reads "Redis server v=8.2.3 sha=…".
 func parseVersion(says string) (has [2]int, err error) {
