@@ -69,7 +69,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 		}
 	}
 	if reply == nil || reply[0] != '-' || u.slot == noSlot {
-		u.done = !(u.home && !u.optional && masterOnly(reply) && e.demoted(u)) && !e.passRefusal(u, reply)
+		u.done = !(u.home && !u.optional && MasterOnly(reply) && e.demoted(u)) && !e.passRefusal(u, reply)
 		return
 	}
 	kind, slot, addr := readRedirect(reply)
@@ -115,8 +115,8 @@ func (c *Cluster) Redirect(reply []byte, slot int, from *Node) (to *Node, ask, o
 	return to, kind == asked, true
 }
 
-// masterOnly says that a replica has refused a command, as one that only masters run. WAIT and WAITAOF have their own words.
-func masterOnly(reply []byte) bool {
+// MasterOnly says that a replica has refused a command, as one that only masters run. WAIT and WAITAOF have their own words.
+func MasterOnly(reply []byte) bool {
 	return bytes.HasPrefix(reply, []byte("-READONLY ")) || bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, []byte(" with replica instances"))
 }
 

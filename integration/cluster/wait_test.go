@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	slots "github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -88,4 +90,30 @@ func TestClusterWaitOfUsersWithFewRights(t *testing.T) {
 	rights("default", "-function|restore")
 	harness.Expect(t, w, "-NOPERM WAIT needs a write of lockproxy's own in front, on Redis 7.2 and newer: this user lacks +function|restore, "+
 		"and the service account lacks that or +wait\r\n", "WAIT", "1", "1")
+}
+
+// While a master and its replica change places, WAIT goes to those that are masters by then.
+func TestClusterWaitDuringFailovers(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 2, 1)
+	w := harness.Dial(t, harness.StartClusterProxy(t, tc).Addr())
+	slot := slots.Slot([]byte("k"))
+	var over atomic.Bool
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		for !over.Load() {
+			if got, err := w.Try("WAIT", "0", "0"); err != nil || got[0] != ':' {
+				t.Errorf("%q %v", got, err)
+				return
+			}
+		}
+	}()
+	for range 3 {
+		if err := tc.Failover(replicaOf(t, tc, slot)); err != nil {
+			t.Error(err)
+		}
+	}
+	over.Store(true)
+	<-finished
 }

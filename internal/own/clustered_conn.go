@@ -82,14 +82,18 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 	}
 }
 
-// masters makes a connection to each master. It tries for as long as commands are retried on the cluster.
-func (u *clustered) masters(id upstream.Identity) (all []*conn, err error) {
+// masters has write use a connection to each master. It tries for as long as commands are retried on the cluster.
+func (u *clustered) masters(id upstream.Identity, write func([]*conn) error) error {
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
-		if all, err = u.connectAll(id, u.nodes.Snapshot().Masters); err == nil {
-			return all, nil
+		all, err := u.connectAll(id, u.nodes.Snapshot().Masters)
+		again := !backend.NoRetry(err)
+		if err == nil {
+			err = write(all)
+			refusal := upstream.Refused(err)
+			again = refusal != nil && cluster.MasterOnly([]byte("-"+refusal.Line))
 		}
-		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || backend.NoRetry(err) {
-			return nil, err
+		if err == nil || !again || time.Now().After(until) || u.client.Over() || u.Context.Err() != nil {
+			return err
 		}
 		u.lookAgain()
 	}

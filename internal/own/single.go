@@ -100,13 +100,13 @@ func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, erro
 
 func (u *single) databases() bool { return true }
 
-// masters makes a connection to the one Redis.
-func (u *single) masters(id upstream.Identity) ([]*conn, error) {
+// masters has write use a connection to the one Redis.
+func (u *single) masters(id upstream.Identity, write func([]*conn) error) error {
 	p, err := u.connectAs(id, &u.Waits)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return []*conn{p}, nil
+	return write([]*conn{p})
 }
 
 // helloSubscriptions has nothing to do: subscriptions are on the client's own connection.

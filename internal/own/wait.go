@@ -130,10 +130,9 @@ func (o *Connections) waitAfterWrite(cmd redcon.Command, c *commandtable.Command
 
 // run writes as the client's user, or if that may not as the service account, and waits then.
 func (w *waitCall) run() ([]byte, error) {
-	err := w.write(w.o.host.Identity())
+	err := w.o.path.masters(w.o.host.Identity(), w.write)
 	if refusal, ok := err.(*writeRefusal); ok && strings.HasPrefix(refusal.Line, "NOPERM") {
-		w.end()
-		err = w.asService(w.write(w.o.AsService()))
+		err = w.asService(w.o.path.masters(w.o.AsService(), w.write))
 	}
 	if err != nil {
 		return nil, err
@@ -147,11 +146,17 @@ type writeRefusal struct{ *upstream.ReplyError }
 // Unwrap makes it a *upstream.ReplyError, too.
 func (r *writeRefusal) Unwrap() error { return r.ReplyError }
 
-// write makes a write on new connections, which are those of id.
-func (w *waitCall) write(id upstream.Identity) (err error) {
-	if w.conns, err = w.o.path.masters(id); err != nil {
-		return err
+// write makes a write on new connections, which end if that fails.
+func (w *waitCall) write(conns []*conn) error {
+	w.conns = conns
+	err := w.tryWrite()
+	if err != nil {
+		w.end()
 	}
+	return err
+}
+
+func (w *waitCall) tryWrite() error {
 	nothing := []string{w.cmd.Name, "0", "0", "0"}
 	asked := w.send(resp.AppendCommand(nil, nothing[:len(w.args)]...), 0) // WAIT's own refusal comes before that of a write
 	written := w.send(writeNothing, 0)
@@ -159,13 +164,13 @@ func (w *waitCall) write(id upstream.Identity) (err error) {
 	if most > 0 {
 		most = max(most, backend.QuestionTime) // a short wait is no reason to have no answer from a machine that is busy
 	}
-	if err = w.await(most); err != nil {
+	if err := w.await(most); err != nil {
 		return err
 	}
-	if _, err = w.answers(asked); err != nil {
+	if _, err := w.answers(asked); err != nil {
 		return err
 	}
-	_, err = w.answers(written)
+	_, err := w.answers(written)
 	if refusal := upstream.Refused(err); refusal != nil {
 		line := strings.TrimSuffix(refusal.Line, ".") + ": " + w.needs()
 		return &writeRefusal{&upstream.ReplyError{Line: line}}
