@@ -147,3 +147,23 @@ func TestSplitByOddKeys(t *testing.T) {
 		}
 	}
 }
+
+// After a failover the former master stays in its shard, and CLUSTER SHARDS of Redis 8.2 leaves the shard's slots out. CLUSTER SLOTS has them.
+func TestShardWithoutItsSlots(t *testing.T) {
+	t.Parallel()
+	node := func(id, port string) string {
+		return "*8\r\n$2\r\nid\r\n$1\r\n" + id + "\r\n$4\r\nport\r\n:" + port + "\r\n$8\r\nendpoint\r\n$1\r\nh\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
+	}
+	shards, ok := resp.ParseReply([]byte("*1\r\n*4\r\n$5\r\nslots\r\n*0\r\n$5\r\nnodes\r\n*2\r\n" + node("a", "1") + node("b", "2")))
+	if !ok {
+		t.Fatal("shards")
+	}
+	slots, ok := resp.ParseReply([]byte("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$1\r\nh\r\n:2\r\n$1\r\nb\r\n"))
+	if !ok {
+		t.Fatal("slots")
+	}
+	v, err := readView(shards, slots, resp.Reply{Kind: '-'}, "h", false)
+	if err != nil || v.claimed() != Slots || v.nodes[v.owner[0]].id != "b" || len(v.nodes) != 2 {
+		t.Errorf("%v: %d slots have an owner, of %+v", err, v.claimed(), v.nodes)
+	}
+}

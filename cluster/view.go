@@ -42,27 +42,22 @@ type described struct {
 
 var errNoTopology = errors.New("the node has no view of a cluster")
 
-// readView reads the replies of CLUSTER SHARDS, CLUSTER SLOTS and CLUSTER NODES. The first that is no error of SHARDS
-// and SLOTS is the view; NODES adds the config epochs, and may be an error. asked is the host that was asked, which
-// stands for every host left empty; secure wants the ports of TLS.
+// readView reads the replies of CLUSTER SHARDS, CLUSTER SLOTS and CLUSTER NODES. SHARDS or SLOTS may be an error, and NODES, which adds the
+// config epochs. SHARDS tells more of each node; SLOTS tells who has a slot: where the former master is in a shard still, SHARDS of Redis 8.2
+// leaves the shard's slots out. asked is the host that was asked, which stands for every host left empty; secure wants the ports of TLS.
 func readView(shards, slots, nodes resp.Reply, asked string, secure bool) (*view, error) {
 	v := &view{}
 	for i := range v.owner {
 		v.owner[i] = -1
 	}
-	switch {
-	case !isError(shards) && len(shards.Elems) > 0:
-		for _, shard := range shards.Elems {
-			v.addShard(shard, asked, secure)
-		}
-	case !isError(slots) && len(slots.Elems) > 0:
-		for _, row := range slots.Elems {
-			v.addRange(row, asked)
-		}
-	case isError(slots):
+	for _, shard := range shards.Elems {
+		v.addShard(shard, asked, secure)
+	}
+	for _, row := range slots.Elems {
+		v.addRange(row, asked)
+	}
+	if len(v.nodes) == 0 && isError(slots) {
 		return nil, fmt.Errorf("%w: %s", errNoTopology, slots.Text)
-	default:
-		return nil, errNoTopology
 	}
 	v.addNodes(string(nodes.Text))
 	for _, n := range v.nodes {

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -126,7 +127,7 @@ func (f *Forwarder) Forward(b *Batch) {
 	if f.Limited.Load() || f.big.wanted(len(b.run)) {
 		over = private
 	}
-	if b.echoes || b.scripts && !f.OneLine.Load() {
+	if b.echoes || b.scripts && slices.ContainsFunc(b.cmds, f.Echoes) {
 		over = alone
 	}
 	if b.scripts {
