@@ -62,9 +62,8 @@ type Cluster struct {
 
 // hooks are called when something happens in the cluster.
 type hooks struct {
-	refused  func(upstream.Identity, *upstream.ReplyError)
-	password func(asked bool)
-	changed  []func(before, now *Snapshot)
+	refused func(upstream.Identity, *upstream.ReplyError)
+	changed []func(before, now *Snapshot)
 }
 
 // Open finds the cluster by its seeds. It fails when none of them tells of a cluster within ctx; a *upstream.ReplyError
@@ -177,22 +176,9 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 	}
 	c.nodes[n] = struct{}{}
 	n.up.OnRefused(c.nodeRefused)
-	if c.hooks.password != nil {
-		n.up.OnPassword(c.hooks.password)
-	}
 	c.running.Add(1)
 	go c.watchNode(n)
 	return n
-}
-
-// OnPassword is upstream.Node's, for all nodes, also for those to come.
-func (c *Cluster) OnPassword(f func(asked bool)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hooks.password = f
-	for n := range c.nodes {
-		n.up.OnPassword(f)
-	}
 }
 
 // Renew is upstream.Node's, for all nodes.

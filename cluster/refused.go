@@ -19,7 +19,7 @@ const (
 	confirmAgain = time.Second
 )
 
-// credentials are what a master refuses of an identity: its user and password.
+// credentials are what a master refuses of an identity: its user and password, or that it has neither.
 type credentials struct{ user, password string }
 
 // OnRefused makes the cluster call f, from then on, for each identity that it refuses when connections are made, or made again:
@@ -31,17 +31,12 @@ func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
 	c.hooks.refused = f
 }
 
-// nodeRefused is called by each node. It asks all masters, in a goroutine of its own, of which there is one for an account. About
-// an identity without a password no master can be asked.
+// nodeRefused is called by each node. It asks all masters, in a goroutine of its own, of which there is one for an account.
 func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f, who := c.hooks.refused, credentials{id.User, id.Password}
 	if f == nil || c.ctx.Err() != nil {
-		return
-	}
-	if who == (credentials{}) {
-		f(id, why)
 		return
 	}
 	again := c.confirming[who]
@@ -88,11 +83,19 @@ func (c *Cluster) askMasters(who credentials) (said []error) {
 		c.Acquire(n)
 		asked.Go(func() {
 			defer c.Release(n)
-			said[i] = n.up.Authenticate(ctx, who.user, who.password)
+			said[i] = who.askAt(ctx, n.up)
 		})
 	}
 	asked.Wait()
 	return said
+}
+
+// askAt asks one node.
+func (who credentials) askAt(ctx context.Context, n *upstream.Node) error {
+	if who == (credentials{}) {
+		return n.Admit(ctx, "")
+	}
+	return n.Authenticate(ctx, who.user, who.password)
 }
 
 func isRefusal(err error) bool { return upstream.Refused(err) != nil }

@@ -6,17 +6,20 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Unsent says that a Budget allowed no connection for any part of a plan that is done: no node has run anything of it. A
-// *upstream.FullError in Err alone says less: other parts may have run.
+// NoConnection says that there was no connection for what ended with err: a Budget allowed none, or a node let the user in no more.
+func NoConnection(err error) bool { return upstream.IsFull(err) || upstream.Refused(err) != nil }
+
+// Unsent says that there was no connection for any part of a plan that is done: no node has run anything of it. Err alone says less: other
+// parts may have run.
 func (p *Plan) Unsent() bool {
-	ran := func(u unit) bool { return !upstream.IsFull(u.err) }
-	return upstream.IsFull(p.Err) && !slices.ContainsFunc(p.units, ran)
+	ran := func(u unit) bool { return !NoConnection(u.err) }
+	return NoConnection(p.Err) && !slices.ContainsFunc(p.units, ran)
 }
 
-// Resume readies a plan whose Err is a *upstream.FullError for another Do, which sends the parts that were refused and no other. The
+// Resume readies a plan for which there was NoConnection for another Do, which sends the parts that were not sent and no other. The
 // reply is not streamed then. It changes no other plan.
 func (p *Plan) Resume() {
-	if !upstream.IsFull(p.Err) {
+	if !NoConnection(p.Err) {
 		return
 	}
 	p.Err, p.stream, p.done = nil, nil, false
@@ -24,7 +27,7 @@ func (p *Plan) Resume() {
 		p.whole.retry()
 	}
 	for i := range p.units {
-		if u := &p.units[i]; upstream.IsFull(u.err) {
+		if u := &p.units[i]; NoConnection(u.err) {
 			u.retry()
 		}
 	}

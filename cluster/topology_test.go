@@ -230,8 +230,8 @@ func TestCredentials(t *testing.T) {
 	c := openTarget(t, target, Options{})
 	all := learn(t, c)
 	stranger := newClient(t, c, all, 2)
-	stranger.expect("MSET a 1 b 2", "-NOAUTH Authentication required.\r\n")
-	stranger.expect("SCAN 0", "-NOAUTH Authentication required.\r\n")
+	stranger.expect("MSET a 1 b 2", "error: NOAUTH Authentication required.")
+	stranger.expect("SCAN 0", "error: NOAUTH Authentication required.")
 	known := &client{t: t, table: all, e: c.Executor(upstream.Identity{Proto: 3, Password: "geheim"})}
 	t.Cleanup(known.e.Close)
 	known.expect("MSET a 1 b 2 c 3", "+OK\r\n")

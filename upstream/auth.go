@@ -2,8 +2,11 @@ package upstream
 
 import (
 	"context"
+	"net"
 	"slices"
 	"sync"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // authTurns is how many passwords one Redis is asked about at the same time.
@@ -32,6 +35,15 @@ func (n *Node) Authenticate(ctx context.Context, user, password string) error {
 // about authTurns passwords at a time; when more clients wait, their addresses
 // take turns, however many clients each address has.
 func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password string) error {
+	return n.inTurn(ctx, address, func(ctx context.Context) error {
+		return n.askOn(ctx, Identity{User: user, Password: password}, func(c net.Conn) error {
+			return ask(ctx, c, appendAuth(nil, user, password), 1)
+		})
+	})
+}
+
+// inTurn calls do when a client at that address has its turn.
+func (n *Node) inTurn(ctx context.Context, address string, do func(context.Context) error) error {
 	if n.ctx.Err() != nil { // Close's AfterFunc runs a little later
 		return &NotSentError{Cause: ErrClosed}
 	}
@@ -44,7 +56,11 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 		return &NotSentError{Cause: err}
 	}
 	defer n.auths.turns.give()
-	err := n.authenticate(ctx, Identity{User: user, Password: password})
+	err := do(ctx)
+	for err != nil && Refused(err) == nil && ctx.Err() == nil && n.contact.lately() { // Redis may be back by then, as for commands
+		retry.Sleep(ctx, firstDelay, nil)
+		err = do(ctx)
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -54,16 +70,17 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 	return notSent(err)
 }
 
-// authenticate sends id's AUTH on an idle connection, or on a new one; the caller has a turn. Redis may close
+// askOn asks whether Redis lets id in, on an idle connection, or on a new one; the caller has a turn. Redis may close
 // an idle connection at any time, for example because the user who was last logged in on it was deleted:
-// then another connection is tried. Sending AUTH twice does no harm.
-func (n *Node) authenticate(ctx context.Context, id Identity) error {
+// then another connection is tried. Asking twice does no harm.
+func (n *Node) askOn(ctx context.Context, id Identity, ask func(net.Conn) error) error {
 	for {
 		c := n.auths.take()
 		if c == nil {
 			break
 		}
-		err := n.auths.ask(ctx, c, id)
+		err := ask(c)
+		n.auths.keep(c, id, err)
 		if err == nil || Refused(err) != nil || ctx.Err() != nil {
 			return err
 		}
@@ -77,22 +94,25 @@ func (n *Node) authenticate(ctx context.Context, id Identity) error {
 		c.Close()
 		return &NotSentError{Cause: err} // also when the service account is refused, which says nothing about this user
 	}
-	return n.auths.ask(ctx, c, id)
+	err = ask(c)
+	n.auths.keep(c, id, err)
+	return err
 }
 
-// ask sends one AUTH and keeps the connection if it is still of use.
-func (a *auths) ask(ctx context.Context, c *ownConn, id Identity) error {
-	err := ask(ctx, c, appendAuth(nil, id.User, id.Password), 1)
+// keep keeps a connection on which Redis was asked whether it lets id in, and answered so.
+func (a *auths) keep(c *ownConn, id Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case err != nil && Refused(err) == nil || a.closed:
 		c.Close()
-	case err == nil && a.logins.add(id, c):
-	default:
+		return
+	case err == nil:
+		c = a.logins.add(id, c) // the one of before takes its place among the idle ones
+	}
+	if c != nil {
 		a.idle = append(a.idle, c)
 	}
-	return err
 }
 
 // take returns an idle connection, or nil.

@@ -76,7 +76,7 @@ func lossLevel(err error) slog.Level {
 	switch {
 	case errors.Is(err, errUnused):
 		return slog.LevelDebug
-	case errors.Is(err, errPasswordAsked), errors.Is(err, errRenewed), errors.Is(err, ErrLeft):
+	case errors.Is(err, errRenewed), errors.Is(err, ErrLeft):
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn
@@ -85,33 +85,15 @@ func lossLevel(err error) slog.Level {
 // runLink makes one attempt. It returns when the attempt has failed or the
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
-	era := p.node.anonymous.era.Load()
 	conn, term, err := p.connect()
 	if err != nil {
 		return false, err
-	}
-	open, serves := false, false
-	if p.id.Anonymous() {
-		if open, serves, err = p.node.anonymous.prove(p.ctx, conn); err != nil {
-			conn.Close()
-			return false, err
-		}
 	}
 	telemetry.Pipes.Add(1)
 	defer telemetry.Pipes.Add(-1)
 	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
 	l.readonly = func() { p.node.target.refusedWrite(term) }
-	l.serves = serves
-	if l.open = open; open {
-		l.denied = p.node.anonymous.suspect
-	}
 	p.link.Store(l)
-	if p.id.Anonymous() {
-		defer p.node.anonymous.end()
-		if fresh := p.node.anonymous.begin(era); open && !fresh {
-			l.retire(errPasswordAsked)
-		}
-	}
 	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()
 	told := p.node.contact.told.Swap(false)
 	switch again, lost := p.move(up, nil); {

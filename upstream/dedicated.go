@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -42,7 +41,6 @@ type Dedicated struct {
 	node  *Node
 	conn  net.Conn
 	id    int64  // CLIENT ID of the connection at Redis, 0 when it did not tell
-	anon  bool   // it had not authenticated when it was made
 	share *share // of the node's budget
 	spare bool   // its user's password is not valid any more: no other could be had
 
@@ -58,9 +56,6 @@ type Dedicated struct {
 	to    Receiver // nil: idle, or closed
 	over  bool     // the goroutine has ended, or is about to
 	since time.Time
-
-	open atomic.Bool // see anonymous; false once it has authenticated
-	shut atomic.Bool // it was ended because Redis asks for a password
 }
 
 // Dedicate returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
@@ -89,7 +84,6 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
-	era := n.anonymous.era.Load()
 	conn, term, spare, err := n.connectMore(ctx, id)
 	if err != nil {
 		if ctx.Err() != nil && Refused(err) == nil {
@@ -99,8 +93,7 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 	}
 	p := &Dedicated{node: n, conn: conn, Identity: id, to: to, masterTerm: term, share: counted, spare: spare}
 	p.left = closeAfter(term, conn)
-	asked := false
-	if p.id, asked, err = clientID(ctx, conn, id.Proto, n.opts.DialTimeout); err != nil {
+	if p.id, err = clientID(ctx, conn, id.Proto, n.opts.DialTimeout); err != nil {
 		p.left()
 		conn.Close()
 		return nil, notSent(err)
@@ -111,13 +104,6 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
 	telemetry.Dedicated.Add(1)
-	if p.anon = id.Anonymous(); p.anon {
-		p.open.Store(!asked)
-		if fresh := n.anonymous.begin(era); !asked && !fresh {
-			p.shut.Store(true)
-			conn.Close()
-		}
-	}
 	go p.run()
 	return p, nil
 }
@@ -152,38 +138,33 @@ func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (rep
 }
 
 // clientID asks Redis for the connection's CLIENT ID by HELLO, which every user may run: CLIENT ID would stand in ACL LOG for a user who may
-// not. It is 0 when Redis does not tell it (see mayNotKnow); any other error reply means that Redis refuses the connection. asked: Redis
-// wants it to authenticate first.
-func clientID(ctx context.Context, conn net.Conn, proto int, timeout time.Duration) (id int64, asked bool, err error) {
+// not. It is 0 when Redis does not tell it (see mayNotKnow); any other error reply means that Redis refuses the connection.
+func clientID(ctx context.Context, conn net.Conn, proto int, timeout time.Duration) (id int64, err error) {
 	reply, err := Ask(ctx, conn, time.Now().Add(timeout), "HELLO", strconv.Itoa(proto))
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	if refusal := Refused(ErrorIn(reply)); refusal != nil {
-		if !mayNotKnow(refusal.Line) {
-			return 0, false, refusal
+		if mayNotKnow(refusal.Line) {
+			return 0, nil
 		}
-		return 0, asksPassword(refusal), nil
+		return 0, refusal
 	}
 	said, _ := resp.ParseReply(reply)
 	id, _ = strconv.ParseInt(field(said, "id"), 10, 64) // 0 if it does not tell
-	return id, false, nil
+	return id, nil
 }
 
 func mayNotKnow(line string) bool {
-	harmless := []string{"NOPERM", "NOAUTH", "ERR unknown", "BUSY "}
+	harmless := []string{"NOPERM", "ERR unknown", "BUSY "}
 	return slices.ContainsFunc(harmless, func(begin string) bool { return strings.HasPrefix(line, begin) })
 }
 
 // RedisID is the connection's CLIENT ID at Redis, or 0.
 func (p *Dedicated) RedisID() int64 { return p.id }
 
-// Authenticated notes that the connection's user has authenticated there, as id: it counts for that user, and does not end any more when
-// Redis begins to ask for a password.
-func (p *Dedicated) Authenticated(id Identity) {
-	p.open.Store(false)
-	p.share.move(id)
-}
+// Authenticated notes that the connection's user has authenticated there, as id: it counts for that user.
+func (p *Dedicated) Authenticated(id Identity) { p.share.move(id) }
 
 // Write sends commands; what comes back goes to the Receiver. After an error the connection ends, and the Receiver's Ended is called.
 func (p *Dedicated) Write(b []byte) error {
@@ -247,9 +228,6 @@ func (p *Dedicated) run() {
 			if to == nil {
 				err = violation("a reply that nobody asked for")
 			} else {
-				if p.open.Load() && isDenied(buf[:n]) {
-					p.node.anonymous.suspect()
-				}
 				if p.node.target.Resolver != nil && bytes.Contains(buf[:n], readonlyError) {
 					p.node.target.refusedWrite(p.masterTerm)
 				}
@@ -280,14 +258,8 @@ func (p *Dedicated) end(err error) {
 	p.share.give()
 	to := p.receiver(true)
 	p.node.dedicated.end(p)
-	if p.anon {
-		p.node.anonymous.end()
-	}
 	if to == nil {
 		return
-	}
-	if p.shut.Load() {
-		err = errPasswordAsked
 	}
 	if cause := context.Cause(p.masterTerm); cause != nil {
 		err = cause

@@ -41,7 +41,7 @@ func (s *dedicatedPool) take(id Identity) *Dedicated {
 func (s *dedicatedPool) put(p *Dedicated) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.all[p]; !known || s.closed || p.shut.Load() {
+	if _, known := s.all[p]; !known || s.closed {
 		return false
 	}
 	p.since = time.Now()
@@ -108,19 +108,6 @@ func (s *dedicatedPool) end(p *Dedicated) {
 	if i := slices.Index(s.idle, p); i >= 0 {
 		s.idle = slices.Delete(s.idle, i, i+1)
 	}
-}
-
-// shut ends the open connections, those in use too.
-func (s *dedicatedPool) shut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for p := range s.all {
-		if p.open.Load() {
-			p.shut.Store(true)
-			p.conn.Close()
-		}
-	}
-	s.idle = slices.DeleteFunc(s.idle, func(p *Dedicated) bool { return p.shut.Load() })
 }
 
 // renew ends the idle connections of the identities concerned.

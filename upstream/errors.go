@@ -17,8 +17,18 @@ func (e *ReplyError) Error() string { return e.Line }
 
 // ofUser says that the error concerns the user, the password or the database of one connection, and no other connection.
 func (e *ReplyError) ofUser() bool {
-	code, _, _ := strings.Cut(e.Line, " ")
-	return code == "WRONGPASS" || code == "NOPERM" || code == "NOAUTH" || strings.HasPrefix(e.Line, "ERR DB index ")
+	return e.ofPassword() || code(e.Line) == "NOPERM" || strings.HasPrefix(e.Line, "ERR DB index ")
+}
+
+// ofPassword says that Redis does not let the user in: the password is wrong, or there is none.
+func (e *ReplyError) ofPassword() bool {
+	return code(e.Line) == "WRONGPASS" || code(e.Line) == "NOAUTH"
+}
+
+// code is the first word of an error's line.
+func code(line string) string {
+	word, _, _ := strings.Cut(line, " ")
+	return word
 }
 
 // NotSentError says that not one byte of the request was handed to the kernel:

@@ -100,6 +100,10 @@ func Connect(ctx context.Context, t Target, id Identity, timeout time.Duration) 
 		conn.Close()
 		return nil, nil, err
 	}
+	if err := served(ctx, conn, id, deadline); err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
 	if err := proveNode(ctx, conn, t, deadline); err != nil {
 		conn.Close()
 		return nil, nil, err

@@ -27,7 +27,6 @@ type link struct {
 	whole       bool // replies are handed over in whole frames (shared pipe)
 	maxInflight int64
 	readonly    func() // called for every READONLY that Redis answers
-	unnamed
 
 	dead    atomic.Bool // failed is set
 	replied atomic.Bool // some request got all its replies
@@ -39,13 +38,6 @@ type link struct {
 	outgoing
 	occupied
 	over
-}
-
-// unnamed is what is known of a link whose connection never authenticated.
-type unnamed struct {
-	serves bool   // Redis has let a command run on it
-	open   bool   // it was made while Redis asked no password
-	denied func() // called for every NOAUTH and NOPERM while it is open
 }
 
 // outgoing is what a link writes, and who writes it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -31,18 +30,16 @@ func newLogins() (l logins) {
 	return l
 }
 
-// add notes that Redis accepted id's AUTH on c. It says whether c is kept, which it is if it is the only one.
-func (l *logins) add(id Identity, c *ownConn) bool {
+// add notes that Redis has let id in on c, which is kept. It returns the one that was kept before, or nil: Redis may have closed it meanwhile.
+func (l *logins) add(id Identity, c *ownConn) (before *ownConn) {
 	l.present.Add(id.userName(), id.Password)
-	if l.spares.Contains(id) {
-		return false
-	}
-	if l.spares.Len() == maxSpares {
+	as := id.login()
+	if before, _ = l.spares.Peek(as); before == nil && l.spares.Len() == maxSpares {
 		_, oldest, _ := l.spares.RemoveOldest()
 		oldest.Close()
 	}
-	l.spares.Add(id, c)
-	return true
+	l.spares.Add(as, c)
+	return before
 }
 
 func (l *logins) close() {
@@ -57,7 +54,7 @@ func (a *auths) takeLogin(id Identity) (password string, c *ownConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	password, _ = a.logins.present.Get(id.userName())
-	as := Identity{User: id.User, Password: id.Password}
+	as := id.login()
 	if c, _ = a.logins.spares.Peek(as); c != nil {
 		a.logins.spares.Remove(as)
 	}
@@ -69,7 +66,7 @@ func (a *auths) takeLogin(id Identity) (password string, c *ownConn) {
 // not be had by id's password.
 func (n *Node) connectMore(ctx context.Context, id Identity) (conn net.Conn, term context.Context, spare bool, err error) {
 	conn, term, err = Connect(ctx, n.target, id, n.opts.DialTimeout)
-	if refusal := Refused(err); refusal == nil || !strings.HasPrefix(refusal.Line, "WRONGPASS") || id.Secret != nil || !n.loggedIn(id) {
+	if refusal := Refused(err); refusal == nil || !refusal.ofPassword() || id.Secret != nil || !n.loggedIn(id) {
 		return conn, term, false, err
 	}
 	password, c := n.auths.takeLogin(id)
@@ -88,6 +85,9 @@ func (n *Node) connectMore(ctx context.Context, id Identity) (conn net.Conn, ter
 	}
 	return nil, nil, false, err
 }
+
+// login is what Redis is asked about when a client of id comes.
+func (id Identity) login() Identity { return Identity{User: id.User, Password: id.Password} }
 
 // loggedIn says that a connection is there that clients with id's user and password share: when Redis has closed it they have to log in again.
 func (n *Node) loggedIn(id Identity) (is bool) {

@@ -47,7 +47,6 @@ type Node struct {
 	auths auths // has locks of its own
 
 	dedicated dedicatedPool // has a lock of its own
-	anonymous anonymous     // has one, too
 
 	contact contact
 
@@ -94,7 +93,6 @@ func NewNode(t Target, o NodeOptions) *Node {
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.dedicated = dedicatedPool{node: n, all: map[*Dedicated]struct{}{}}
 	n.auths.logins = newLogins()
-	n.anonymous.node, n.anonymous.look = n, make(chan struct{}, 1)
 	o.Budget.join(n)
 	return n
 }
@@ -234,7 +232,6 @@ func (n *Node) release(p *Pipe) {
 			n.drop(oldest)
 		}
 		n.idle.Add(p.id, p)
-		p.unused = time.Now()
 	case p.backsOff():
 		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again and
 		// again would make a connection each time. When the back-off is over, the pipe forgets itself.
@@ -249,17 +246,6 @@ func (n *Node) forget(p *Pipe) {
 	if n.shared[p.id] == p {
 		delete(n.shared, p.id)
 		n.idle.Remove(p.id)
-	}
-}
-
-// closeUnused closes the shared pipes that never authenticated and that nobody has used for unusedFor.
-func (n *Node) closeUnused() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, id := range n.idle.Keys() {
-		if p, _ := n.idle.Peek(id); id.Anonymous() && time.Since(p.unused) >= unusedFor {
-			n.drop(p)
-		}
 	}
 }
 

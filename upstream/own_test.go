@@ -17,7 +17,7 @@ func TestOwnConnectionsAreKeptAside(t *testing.T) {
 	was := telemetry.UpstreamOwn.Value()
 	b := NewBudget(1, 1)
 	n := NewNode(target, NodeOptions{Budget: b, DialTimeout: dialTime})
-	if _, err := n.Open(context.Background(), Identity{Proto: 2, DB: 1}); err != nil { // and asks whether a password is wanted
+	if _, err := n.Open(context.Background(), Identity{Proto: 2, DB: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Authenticate(context.Background(), "nobody", "x"); Refused(err) == nil {
@@ -47,7 +47,7 @@ func TestOwnConnectionsAreKeptAside(t *testing.T) {
 			}
 		}
 	}
-	ownAre(4, 8)
+	ownAre(3, 8)
 	usedIs(t, b, 1)
 	aside.Release()
 	c.Close()

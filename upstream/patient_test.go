@@ -172,7 +172,6 @@ func TestWhatIsALoss(t *testing.T) {
 		want   bool
 	}{
 		"the end of the stream": {err: io.EOF, want: true},
-		"the password changed":  {err: errPasswordAsked, want: true},
 		"rights changed":        {err: errRenewed, want: true},
 		"its client has left":   {err: ErrLeft},
 		"a node of a cluster":   {err: io.EOF, nodeID: "id"},

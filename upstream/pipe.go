@@ -40,8 +40,7 @@ type Pipe struct {
 	standing
 
 	// Guarded by node.mu.
-	users  int
-	unused time.Time // since when a shared pipe has had no users
+	users int
 }
 
 // standing is the state of a pipe's connection.

@@ -22,18 +22,10 @@ const (
 // readonlyError is how a Redis that is no master refuses a write.
 var readonlyError = []byte("-READONLY ")
 
-// isDenied recognises the errors by which Redis refuses a client that has not authenticated, or may not run a command.
-func isDenied(line []byte) bool {
-	return bytes.HasPrefix(line, []byte("-NOAUTH")) || bytes.HasPrefix(line, []byte("-NOPERM"))
-}
-
 // noteError looks at an error reply.
 func (l *link) noteError(line []byte) {
-	switch {
-	case bytes.HasPrefix(line, readonlyError):
+	if bytes.HasPrefix(line, readonlyError) {
 		l.readonly()
-	case l.open && isDenied(line):
-		l.denied()
 	}
 }
 

@@ -13,9 +13,11 @@ import (
 type Backend interface {
 	// Node returns a node for questions that any node can answer.
 	Node() *upstream.Node
-	// Authenticate asks Redis whether a user may log in. from is the client's address: addresses take turns.
+	// Authenticate asks Redis whether a user may log in, Admit whether it serves a client that does not. from is the client's address:
+	// addresses take turns.
 	Authenticate(ctx context.Context, from, user, password string) error
-	// Renew replaces the connections of the identities for which concerned returns true, and asks all nodes whether they want a password.
+	Admit(ctx context.Context, from string) error
+	// Renew replaces the connections of the identities for which concerned returns true.
 	Renew(concerned func(upstream.Identity) bool)
 	// Tell makes the backend call the functions of n from now on.
 	Tell(Notices)
@@ -34,7 +36,6 @@ type Backend interface {
 // Notices are the functions that a backend calls when something happens, at any time, from any goroutine.
 type Notices struct {
 	Refused  func(upstream.Identity, *upstream.ReplyError) // Redis does not let an identity in any more
-	Password func(asked bool)                              // Redis has told whether it refuses clients that have not authenticated
 	Topology func()                                        // the nodes have changed, or their slots
 }
 

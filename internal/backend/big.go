@@ -89,16 +89,14 @@ func (f *Forwarder) usesOwn() {
 	b.back.Reset(f.OwnFor)
 }
 
-// ReturnOwn gives such connections back if they have not been used for OwnFor, and says whether it has: the client may be left without any
-// connection then. No command is at work.
-func (f *Forwarder) ReturnOwn() bool {
+// ReturnOwn gives such connections back if they have not been used for OwnFor. No command is at work.
+func (f *Forwarder) ReturnOwn() {
 	if f.big.used.IsZero() || time.Since(f.big.used) < f.OwnFor {
-		return false
+		return
 	}
 	f.big.used = time.Time{}
 	f.big.leave()
 	f.path.leave(true)
-	return true
 }
 
 func (b *bigTraffic) drop() {

@@ -23,13 +23,25 @@ func (b *Clustered) Node() *upstream.Node { return b.Snapshot().Any(rand.Int(), 
 
 // Authenticate asks any node, and another one if that is out of reach, or in trouble. One node's refusal is not the cluster's, so another node is
 // asked before a user is refused. A user who is let in may still do at each node only what that node allows.
-func (b *Clustered) Authenticate(ctx context.Context, from, user, password string) (err error) {
+func (b *Clustered) Authenticate(ctx context.Context, from, user, password string) error {
+	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error {
+		return n.AuthenticateFrom(ctx, from, user, password)
+	})
+}
+
+// Admit asks as Authenticate does.
+func (b *Clustered) Admit(ctx context.Context, from string) error {
+	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error { return n.Admit(ctx, from) })
+}
+
+// askAbout asks about one client.
+func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *upstream.Node) error) (err error) {
 	snapshot, first := b.Snapshot(), rand.Int()
 	var refusal error
 	for passed := range snapshot.Masters {
 		n := snapshot.Any(first, passed)
 		while, done := snapshot.While(ctx, n)
-		err = n.Upstream().AuthenticateFrom(while, from, user, password)
+		err = ask(while, n.Upstream())
 		done()
 		switch said := !upstream.IsNotSent(err); {
 		case err == nil, refusal != nil && said:
@@ -48,7 +60,6 @@ func (b *Clustered) Authenticate(ctx context.Context, from, user, password strin
 func (b *Clustered) Tell(n Notices) {
 	b.OnRefused(n.Refused)
 	b.OnChanged(func(_, _ *cluster.Snapshot) { n.Topology() })
-	b.OnPassword(n.Password)
 }
 
 // Misnamed implements Backend: what is no cluster tells no topology, and is never served as one.

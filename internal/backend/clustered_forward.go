@@ -74,9 +74,6 @@ func (u *clusteredPath) show(ctx context.Context) {
 	}
 }
 
-// serves is false: the client has a connection to each node, and no single one of them would tell.
-func (u *clusteredPath) serves() bool { return false }
-
 // hello asks any node.
 func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 	u.executor().As(id)
@@ -89,7 +86,6 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 		return resp.Reply{}, err
 	}
 	u.host.Adopt(id)
-	u.host.Admitted()
 	answer, _ := resp.ParseReply(got)
 	return answer, nil
 }
@@ -153,15 +149,6 @@ func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
 
 // forwardWith sends what is left of the run over e, and says how long Redis took.
 func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) time.Duration {
-	if over != shared {
-		switch err := u.host.Refused(); {
-		case err != nil && over == alone:
-			u.host.Unanswered(err, b.cmds)
-			return 0
-		case err != nil:
-			over = shared
-		}
-	}
 	took, sent := u.forwardIf(b, e, over)
 	switch {
 	case sent:
@@ -173,7 +160,7 @@ func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) tim
 	return took
 }
 
-// forwardIf sends what is left of the run over e. sent is false if the budget allowed no connection: then the run is not settled, and
+// forwardIf sends what is left of the run over e. sent is false if there was no connection: then the run is not settled, and
 // the next forwardIf sends what is left.
 func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, over way) (took time.Duration, sent bool) {
 	for _, p := range b.nodes.plans {
@@ -201,11 +188,11 @@ func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, over way) (took
 	return took, true
 }
 
-// resumable says that the budget allowed no connection for the run, or for a part of its only command. In a run of several
+// resumable says that there was no connection for the run, or for a part of its only command. In a run of several
 // commands a part could not be sent later, because later commands may have run.
 func (u *clusteredPath) resumable(b *Batch) bool {
 	if plans := b.nodes.plans; len(plans) == 1 {
-		return TooMany(plans[0].Err)
+		return cluster.NoConnection(plans[0].Err)
 	}
 	return !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !p.Unsent() })
 }
@@ -275,15 +262,13 @@ func (u *clusteredPath) route(c *commandtable.Command) *route {
 	return u.latest.route
 }
 
-// forwardScripts implements path: a lane has a connection to each node that is asked.
+// forwardScripts implements path: a lane has a connection to each node that is asked. If there can be no further connection, the run goes over
+// the connections for ordinary commands.
 func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	u.findKeys(b)
 	u.plan(b)
-	switch {
-	case u.host.WritesPaused():
+	if u.host.WritesPaused() {
 		return u.forwardWith(b, u.executor(), private)
-	case u.host.MustLogIn():
-		return u.forwardWith(b, u.executor(), shared)
 	}
 	if u.quick == nil {
 		u.lane = u.Lanes.Join(u.host.Identity())
@@ -299,7 +284,12 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 			}
 		}
 	}
-	return u.lane.Timed(func() { u.forwardWith(b, u.quick, shared) })
+	sent := false
+	took := u.lane.Timed(func() { _, sent = u.forwardIf(b, u.quick, shared) })
+	if !sent {
+		took += u.forwardWith(b, u.executor(), shared)
+	}
+	return took
 }
 
 // reload loads each script again at the node that did not have it. In a cluster a script that has run at one node is unknown to the

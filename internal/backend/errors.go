@@ -39,12 +39,9 @@ func unanswered(err error) error {
 	return err
 }
 
-// noFurther says that the client can have no further connection, while those that it has go on: there are too many, or its password is not valid
-// any more.
-func noFurther(err error) bool { return TooMany(err) || PasswordRefused(err) }
-
-// NoRetry says that to try again would not help.
-func NoRetry(err error) bool { return PasswordRefused(err) || LogIn(err) || TooMany(err) }
+// NoFurther says that the client can have no further connection, while those that it has go on: there are too many, or its password is not
+// valid any more, or one was set where there was none. To try again would not help.
+func NoFurther(err error) bool { return PasswordRefused(err) || LogIn(err) || TooMany(err) }
 
 // The errors for a command that has no reply.
 const (

@@ -21,12 +21,8 @@ type Host interface {
 	Identity() upstream.Identity
 	// Adopt makes id, which Redis has accepted, the client's identity. It gives back the Forwarder's connections.
 	Adopt(id upstream.Identity)
-	// Admitted notes that Redis lets the client run commands.
-	Admitted()
-	// Refused says why the client may not have a connection of its own; nil: it may.
+	// Refused says why Redis does not serve the client; nil: it does. The host forwards nothing of a client that is refused.
 	Refused() error
-	// MustLogIn says that Redis refuses the client's commands until it has authenticated.
-	MustLogIn() bool
 	// Silent says that the client wants no replies just now.
 	Silent() bool
 	// WriteReplies writes what the client was answered so far.
@@ -108,8 +104,6 @@ type path interface {
 	selectDB(id upstream.Identity) ([]byte, error)
 	// show opens a shared connection as the client's user.
 	show(ctx context.Context)
-	// serves says that the shared connection of a client that has not authenticated is one that Redis lets run commands.
-	serves() bool
 	// leave gives connections back: all, or those that big traffic alone needs.
 	leave(big bool)
 }
@@ -214,10 +208,6 @@ func (f *Forwarder) SelectDB(id upstream.Identity) ([]byte, error) { return f.pa
 
 // Show opens a shared connection as the client's user, if there can be one.
 func (f *Forwarder) Show(ctx context.Context) { f.path.show(ctx) }
-
-// Serves says that Redis is known to run commands on the shared connection of this client, which has not authenticated. Then Redis need
-// not be asked, which could take for as long as a script does.
-func (f *Forwarder) Serves() bool { return f.path.serves() }
 
 // Leave gives all connections back.
 func (f *Forwarder) Leave() {

@@ -20,11 +20,12 @@ func (b single) Authenticate(ctx context.Context, from, user, password string) e
 	return b.node.AuthenticateFrom(ctx, from, user, password)
 }
 
+func (b single) Admit(ctx context.Context, from string) error { return b.node.Admit(ctx, from) }
+
 func (b single) Renew(concerned func(upstream.Identity) bool) { b.node.Renew(concerned) }
 
 func (b single) Tell(n Notices) {
 	b.node.OnRefused(n.Refused)
-	b.node.OnPassword(n.Password)
 }
 
 // retryFor is as long as a command waits for a Redis that has just been lost: see upstream.Pipe.

@@ -89,11 +89,6 @@ func (u *singlePath) show(ctx context.Context) {
 	}
 }
 
-func (u *singlePath) serves() bool {
-	p, err := u.pipe()
-	return err == nil && p.Serves()
-}
-
 // leave gives the shared connections back. The one for big traffic is bigTraffic.leave's.
 func (u *singlePath) leave(big bool) {
 	if big {
@@ -129,7 +124,6 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 		u.leave(false)
 		u.shared = p
 	}
-	u.host.Admitted()
 	answer, _ := resp.ParseReply(got)
 	return answer, nil
 }
@@ -143,7 +137,7 @@ func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
 		return nil, &upstream.ReplyError{Line: "ERR DB index is out of range"}
 	}
 	p, err := u.node.Open(u.Context, id)
-	if err != nil && !noFurther(err) {
+	if err != nil && !NoFurther(err) {
 		return nil, err
 	}
 	u.host.Adopt(id)
@@ -183,7 +177,7 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 // forwardPrivate sends the run over the private pipe.
 func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	err := u.openBig()
-	if over == private && noFurther(err) {
+	if over == private && NoFurther(err) {
 		u.forwardShared(b)
 		return
 	}
@@ -204,10 +198,7 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 }
 
 func (u *singlePath) openBig() (err error) {
-	if u.big.pipe != nil {
-		return nil
-	}
-	if err = u.host.Refused(); err == nil {
+	if u.big.pipe == nil {
 		u.big.pipe, err = u.node.Private(u.Context, u.host.Identity())
 	}
 	return err
@@ -233,7 +224,7 @@ func (w *scriptLane) leave() {
 // ordinary commands.
 func (u *singlePath) forwardScripts(b *Batch, quick bool) time.Duration {
 	main, err := u.pipe()
-	if err != nil || !main.Connected() || u.host.MustLogIn() {
+	if err != nil || !main.Connected() {
 		return timed(func() { u.forwardOver(b, main, err) })
 	}
 	if quick && u.openLane() && !u.lane.lane.Stuck() {

@@ -77,7 +77,7 @@ var (
 		"bgrewriteaof":   "",
 		"bgsave":         "",
 		"commandlog":     "About Redis, lock scripts included; the clients' addresses are this proxy's.",
-		"config":         "About Redis, not this proxy. A changed requirepass holds here within a second.",
+		"config":         "About Redis, not this proxy. A changed requirepass holds for whoever comes then.",
 		"dbsize":         "",
 		"failover":       "The upstream becomes a replica, where Redis refuses writes and locks.",
 		"flushall":       "Locks are keys: they are lost, too, and their holders are told.",

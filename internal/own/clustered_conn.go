@@ -75,7 +75,7 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 			refused++
 			continue
 		}
-		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || backend.NoRetry(err) {
+		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || backend.NoFurther(err) {
 			return nil, err
 		}
 		u.lookAgain()
@@ -86,7 +86,7 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 func (u *clustered) masters(id upstream.Identity, write func([]*conn) error) error {
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		all, err := u.connectAll(id, u.nodes.Snapshot().Masters)
-		again := !backend.NoRetry(err)
+		again := !backend.NoFurther(err)
 		if err == nil {
 			err = write(all)
 			refusal := upstream.Refused(err)

@@ -23,9 +23,7 @@ func closeHow(how downstream.How) lock.CloseHow {
 func (s *Session) Attend() {
 	s.refuseStranger()
 	s.own.Attend()
-	if s.pipes.ReturnOwn() && s.access.admitted != 0 {
-		s.access.admitted = askAnew
-	}
+	s.pipes.ReturnOwn()
 }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.

@@ -14,9 +14,9 @@ import (
 
 // enqueue adds a command to the run.
 func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
-	if s.lockedOut() {
+	if err := s.refused(); err != nil {
 		s.forward()
-		s.error(s.srv.refusalOf(args))
+		s.fail(s.srv.refusalFor(args, err))
 		return
 	}
 	b := s.batch
@@ -43,17 +43,13 @@ func (s *Session) forward() {
 	}
 	if !s.guard.Over() {
 		telemetry.Commands.Add(int64(b.Run()))
-		if s.lockedOut() {
-			s.refuseRun()
-		} else {
-			s.activity.progress.step.next()
-			before := s.pipes.Spent
-			s.pipes.Forward(&b.Batch)
-			upstream := s.pipes.Spent - before
-			if took := b.timing.forwarded(upstream); s.srv.slow(took) {
-				c, words := b.First()
-				s.noteSlow(took, upstream, c, words, b.Run())
-			}
+		s.activity.progress.step.next()
+		before := s.pipes.Spent
+		s.pipes.Forward(&b.Batch)
+		upstream := s.pipes.Spent - before
+		if took := b.timing.forwarded(upstream); s.srv.slow(took) {
+			c, words := b.First()
+			s.noteSlow(took, upstream, c, words, b.Run())
 		}
 	}
 	s.srv.rightsChanged(b.rights)
@@ -77,16 +73,8 @@ func (h host) Identity() upstream.Identity { return h.ident }
 // Adopt implements backend.Host.
 func (h host) Adopt(id upstream.Identity) { h.identity(id) }
 
-// Admitted implements backend.Host.
-func (h host) Admitted() { h.admit() }
-
 // Refused implements backend.Host.
 func (h host) Refused() error { return h.refused() }
-
-// MustLogIn implements backend.Host.
-func (h host) MustLogIn() bool {
-	return h.ident.User == "" && h.ident.Password == "" && (h.srv.access.mustAuth.Load() || h.refused() != nil)
-}
 
 // Silent implements backend.Host.
 func (h host) Silent() bool { return h.replies.silent }
@@ -165,8 +153,10 @@ func (s *Session) ask(words ...string) ([]byte, error) {
 }
 
 func (s *Session) askAt(at backend.Place, words ...[]byte) ([]byte, error) {
-	if s.lockedOut() {
+	if err := s.refused(); backend.LogIn(err) {
 		return resp.AppendError(nil, noAuth), nil
+	} else if err != nil {
+		return nil, err
 	}
 	return s.pipes.Ask(words, at)
 }

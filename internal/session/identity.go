@@ -100,8 +100,10 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	if o.Proto != 0 {
 		id.Proto = o.Proto
 	}
-	if s.lockedOut() {
+	if err := s.refused(); backend.LogIn(err) {
 		return answer, &upstream.ReplyError{Line: s.srv.noAuthHello()}
+	} else if err != nil {
+		return answer, err
 	}
 	answer, err = s.pipes.Hello(id)
 	if err == nil {
@@ -130,11 +132,9 @@ func (s *Session) SelectDB(n int) ([]byte, error) {
 	if reply, has, err := s.own.SelectDB(n, word); has {
 		return reply, err
 	}
-	id, admitted := s.ident, s.access.admitted
+	id := s.ident
 	id.DB = n
-	reply, err := s.pipes.SelectDB(id)
-	s.access.admitted = admitted
-	return reply, err
+	return s.pipes.SelectDB(id)
 }
 
 // Reset implements commands.Identity: the locks are released as if the connection had gone.
@@ -152,9 +152,8 @@ func (s *Session) Reset() {
 	s.settings.parent = nil
 	s.mu.Unlock()
 	s.guard.SetLimits(s.srv.limitsFor(false))
-	if s.access.lowered = s.srv.access.mustAuth.Load(); s.access.lowered {
-		s.access.admitted = 0
-	}
+	s.access.lowered = s.srv.access.mustAuth.Load()
+	s.access.admitted.Store(false)
 	s.certificate()
 }
 

@@ -201,28 +201,14 @@ func (l Limits) bounds() downstream.Bounds {
 		Commands: resp.Limits{Args: l.MaxArgs, Bulk: l.MaxBulk, Command: l.MaxCommand}}
 }
 
-// learnAuth asks whether clients must authenticate. While there are connections made without a password their nodes ask more
-// often: see passwordAsked.
+// learnAuth asks whether clients must authenticate.
 func (s *Server) learnAuth() error {
 	ctx, cancel := context.WithTimeout(s.ctx, authTime)
 	defer cancel()
-	must, err := s.up.backend.Node().AsksPassword(ctx)
-	if err == nil {
-		s.passwordAsked(must)
+	if err := s.admission(ctx, ""); !backend.LogIn(err) {
+		return err
 	}
-	return err
-}
-
-// passwordAsked is called by the nodes and says whether Redis refuses clients that have not authenticated. When it begins to,
-// those that it has served so far must prove anew that they may run commands, and every other node is asked at once, too.
-func (s *Server) passwordAsked(asked bool) {
-	was := s.access.mustAuth.Swap(asked)
-	if asked && !was {
-		s.access.era.Add(1)
-		s.renew(func(upstream.Identity) bool { return false })
-		s.log.Debug("Redis asks clients for a password")
-	}
-	s.protectionLearned(asked, asked != was)
+	return nil
 }
 
 // askAs asks on a connection of its own, so that a Redis that hangs cannot keep the learner from ending.
@@ -313,8 +299,11 @@ func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
 	if s.srv.o.Embedded {
 		return ofStore, nil
 	}
-	if s.lockedOut() || len(args[0]) > longestAsked {
+	if len(args[0]) > longestAsked {
 		return refusedFor(&upstream.ReplyError{Line: s.srv.refusalOf(args)})
+	}
+	if err := s.refused(); err != nil {
+		return refusedFor(s.srv.refusalFor(args, err))
 	}
 	told, err := s.describe(args[0])
 	switch {

@@ -122,53 +122,6 @@ func userName(user string) string {
 	return user
 }
 
-// refused returns an error if this client may not run commands without authenticating, and nil for one that has
-// authenticated. Redis is asked once for an identity. A client that is refused gets no connection upstream of its own.
-func (s *Session) refused() error {
-	era := s.srv.access.era.Load()
-	if s.access.admitted == era && !s.srv.access.mustAuth.Load() || s.ident.User != "" || s.ident.Password != "" {
-		return nil
-	}
-	if s.lockedOut() {
-		return &upstream.ReplyError{Line: noAuth}
-	}
-	if s.pipes.Serves() {
-		s.admit()
-		s.access.admitted = era
-		return nil
-	}
-	ctx := s.clientContext()
-	select { // only so many ask at once: Redis closes a connection with many pending bytes for a client that has not logged in
-	case s.srv.access.asking <- struct{}{}:
-	case <-ctx.Done():
-		return &upstream.NotSentError{Cause: upstream.ErrLeft}
-	}
-	reply, err := s.ask("PING")
-	<-s.srv.access.asking
-	if err != nil {
-		return err
-	}
-	switch line, bad := resp.ErrorLine(reply); {
-	case !bad, upstream.SaidInside(line):
-	case strings.HasPrefix(line, "BUSY "), strings.HasPrefix(line, "LOADING "), strings.HasPrefix(line, "MASTERDOWN "):
-		return nil // Redis would ask for a password first; and it answers some commands even now, such as SCRIPT KILL
-	default:
-		if strings.HasPrefix(line, "NOAUTH") {
-			s.srv.passwordAsked(true) // sooner than the nodes find out by themselves
-		}
-		return &upstream.ReplyError{Line: line}
-	}
-	s.admit()
-	s.access.admitted = era // the era in which Redis was asked, and not one that has begun since
-	return nil
-}
-
-// admit notes that Redis lets the client run commands.
-func (s *Session) admit() {
-	s.access.admitted = s.srv.access.era.Load()
-	s.guard.SetLimits(s.srv.limitsFor(true))
-}
-
 // held returns how many holds this connection has.
 func (s *Session) held() int {
 	if l := s.locks.engine.Load(); l != nil {

@@ -75,10 +75,9 @@ func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
 
 // Selected implements own.Host.
 func (h host) Selected(db int) {
-	id, admitted := h.ident, h.access.admitted
+	id := h.ident
 	id.DB = db
 	h.identity(id)
-	h.access.admitted = admitted
 }
 
 // Doubt implements own.Host: this client's locks then expire, and are not released.

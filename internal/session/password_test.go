@@ -1,34 +1,68 @@
 package session
 
 import (
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// A password set while the proxy runs: nobody is served without it any more, also those who were before.
-func TestPasswordSetLater(t *testing.T) {
-	t.Parallel()
-	redis := startRedis(t)
-	p := startProxy(t, redis.URL(), nil)
-	old := dialWire(t, p.addr)
-	old.expect("+OK\r\n", "SET", "k", "v")
-	redis.Do(t, "CONFIG", "SET", "requirepass", "secret")
-	eventually(t, "newcomers must log in", func() bool {
-		w := dialWire(t, p.addr)
-		defer w.conn.Close()
-		return strings.HasPrefix(w.do("GET", "k"), "-NOAUTH") && strings.HasPrefix(w.do("LOCK", "l"), "-NOAUTH")
-	})
-	old.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
-	old.expect("-NOAUTH Authentication required.\r\n", "LOCK", "l")
-	old.expect("+RESET\r\n", "RESET")
-	old.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
+const loggedOut = "-NOAUTH Authentication required.\r\n"
+
+// keptWhoWasIn sets a password at each of the servers behind p where there was none. As at Redis, whoever was in stays in, and may take the
+// password back; newcomers are asked for it at once, also those that share nothing with whoever was in, or that connected before and were silent.
+func keptWhoWasIn(t *testing.T, p *proxy, servers ...*testredis.Server) {
+	t.Helper()
+	in, silent, reset := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
+	reset.expect("+PONG\r\n", "PING")
+	in.expect("+OK\r\n", "LOCK", "mine")
+	for i := range 10 { // there are connections to all nodes
+		in.expect("+OK\r\n", "SET", fmt.Sprint("k", i), "v")
+	}
+	for _, s := range servers {
+		s.Do(t, "CONFIG", "SET", "requirepass", "secret")
+	}
+	for _, first := range [][]string{{"GET", "k1"}, {"LOCK", "l"}, {"MULTI"}, {"SUBSCRIBE", "c"}, {"BLPOP", "q", "0.01"}, {"SELECT", "0"}, {"LOCKINFO", "mine"}} {
+		dialWire(t, p.addr).expect(loggedOut, first...)
+	}
+	silent.expect(loggedOut, "GET", "k1")
+	reset.expect("+RESET\r\n", "RESET")
+	reset.expect(loggedOut, "GET", "k1")
+	for i := range 10 {
+		in.expect("$1\r\nv\r\n", "GET", fmt.Sprint("k", i))
+	}
+	if len(servers) == 1 { // a node of a cluster has such a connection if it was asked about a newcomer
+		in.expect("+OK\r\n", "MULTI")
+		in.expect("+QUEUED\r\n", "GET", "k1")
+		in.expect("+OK\r\n", "DISCARD")
+	}
+	in.expect(":1\r\n", "UNLOCK", "mine")
+	in.expect("+OK\r\n", "CONFIG", "SET", "requirepass", "")
+	eventually(t, "newcomers are let in again", func() bool { return silent.do("GET", "k1") == "$1\r\nv\r\n" })
+	for _, s := range servers {
+		do := admin(t, s)
+		do("CONFIG", "SET", "requirepass", "secret")
+		do("CLIENT", "KILL", "TYPE", "normal")
+	}
+	if got := in.rest(); got != "" { // as at Redis: its connection has ended
+		t.Errorf("when Redis has closed its connections: %q", got)
+	}
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "AUTH", "secret")
-	w.expect("$1\r\nv\r\n", "GET", "k")
+	w.expect("$1\r\nv\r\n", "GET", "k1")
+}
+
+func TestPasswordSetWhereThereWasNone(t *testing.T) {
+	t.Parallel()
+	server, p := startBoth(t, nil)
+	keptWhoWasIn(t, p, server)
+}
+
+func TestPasswordSetInACluster(t *testing.T) {
+	t.Parallel()
+	redis := testredis.StartCluster(t, 3, 0)
+	keptWhoWasIn(t, startProxyOf(t, redis, nil), redis.Servers...)
 }
 
 // A client whose password is no longer valid when its connection upstream is made again would get the same error for
@@ -84,27 +118,4 @@ func TestLearningFromABusyRedis(t *testing.T) {
 	}
 	eventually(t, "it is killed", func() bool { return killer.do("SCRIPT", "KILL") == "+OK\r\n" })
 	stuck.frame()
-}
-
-// A client that was let in, and has given back the connections of its big traffic, has none by which a password would be noticed that is set
-// then: its first lock verb asks Redis. (The connection of lock scripts, from the proxy's first lock verb on, would have Redis asked.)
-func TestPasswordSetAfterBigTraffic(t *testing.T) {
-	t.Parallel()
-	redis := testredis.StartCluster(t, 1, 0)
-	p := startProxyOf(t, redis, nil)
-	p.srv.up.common.OwnFor = 50 * time.Millisecond
-	w := dialWire(t, p.addr)
-	w.expect("+OK\r\n", "SET", "k", strings.Repeat("x", 2*backend.BigRequest))
-	asked := func() string { // how often Redis was asked as a new client
-		_, stats, _ := strings.Cut(text(redis.Servers[0].Do(t, "INFO", "commandstats")), "cmdstat_reset:calls=")
-		calls, _, _ := strings.Cut(stats, ",")
-		return calls
-	}
-	eventually(t, "Redis is not asked any more whether it wants a password", func() bool {
-		before := asked()
-		time.Sleep(time.Second) // it is asked several times in that
-		return before != "" && asked() == before
-	})
-	redis.Servers[0].Do(t, "CONFIG", "SET", "requirepass", "secret")
-	w.expect("-NOAUTH Authentication required.\r\n", "LOCK", "l")
 }

@@ -23,22 +23,15 @@ func (s *Server) rightsChanged(r backend.RightsChange) {
 	}
 	s.access.rights.Add(1)
 	s.access.password.until.Store(0)
-	if !r.All && r.Deleted == nil {
+	if r.Deleted == nil {
 		return
 	}
-	kept := r // a copy, so that r itself, which is passed for every run, does not escape to the heap
-	s.renew(kept.Concerns)
-	if r.Deleted != nil {
-		select {
-		case s.access.deleted <- r.Deleted:
-		default: // Redis closes their connections, which is noticed a little later
-		}
+	deleted := r.Deleted // so that r itself, which is passed for every run, does not escape to the heap
+	s.up.backend.Renew(func(id upstream.Identity) bool { return slices.Contains(deleted, id.User) })
+	select {
+	case s.access.deleted <- deleted:
+	default: // Redis closes their connections, which is noticed a little later
 	}
-}
-
-// renew replaces the connections of the identities for which concerned returns true, and asks all nodes whether they want a password.
-func (s *Server) renew(concerned func(upstream.Identity) bool) {
-	s.up.backend.Renew(concerned)
 }
 
 // deletedLoop closes the clients of deleted users, as Redis does, even those without a connection upstream that Redis
@@ -151,18 +144,20 @@ func judged(line string) bool {
 
 const passwordGone = "password not valid any more"
 
-// identityRefused closes all clients that logged in with a password that Redis takes no longer, once the connection that they shared is lost:
-// Redis keeps connections open when a password changes, and they end with theirs. They end as Left, not as Gone: their locks expire.
+// identityRefused closes all clients that Redis has let in with a password that it takes no longer, or without one where it asks for one now,
+// once the connection that they shared is lost: Redis keeps connections open when a password changes, and they end with theirs. They end as
+// Left, not as Gone: their locks expire.
 func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError) {
-	if !strings.HasPrefix(why.Line, "WRONGPASS") || id.User == "" && id.Password == "" {
+	if !backend.PasswordRefused(why) && !backend.LogIn(why) {
 		return
 	}
 	closed := 0
 	for _, c := range s.snapshot() {
 		c.mu.Lock()
 		same := userName(c.ident.User) == userName(id.User) && c.ident.Password == id.Password
+		in := c.access.admitted.Load() || !c.ident.Anonymous()
 		c.mu.Unlock()
-		if same && !c.guard.Over() {
+		if same && in && !c.guard.Over() {
 			c.guard.HangUp(downstream.Left, passwordGone)
 			c.guard.Wake()
 			closed++

@@ -255,3 +255,31 @@ func TestPasswordRotatedBeforeADedicatedConnection(t *testing.T) {
 	}
 	w.expect("+OK\r\n", "SELECT", "3")
 }
+
+// Before a cluster a client whose password is not valid any more goes on as well: what would need a further connection of it, but for commands
+// that wait or keep something, goes over those that it has.
+func TestPasswordRotatedInACluster(t *testing.T) {
+	t.Parallel()
+	redis := testredis.StartCluster(t, 2, 0)
+	p := startProxyOf(t, redis, nil)
+	each := func(words ...any) {
+		for _, s := range redis.Servers {
+			s.Do(t, words...)
+		}
+	}
+	each("ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "AUTH", "alice", "one")
+	here, there := keyAt(t, redis, redis.Servers[0]), keyAt(t, redis, redis.Servers[1])
+	big := strings.Repeat("x", 2*backend.BigRequest)
+	for _, key := range []string{here, there} {
+		w.expect("$-1\r\n", "GET", key)
+	}
+	each("ACL", "SETUSER", "alice", "resetpass", ">two")
+	for _, key := range []string{here, there} {
+		w.expect("+OK\r\n", "SET", key, big)
+		w.expect(":1\r\n", "EVAL", "return 1", "1", key)
+		w.expect(":1\r\n", "EVAL", "return redis.call('EXISTS', KEYS[1])", "1", key)
+	}
+	w.expect("+OK\r\n", "MSET", here, big, there, big)
+}

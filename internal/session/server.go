@@ -162,10 +162,8 @@ type serverAccess struct {
 	password   passwordAnswer
 	mustAuth   atomic.Bool  // Redis refuses clients that have not authenticated
 	protection protection   // see Options.Protected
-	era        atomic.Int64 // changes when Redis begins to refuse them
 	rights     atomic.Int64 // changes when users' rights may have changed
 	deleted    chan []string
-	asking     chan struct{} // slots of clients that ask Redis whether they need a password
 	guesses    *guesses
 }
 
@@ -190,10 +188,6 @@ type loops struct {
 	cancel  context.CancelFunc
 }
 
-// mostAsking is how many clients ask Redis at once whether they need a password. Each answer has some 40 bytes, and Redis
-// closes a connection that has not authenticated when 1 KB waits for it.
-const mostAsking = 8
-
 // NewServer makes a server that serves nothing yet.
 func NewServer(o Options) *Server {
 	if o.Logger == nil {
@@ -204,13 +198,12 @@ func NewServer(o Options) *Server {
 		log:     o.Logger,
 		start:   time.Now(),
 		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{}), suspects: make(chan suspect, 1)},
-		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), guesses: newGuesses(), protection: protection{known: make(chan struct{})}},
+		access:  serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(), protection: protection{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session)},
 	}
 	s.users = share.New(o.PerUser, s.log)
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
-	s.access.era.Store(1)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
 	s.up.common = &backend.Common{Context: s.ctx, Service: o.Service, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
@@ -226,7 +219,7 @@ func NewServer(o Options) *Server {
 	}
 	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout}
 	if o.Cluster != nil || o.Node != nil { // some tests have neither
-		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.own.Listeners.TopologyChanged})
+		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Topology: s.up.own.Listeners.TopologyChanged})
 	}
 	return s
 }

@@ -88,14 +88,10 @@ type pipes struct {
 // access is what Redis has let the client do so far.
 type access struct {
 	user     *share.User
-	asked    bool  // the client has yet to be logged in as the user whom its certificate names
-	lowered  bool  // RESET has put the limits of those who must log in in force again
-	admitted int64 // the era (serverAccess.era) in which Redis let this identity run a command; 0: none; or askAnew
+	asked    bool        // the client has yet to be logged in as the user whom its certificate names
+	lowered  bool        // RESET has put the limits of those who must log in in force again
+	admitted atomic.Bool // Redis serves it although it has not authenticated: see refused. The client's goroutine alone sets it
 }
-
-// askAnew is the era of a client that Redis once let in and that may have no connection to Redis any more. While a client has one, Redis is
-// asked several times a second whether it wants a password by now; without one, only with the client's next lock verb.
-const askAnew = -1
 
 // replies is which replies the client gets.
 type replies struct {
@@ -307,7 +303,6 @@ func (s *Session) identity(id upstream.Identity) {
 	s.ident = id
 	s.pushes.resp3 = s.pushes.resp3 && id.Proto == 3
 	s.mu.Unlock()
-	s.access.admitted = 0
 	s.activity.operates.Store(false)
 	if id.Anonymous() {
 		s.countFor(s.srv.users.JoinNobody(s.network()))

@@ -1,19 +1,28 @@
 package session
 
 import (
+	"context"
+	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 const noAuth = "NOAUTH Authentication required."
 
+var errNoAuth = &upstream.ReplyError{Line: noAuth}
+
 // passwordPeriod is for how long Redis' answer is believed that it asks for a password.
 const passwordPeriod = 400 * time.Millisecond
+
+// admissionTime is how long Redis may take to say whether it serves a client: longer than the 5 s of its busy-reply-threshold.
+const admissionTime = 10 * time.Second
 
 // passwordAnswer is what Redis last said of clients that have not authenticated. While it asks for a password they are refused here,
 // because Redis closes a connection on which more than 1 KB waits for such clients, and theirs is shared. Redis is asked once for all of
@@ -24,9 +33,46 @@ type passwordAnswer struct {
 	hello atomic.Pointer[string] // what this Redis says to HELLO without AUTH; nil: not known yet
 }
 
-// lockedOut says that this client must authenticate before it may run commands, as far as Redis has said within passwordPeriod.
-func (s *Session) lockedOut() bool {
-	return s.ident.User == "" && s.ident.Password == "" && s.srv.access.mustAuth.Load() && s.srv.asksPassword()
+// refused returns why Redis does not serve this client; nil: it does. One that has authenticated is served. About another one Redis is asked,
+// until it is served: from then on it stays in, as a connection to Redis does when a password is set. See docs/adr/0024.
+func (s *Session) refused() error {
+	if s.access.admitted.Load() || !s.ident.Anonymous() {
+		return nil
+	}
+	if s.srv.access.mustAuth.Load() && s.srv.asksPassword() {
+		return errNoAuth
+	}
+	if err := s.askAdmission(); err != nil {
+		return err
+	}
+	s.access.admitted.Store(true)
+	s.guard.SetLimits(s.srv.limitsFor(true))
+	s.showToRedis()
+	return nil
+}
+
+// askAdmission asks Redis whether it serves this client. In a script's first seconds Redis answers nobody: SCRIPT KILL must wait for that, and
+// not fail.
+func (s *Session) askAdmission() error {
+	ctx, cancel := context.WithTimeoutCause(s.clientContext(), admissionTime, upstream.ErrTimeout)
+	defer cancel()
+	for {
+		err := s.srv.admission(ctx, s.host())
+		if late, is := errors.AsType[net.Error](err); !is || !late.Timeout() || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// admission asks Redis whether it serves a client at that address that does not authenticate, and notes what that means for all others.
+func (s *Server) admission(ctx context.Context, from string) error {
+	err := s.up.backend.Admit(ctx, from)
+	if err != nil && !backend.LogIn(err) {
+		return err
+	}
+	asked := err != nil
+	s.protectionLearned(asked, s.access.mustAuth.Swap(asked) != asked)
+	return err
 }
 
 // asksPassword says whether Redis refuses clients that have not authenticated. While somebody asks it, and when it does not answer, the
@@ -63,11 +109,12 @@ func (s *Server) refusalOf(args [][]byte) string {
 	return "ERR unknown command '" + commands.Clip(args[0], commands.ClipMost) + "', with args beginning with: " + string(rest)
 }
 
-// refuseRun answers the run as Redis answers clients that must authenticate first.
-func (s *Session) refuseRun() {
-	for range s.batch.Run() {
-		s.error(noAuth)
+// refusalFor is the error for a command of a client that Redis does not serve, because of err.
+func (s *Server) refusalFor(args [][]byte, err error) error {
+	if backend.LogIn(err) {
+		return &upstream.ReplyError{Line: s.refusalOf(args)}
 	}
+	return err
 }
 
 // noAuthHello returns what this version of Redis answers to HELLO without AUTH from a client that must authenticate.
@@ -75,16 +122,18 @@ func (s *Server) noAuthHello() string {
 	if line := s.access.password.hello.Load(); line != nil {
 		return *line
 	}
-	reply, err := s.askAs(s.fresh(), "HELLO", "3")
-	line, refused := resp.ErrorLine(reply)
-	if err != nil || !refused {
+	id := s.fresh()
+	id.Proto = 3
+	_, err := s.askAs(id, "PING")
+	if !backend.LogIn(err) {
 		return noAuth
 	}
+	line := backend.ErrorLine(err)
 	s.access.password.hello.Store(&line)
 	return line
 }
 
 // MustAuthenticate says that Redis asks for a password, and that this client has neither sent one nor been served before.
 func (s *Session) MustAuthenticate() bool {
-	return s.srv.access.mustAuth.Load() && s.access.admitted == 0 && s.ident.User == "" && s.ident.Password == ""
+	return s.srv.access.mustAuth.Load() && !s.access.admitted.Load() && s.ident.Anonymous()
 }

@@ -271,7 +271,7 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		switch {
 		case done || x.Client.Over():
 			return done
-		case backend.NoRetry(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
+		case backend.NoFurther(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
 			if err != nil {
 				x.Host.Fail(err)
 				x.Host.Trouble(err)
