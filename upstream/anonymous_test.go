@@ -78,7 +78,7 @@ func closing(t *testing.T, n *Node, do func(args ...any), change []any) {
 	expect(t, open(t, n, nobody), "+PONG\r\n", []string{"PING"})
 }
 
-func TestPasswordSetWhereThereWasNone(t *testing.T) {
+func TestPasswordSetLater(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	for name, change := range doorClosers {
