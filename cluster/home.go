@@ -22,9 +22,14 @@ func (u *unit) goesHome() bool { return u.slot == noSlot && u.node == nil && !u.
 
 // leaveHome makes the next node home if n is home and err says that it is out of reach.
 func (e *Executor) leaveHome(n *Node, err error) {
-	if (upstream.IsNotSent(err) || upstream.IsLost(err)) && !errors.Is(err, upstream.ErrSlow) && e.at == n {
+	if e.at == n && outOfReach(err) {
 		e.home = slices.Index(e.seen.Masters, n) + 1
 	}
+}
+
+// outOfReach says by how a request has ended that its node cannot be reached. One that has only not answered yet is slow.
+func outOfReach(err error) bool {
+	return (upstream.IsNotSent(err) || upstream.IsLost(err)) && !errors.Is(err, upstream.ErrSlow)
 }
 
 // passOn chooses where a unit that goes home is sent next, after err. If home is slow that is the node after home. If that one is out of reach,

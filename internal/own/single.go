@@ -23,9 +23,10 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 	}
 	if p == nil {
 		var err error
-		if p, err = u.open(); backend.TooMany(err) && !here && c.ReadOnly && c.Conn == commandtable.ConnNone {
-			return false // only writes are paused
-		} else if err != nil {
+		if p, err = u.open(); err != nil {
+			if backend.TooMany(err) && !here && isRead(c) {
+				return false // over a shared connection: only writes are paused
+			}
 			u.failed(c, err)
 			return true
 		}
@@ -36,6 +37,9 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 	}
 	return u.notHere(p, cmd, c)
 }
+
+// isRead says that a command reads, and needs nothing of its connection.
+func isRead(c *commandtable.Command) bool { return c.ReadOnly && c.Conn == commandtable.ConnNone }
 
 // notHere applies the rules of transactions, and those for subscribers in RESP2, to a command that lockproxy answers, once all earlier
 // replies have come. false: lockproxy is to answer the command.
