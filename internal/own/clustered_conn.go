@@ -82,13 +82,13 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 	}
 }
 
-// masters has write use a connection to each master. It tries for as long as commands are retried on the cluster.
-func (u *clustered) masters(id upstream.Identity, write func([]*conn) error) error {
+// masters has run use a connection to each master. It tries for as long as commands are retried on the cluster.
+func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error {
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		all, err := u.connectAll(id, u.nodes.Snapshot().Masters)
 		again := !backend.NoFurther(err)
 		if err == nil {
-			err = write(all)
+			err = run(all)
 			refusal := upstream.Refused(err)
 			again = refusal != nil && cluster.MasterOnly([]byte("-"+refusal.Line))
 		}

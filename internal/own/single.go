@@ -104,13 +104,13 @@ func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, erro
 
 func (u *single) databases() bool { return true }
 
-// masters has write use a connection to the one Redis.
-func (u *single) masters(id upstream.Identity, write func([]*conn) error) error {
+// masters has run use a connection to the one Redis.
+func (u *single) masters(id upstream.Identity, run func([]*conn) error) error {
 	p, err := u.connectAs(id, &u.Waits)
 	if err != nil {
 		return err
 	}
-	return write([]*conn{p})
+	return run([]*conn{p})
 }
 
 // helloSubscriptions has nothing to do: subscriptions are on the client's own connection.

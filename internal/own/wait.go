@@ -111,6 +111,7 @@ type waitCall struct {
 	cmd   *commandtable.Command
 	args  [][]byte
 	conns []*conn // to each master
+	reply []byte
 }
 
 // waitAfterWrite runs it, and answers the client.
@@ -130,14 +131,11 @@ func (o *Connections) waitAfterWrite(cmd redcon.Command, c *commandtable.Command
 
 // run writes as the client's user, or if that may not as the service account, and waits then.
 func (w *waitCall) run() ([]byte, error) {
-	err := w.o.path.masters(w.o.host.Identity(), w.write)
+	err := w.o.path.masters(w.o.host.Identity(), w.runAt)
 	if refusal, ok := err.(*writeRefusal); ok && strings.HasPrefix(refusal.Line, "NOPERM") {
-		err = w.asService(w.o.path.masters(w.o.AsService(), w.write))
+		err = w.asService(w.o.path.masters(w.o.AsService(), w.runAt))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return w.wait()
+	return w.reply, err
 }
 
 // writeRefusal is an error that Redis has for the write, and not for WAIT.
@@ -146,17 +144,21 @@ type writeRefusal struct{ *upstream.ReplyError }
 // Unwrap makes it a *upstream.ReplyError, too.
 func (r *writeRefusal) Unwrap() error { return r.ReplyError }
 
-// write makes a write on new connections, which end if that fails.
-func (w *waitCall) write(conns []*conn) error {
+// runAt writes and waits on new connections, which end if that fails.
+func (w *waitCall) runAt(conns []*conn) error {
 	w.conns = conns
-	err := w.tryWrite()
+	err := w.write()
+	if err == nil {
+		w.reply, err = w.wait()
+	}
 	if err != nil {
 		w.end()
 	}
 	return err
 }
 
-func (w *waitCall) tryWrite() error {
+// write makes a write.
+func (w *waitCall) write() error {
 	nothing := []string{w.cmd.Name, "0", "0", "0"}
 	asked := w.send(resp.AppendCommand(nil, nothing[:len(w.args)]...), 0) // WAIT's own refusal comes before that of a write
 	written := w.send(writeNothing, 0)
