@@ -64,7 +64,7 @@ func TestLongNames(t *testing.T) {
 	long, fits := strings.Repeat("a", 4097), strings.Repeat("a", 4096)
 	const tooLong = " cannot be longer than 4096 bytes.\r\n"
 	w.expect("-ERR Client names"+tooLong, "CLIENT", "SETNAME", long)
-	w.expect("-ERR lib-name"+tooLong, "CLIENT", "SETINFO", "LIB-NAME", long)
+	w.expect("-ERR LIB-NAME"+tooLong, "CLIENT", "SETINFO", "LIB-NAME", long)
 	w.expect("-ERR lib-ver"+tooLong, "CLIENT", "SETINFO", "lib-ver", long)
 	w.expect("-ERR Client names"+tooLong, "HELLO", "2", "SETNAME", long)
 	w.expect("+OK\r\n", "MULTI")
