@@ -37,8 +37,7 @@ func wordsOf(name string) *strings.Replacer {
 		"%latch", "redisson_unlock_latch:{"+name+"}:0123456789abcdef0123456789abcdef",
 		"%queue", "redisson_lock_queue:{"+name+"}", "%timeouts", "redisson_lock_timeout:{"+name+"}", "%tickets", "lockproxy_fair:{"+name+"}",
 		"%holds", "{"+name+"}:"+uuid+"17:rwlock_timeout", "%yourholds", "{"+name+"}:"+uuid+"18:rwlock_timeout", "%prefix", "{"+name+"}",
-		"%me", uuid+"17", "%you", uuid+"18", "%job", "job-17", "%task", "job-18", "%name", uuid+"17/4", "%other", uuid+"18/4",
-		"%watchjob", "lockproxy_watch:{"+name+"}:job-17", "%watchtask", "lockproxy_watch:{"+name+"}:job-18",
+		"%me", uuid+"17", "%you", uuid+"18", "%job", "job-17", "%task", "job-18", "%token", "redisson_lock_token:{"+name+"}",
 		"%notafter", strconv.FormatInt(now.Add(time.Hour).UnixMicro(), 10), "%now", strconv.FormatInt(now.UnixMilli(), 10),
 		"%far", strconv.FormatInt(now.Add(time.Hour).UnixMilli(), 10), "''", "")
 }
@@ -72,8 +71,9 @@ func steps() (all []scriptStep) {
 }
 
 const (
-	granted, refused      = ":1\r\n", "*4\r\n:0\r\n"
-	freed                 = ":1\r\n"
+	granted, refused      = "*5\r\n:1\r\n", "*5\r\n:0\r\n"
+	freed, kept           = "*2\r\n:1\r\n", "*2\r\n:0\r\n"
+	handedOn              = "*8\r\n:1\r\n:0\r\n:0\r\n:1\r\n" // freed, and granted to the next
 	theyGrant, theyRefuse = "$-1\r\n", ":"
 )
 
@@ -81,26 +81,42 @@ func held(by string, count string) []string {
 	return []string{"HSET %lock " + by + " " + count, "PEXPIRE %lock 20000"}
 }
 
+// plainKeys are the KEYS that the steps of a plain lock share.
+const plainKeys = "%lock %queue %token"
+
+// acquireArgs and releaseArgs are the ARGV of a plain lock's steps, for an owner with a count; queues is 1 for a waiter of the fair queue.
+func acquireArgs(owner, count, queues, place string) string {
+	return owner + " " + count + " 30000 %notafter '' " + queues + " " + place + " PUBLISH"
+}
+
+func releaseArgs(owner, count string) string { return owner + " " + count + " %notafter '' PUBLISH" }
+
+func acquire(owner, count, want string) scriptCall {
+	return scriptCall{source: scripts.Acquire.Source, keys: plainKeys, args: acquireArgs(owner, count, "0", "0"), want: want}
+}
+
+func release(owner, count, want string) scriptCall {
+	return scriptCall{source: scripts.Release.Source, keys: plainKeys, args: releaseArgs(owner, count), want: want}
+}
+
+// handOn gives a plain lock from one owner to the next.
+func handOn(release, acquire string) scriptCall {
+	return scriptCall{source: scripts.Handoff.Source, keys: plainKeys, args: "%channel '' PUBLISH " + release + " " + acquire, want: handedOn}
+}
+
 func plainSteps() []scriptStep {
-	acquire := func(letters, want string) scriptCall {
-		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue", args: "30000 %me %notafter " + letters, want: want}
-	}
-	release := func(want string) scriptCall {
-		return scriptCall{source: scripts.Release.Source, keys: "%lock %queue", args: "%me %notafter", want: want}
-	}
-	renew := scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "30000 %notafter", each: "%me", want: ":1\r\n"}
+	renew := scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "%notafter", each: "%me 30000", want: "*1\r\n:1\r\n"}
 	renewMany := renew
-	renewMany.args, renewMany.want = "30000 %notafter "+strings.Repeat("-", 100), "*100\r\n:1\r\n"
-	handoff := scriptCall{source: scripts.Pass.Source, keys: "%lock %queue", args: "%me %you 30000 %notafter", want: ":1\r\n"}
+	renewMany.want = "*100\r\n:1\r\n"
 	return []scriptStep{
-		{"plain: acquire", nil, acquire("", granted), redissonsAcquire("%me", theyGrant), 1, 0, true},
-		{"plain: re-enter", held("%me", "1"), acquire("''", ":2\r\n"), redissonsAcquire("%me", theyGrant), 1.2, 0, false},
-		{"plain: refuse", held("%you", "1"), acquire("", ":-"), redissonsAcquire("%me", theyRefuse), 1.2, 0, false},
-		{"plain: release, the last", held("%me", "1"), release(freed), redissonsRelease("%me", ":1"), 1, 0, true},
-		{"plain: release, of two", held("%me", "2"), release(":2\r\n"), redissonsRelease("%me", ":0"), 1.2, 0, false},
+		{"plain: acquire", nil, acquire("%me", "1", granted), redissonsAcquire("%me", theyGrant), 1.1, 0, true},
+		{"plain: re-enter", held("%me", "1"), acquire("%me", "2", granted), redissonsAcquire("%me", theyGrant), 1.2, 0, false},
+		{"plain: refuse", held("%you", "1"), acquire("%me", "1", refused), redissonsAcquire("%me", theyRefuse), 1.2, 0, false},
+		{"plain: release, the last", held("%me", "1"), release("%me", "0", freed), redissonsRelease("%me", ":1"), 1.1, 0, true},
+		{"plain: release, of two", held("%me", "2"), release("%me", "1", kept), redissonsRelease("%me", ":0"), 1.2, 0, false},
 		{"plain: renew 1", held("%me", "1"), renew, redissonsRenew("%me", "*1\r\n:1"), 1.2, 1, false},
 		{"plain: renew 100", held("%me", "1"), renewMany, redissonsRenew("%me", "*100\r\n:1"), 1.2, 100, false},
-		{"plain: hand-off ÷ release", held("%me", "1"), handoff, redissonsRelease("%me", ":1"), 1.5, 0, false},
+		{"plain: hand-off ÷ release", held("%me", "1"), handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "0", "0")), redissonsRelease("%me", ":1"), 1.5, 0, false},
 	}
 }
 
@@ -116,34 +132,26 @@ func redissonsRenew(owner, want string) scriptCall {
 	return scriptCall{source: redissonRenew, keys: "%lock", args: "30000", each: owner, want: want}
 }
 
-// namedSteps are those of OWNER, which has a registration beside its lock. Redisson knows only one kind of owner.
+// namedSteps are those of OWNER. Redisson knows only one kind of owner.
 func namedSteps() []scriptStep {
-	acquire := func(want string) scriptCall {
-		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue %watchjob", args: "30000 %job %notafter %name", want: want}
-	}
-	has := append(held("%job", "1"), "SET %watchjob %name PX 20000")
+	has := held("%job", "1")
+	renew := scriptCall{source: scripts.Extend.Source, keys: "%lock", args: "%job 30000 %notafter renew ''", want: "*3\r\n:1\r\n"}
 	return []scriptStep{
-		{"OWNER: acquire", nil, acquire(granted), redissonsAcquire("%job", theyGrant), 1.2, 0, false},
-		{"OWNER: again", has, acquire(":0\r\n"), redissonsAcquire("%job", theyGrant), 1.2, 0, false},
-		{"OWNER: refuse", held("%you", "1"), acquire(":-"), redissonsAcquire("%job", theyRefuse), 1.2, 0, false},
-		{"OWNER: release", has, scriptCall{source: scripts.Release.Source, keys: "%lock %queue %watchjob",
-			args: "%job PUBLISH %notafter AW %name", want: freed}, redissonsRelease("%job", ":1"), 1.2, 0, false},
-		{"OWNER: renew 1", has, scriptCall{source: scripts.Renew.Source, keys: "%lock %watchjob", args: "30000 %notafter", each: "%job %name",
-			want: ":1\r\n"}, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0, false},
-		{"OWNER: hand-off ÷ release", has, scriptCall{source: scripts.Pass.Source, keys: "%lock %queue %watchjob %watchtask",
-			args: "%job %task 30000 %notafter %name %other", want: ":1\r\n"}, redissonsRelease("%job", ":1"), 1.5, 0, false},
+		{"OWNER: acquire", nil, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0, false},
+		{"OWNER: again", has, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0, false},
+		{"OWNER: refuse", held("%you", "1"), acquire("%job", "0", refused), redissonsAcquire("%job", theyRefuse), 1.2, 0, false},
+		{"OWNER: release", has, release("%job", "0", freed), redissonsRelease("%job", ":1"), 1.2, 0, false},
+		{"OWNER: RENEW", has, renew, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0, false},
+		{"OWNER: hand-off ÷ release", has, handOn(releaseArgs("%job", "0"), acquireArgs("%task", "0", "0", "0")), redissonsRelease("%job", ":1"), 1.5, 0, false},
 	}
 }
 
 func fairSteps() []scriptStep {
 	acquire := func(ticket, want string, before ...string) scriptCall {
-		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue", args: "30000 %me %notafter NE " + ticket + " 300000", want: want, before: before}
+		return scriptCall{source: scripts.Acquire.Source, keys: plainKeys, args: acquireArgs("%me", "1", "1", ticket), want: want, before: before}
 	}
 	theirs := func(want string, before ...string) scriptCall {
 		return scriptCall{source: redissonFairAcquire, keys: "%lock %queue %timeouts", args: "30000 %me 300000 %now", want: want, before: before}
-	}
-	release := func(want string) scriptCall {
-		return scriptCall{source: scripts.Release.Source, keys: "%lock %queue", args: "%me %notafter", want: want}
 	}
 	theirRelease := func(want string) scriptCall {
 		return scriptCall{source: redissonFairRelease, keys: "%lock %queue %timeouts %channel %latch", args: "0 30000 %me %now PUBLISH 16000", want: want}
@@ -152,29 +160,54 @@ func fairSteps() []scriptStep {
 	waiter := append(held("%me", "1"), "RPUSH %queue %you", "ZADD %timeouts %far %you")
 	ours := waiter
 	ours = append(ours[:len(ours):len(ours)], "HSET %tickets '' 7 %you 7:%now")
-	handoff := scriptCall{source: scripts.Pass.Source, keys: "%lock %queue", args: "%me %you 30000 %notafter", before: []string{"HSET %tickets '' 7 %you 7:%now"}, want: granted}
+	toNext := handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "1", "7"))
+	toNext.before = []string{"HSET %tickets '' 7 %you 7:%now"}
 	place := []string{"RPUSH %queue %me", "ZADD %timeouts %far %me"}
 	ticket := "HSET %tickets '' 7 %me 7:%now"
 	return []scriptStep{
 		{"fair: acquire, nobody waits", nil, acquire("0", granted), theirs(theyGrant), 1.2, 0, false},
 		{"fair: acquire, its turn", place, acquire("7", granted, ticket), theirs(theyGrant), 1.2, 0, false},
 		{"fair: refuse, to the queue", others, acquire("0", refused), theirs(theyRefuse), 1.2, 0, false},
-		{"fair: refuse, in the queue", append(others, place...), acquire("7", ":-", ticket), theirs(theyRefuse), 1.2, 0, false},
-		{"fair: release, nobody waits", held("%me", "1"), release(freed), theirRelease(":1"), 1.2, 0, false},
-		{"fair: release, one waits", ours, release(freed), theirRelease(":1"), 1.2, 0, false},
-		{"fair: hand-off ÷ release", waiter, handoff, theirRelease(":1"), 1.5, 0, false},
+		{"fair: refuse, in the queue", append(others, place...), acquire("7", refused, ticket), theirs(theyRefuse), 1.2, 0, false},
+		{"fair: release, nobody waits", held("%me", "1"), release("%me", "0", freed), theirRelease(":1"), 1.2, 0, false},
+		{"fair: release, one waits", ours, release("%me", "0", freed), theirRelease(":1"), 1.2, 0, false},
+		{"fair: hand-off ÷ release", waiter, toNext, theirRelease(":1"), 1.5, 0, false},
 	}
 }
 
+// rwKeys are the KEYS that the steps of a read/write lock share.
+const rwKeys = "%lock %rwchannel %token"
+
+// rwAcquireArgs and rwReleaseArgs are the ARGV of its steps: the side that is taken or given back, and how often the owner is to read and write.
+func rwAcquireArgs(owner, side, counts string) string {
+	return owner + " " + side + " " + counts + " 30000 %notafter '' %prefix"
+}
+
+func rwReleaseArgs(side, counts string) string {
+	return "%me " + side + " " + counts + " %notafter '' PUBLISH %prefix"
+}
+
+func rwAcquire(side, counts, want string) scriptCall {
+	return scriptCall{source: scripts.RWAcquire.Source, keys: rwKeys, args: rwAcquireArgs("%me", side, counts), want: want}
+}
+
+func rwRelease(side, counts, want string) scriptCall {
+	return scriptCall{source: scripts.RWRelease.Source, keys: rwKeys, args: rwReleaseArgs(side, counts), want: want}
+}
+
+// toWriter gives a read/write lock to an owner that waits to write.
+func toWriter(side string) scriptCall {
+	return scriptCall{source: scripts.RWHandoff.Source, keys: rwKeys, want: handedOn,
+		args: "%rwchannel '' PUBLISH " + rwReleaseArgs(side, "0 0") + " " + rwAcquireArgs("%you", "write", "0 1")}
+}
+
+func rwRenew(counts string) scriptCall {
+	return scriptCall{source: scripts.RWRenew.Source, keys: "%lock", args: "%notafter", each: "%me " + counts + " 30000 %prefix", want: "*1\r\n:1\r\n"}
+}
+
 func readSteps() []scriptStep {
-	acquire := func(letters, want string) scriptCall {
-		return scriptCall{source: scripts.ReadAcquire.Source, keys: "%lock %holds", args: "30000 %me %notafter " + letters, want: want}
-	}
 	theirs := func(want string) scriptCall {
 		return scriptCall{source: redissonReadAcquire, keys: "%lock %holds", args: "30000 %me %me:write", want: want}
-	}
-	release := func(want string) scriptCall {
-		return scriptCall{source: scripts.ReadRelease.Source, keys: "%lock %holds %rwchannel", args: "%me PUBLISH %notafter %me:write %prefix", want: want}
 	}
 	theirRelease := func(want string) scriptCall {
 		return scriptCall{source: redissonReadRelease, keys: "%lock %rwchannel %holds %prefix %latch", args: "0 %me PUBLISH 16000", want: want}
@@ -184,30 +217,23 @@ func readSteps() []scriptStep {
 	both := append(append([]string{}, yours...), mine...)
 	twice := append(mine[:len(mine):len(mine)], "HSET %lock %me 2", "SET %holds:2 1 PX 20000")
 	written := []string{"HSET %lock mode write %you:write 1", "PEXPIRE %lock 20000"}
-	handoff := scriptCall{source: scripts.RWPass.Source, keys: "%lock %holds %rwchannel", args: "%me %me:write %you:write 30000 %notafter read", want: ":1\r\n"}
 	return []scriptStep{
-		{"read: acquire", nil, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
-		{"read: acquire, another reads", yours, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
-		{"read: re-enter", mine, acquire("M", ":2\r\n"), theirs(theyGrant), 1.2, 0, false},
-		{"read: refuse", written, acquire("", ":-"), theirs(theyRefuse), 1.2, 0, false},
-		{"read: release, the last", mine, release(freed), theirRelease(":1"), 1.2, 0, false},
-		{"read: release, another reads", both, release(freed), theirRelease(":0"), 1.2, 0, false},
-		{"read: release, of two", twice, release(":2\r\n"), theirRelease(":0"), 1.2, 0, false},
-		{"read: renew 1", mine, scriptCall{source: scripts.ReadRenew.Source, keys: "%lock %holds", args: "30000 %notafter", each: "%me", want: ":1\r\n"},
+		{"read: acquire", nil, rwAcquire("read", "1 0", granted), theirs(theyGrant), 1.2, 0, false},
+		{"read: acquire, another reads", yours, rwAcquire("read", "1 0", granted), theirs(theyGrant), 1.2, 0, false},
+		{"read: re-enter", mine, rwAcquire("read", "2 0", granted), theirs(theyGrant), 1.2, 0, false},
+		{"read: refuse", written, rwAcquire("read", "1 0", refused), theirs(theyRefuse), 1.2, 0, false},
+		{"read: release, the last", mine, rwRelease("read", "0 0", freed), theirRelease(":1"), 1.2, 0, false},
+		{"read: release, another reads", both, rwRelease("read", "0 0", freed), theirRelease(":0"), 1.2, 0, false},
+		{"read: release, of two", twice, rwRelease("read", "1 0", kept), theirRelease(":0"), 1.2, 0, false},
+		{"read: renew 1", mine, rwRenew("1 0"),
 			scriptCall{source: redissonReadRenew, keys: "%lock %prefix", args: "30000", each: "1 %me", want: "*1\r\n:1"}, 1.2, 0, false},
-		{"read: hand-off to a writer ÷ release", mine, handoff, theirRelease(":1"), 1.5, 0, false},
+		{"read: hand-off to a writer ÷ release", mine, toWriter("read"), theirRelease(":1"), 1.5, 0, false},
 	}
 }
 
 func writeSteps() []scriptStep {
-	acquire := func(letters, want string) scriptCall {
-		return scriptCall{source: scripts.WriteAcquire.Source, keys: "%lock", args: "30000 %me:write %notafter " + letters, want: want}
-	}
 	theirs := func(want string) scriptCall {
 		return scriptCall{source: redissonWriteAcquire, keys: "%lock", args: "30000 %me:write", want: want}
-	}
-	release := func(want string) scriptCall {
-		return scriptCall{source: scripts.WriteRelease.Source, keys: "%lock %rwchannel", args: "%me:write PUBLISH %notafter %me %prefix", want: want}
 	}
 	theirRelease := func(want string) scriptCall {
 		return scriptCall{source: redissonWriteRelease, keys: "%lock %rwchannel %latch", args: "1 30000 %me:write PUBLISH 16000", want: want}
@@ -217,16 +243,15 @@ func writeSteps() []scriptStep {
 	}
 	written := []string{"HSET %lock mode write %you:write 1", "PEXPIRE %lock 20000"}
 	read := []string{"HSET %lock mode read %you 1", "SET %yourholds:1 1 PX 20000", "PEXPIRE %lock 20000"}
-	handoff := scriptCall{source: scripts.RWPass.Source, keys: "%lock %rwchannel", args: "%me:write %me %you:write 30000 %notafter write", want: ":1\r\n"}
 	return []scriptStep{
-		{"write: acquire", nil, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
-		{"write: re-enter", mine("1"), acquire("M", ":2\r\n"), theirs(theyGrant), 1.2, 0, false},
-		{"write: refuse, another writes", written, acquire("", ":-"), theirs(theyRefuse), 1.2, 0, false},
-		{"write: refuse, another reads", read, acquire("", ":-"), theirs(theyRefuse), 1.2, 0, false},
-		{"write: release, the last", mine("1"), release(freed), theirRelease(":1"), 1.2, 0, false},
-		{"write: release, of two", mine("2"), release(":2\r\n"), theirRelease(":0"), 1.2, 0, false},
-		{"write: renew 1", mine("1"), scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "30000 %notafter", each: "%me:write", want: ":1\r\n"},
+		{"write: acquire", nil, rwAcquire("write", "0 1", granted), theirs(theyGrant), 1.2, 0, false},
+		{"write: re-enter", mine("1"), rwAcquire("write", "0 2", granted), theirs(theyGrant), 1.2, 0, false},
+		{"write: refuse, another writes", written, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0, false},
+		{"write: refuse, another reads", read, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0, false},
+		{"write: release, the last", mine("1"), rwRelease("write", "0 0", freed), theirRelease(":1"), 1.2, 0, false},
+		{"write: release, of two", mine("2"), rwRelease("write", "0 1", kept), theirRelease(":0"), 1.2, 0, false},
+		{"write: renew 1", mine("1"), rwRenew("0 1"),
 			redissonsRenew("%me:write", "*1\r\n:1"), 1.2, 0, false},
-		{"write: hand-off ÷ release", mine("1"), handoff, theirRelease(":1"), 1.5, 0, false},
+		{"write: hand-off ÷ release", mine("1"), toWriter("write"), theirRelease(":1"), 1.5, 0, false},
 	}
 }

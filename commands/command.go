@@ -244,8 +244,7 @@ func bareDoc(proto int, name string) []byte {
 func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 	fits := func(string) bool { return len(args) == 2 }
 	if len(args) == 5 && strings.EqualFold(string(args[3]), "PATTERN") {
-		pattern := strings.ToLower(string(args[4]))
-		fits = func(name string) bool { return lock.Glob(pattern, name) }
+		fits = lock.NewGlob(strings.ToLower(string(args[4]))).Matches
 	}
 	n, names, _ := resp.Open(r.Raw)
 	if r.Table {

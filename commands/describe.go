@@ -132,9 +132,6 @@ func (p keyPlace) arguments() list {
 func (v *Verb) choices() [][]Option {
 	var out [][]Option
 	for _, o := range v.Options {
-		if o.former {
-			continue
-		}
 		if last := len(out) - 1; last >= 0 && o.group != "" && out[last][0].group == o.group {
 			out[last] = append(out[last], o)
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -17,8 +18,8 @@ type Option struct {
 	group string
 	// not is the keyword of an option of another group that cannot be said with this one; "" = none. Both options name the other.
 	not string
-	// former says that the option is still taken from clients that know it, and not shown: it changes nothing any more.
-	former bool
+	// needs is the error when nothing of the group lease is said with this one; nil: nothing needs to be.
+	needs error
 }
 
 type valueKind int
@@ -36,6 +37,10 @@ const (
 var (
 	errName  = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lockstore.MaxName) + " bytes")
 	errOwner = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
+
+	errPattern = errors.New("ERR invalid pattern: more than " + strconv.Itoa(lock.MaxPattern) + " bytes")
+
+	errLeaseless = errors.New("ERR OWNER needs EX or PX: a named owner has the lock for that long; RENEW begins the lease anew, UNLOCK ends it")
 )
 
 // largest is the largest integer that every client can hold: 2^53.
@@ -104,6 +109,11 @@ func parse(options []Option, tokens [][]byte) (given, error) {
 		}
 		if err := g.set(o, tokens[i]); err != nil {
 			return g, err
+		}
+	}
+	for _, o := range options {
+		if o.needs != nil && g.has(o.Keyword) && !groups["lease"] {
+			return g, o.needs
 		}
 	}
 	return g, nil

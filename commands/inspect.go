@@ -12,7 +12,7 @@ import (
 
 // lockinfo answers LOCKINFO key with a map: kind, ttl-ms, holders, waiting, fence.
 func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
-	if err := c.May(args[1], false); err != nil {
+	if err := c.May(false, args[1]); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	in, err := c.Locks().Info(context.Background(), c.DB(), string(args[1]))
@@ -45,6 +45,9 @@ func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
 // locklist answers LOCKLIST with an array of maps.
 func locklist(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	g, err := parse(v.Options, args[1:])
+	if err == nil && len(g.words["MATCH"]) > lock.MaxPattern {
+		err = errPattern
+	}
 	if err != nil {
 		return appendSyntax(out, err)
 	}
@@ -64,7 +67,7 @@ func visible(c Client, all []lock.Entry) ([]lock.Entry, error) {
 	out := all[:0]
 	for _, e := range all {
 		var refusal *upstream.ReplyError
-		err := c.May([]byte(e.Key), false)
+		err := c.May(false, []byte(e.Key))
 		switch {
 		case err == nil:
 			out = append(out, e)

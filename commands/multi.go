@@ -8,16 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// mayAll asks Redis whether this client may write every one of the keys.
-func mayAll(c Client, keys [][]byte) error {
-	for _, key := range keys {
-		if err := c.May(key, true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func names(keys [][]byte) []string {
 	out := make([]string, len(keys))
 	for i, key := range keys {
@@ -32,7 +22,7 @@ func multilock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := mayAll(c, keys); err != nil {
+	if err := c.May(true, keys...); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	var grants []lock.Grant
@@ -64,7 +54,7 @@ func multiunlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := mayAll(c, keys); err != nil {
+	if err := c.May(true, keys...); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	locks := names(keys)

@@ -46,8 +46,8 @@ type Locker interface {
 	// BeginVerb says why the client may not run commands before it has authenticated; nil: it may.
 	BeginVerb() error
 	Locks() *lock.Client
-	// May asks Redis whether this client's own user may write, or read, key. The error is Redis' answer.
-	May(key []byte, write bool) error
+	// May asks Redis whether this client's own user may write, or read, all of the keys. The error is Redis' answer.
+	May(write bool, keys ...[]byte) error
 	// MayDelete asks Redis whether this client's own user may delete a key that it may write. The error is Redis' answer.
 	MayDelete(key []byte) error
 	// SeesClients asks Redis whether this client's own user may see who other clients are: may run CLIENT LIST.

@@ -15,8 +15,8 @@ var (
 	optEX       = Option{Keyword: "EX", Value: "seconds", kind: seconds, group: "lease"}
 	optPX       = Option{Keyword: "PX", Value: "milliseconds", kind: milli, group: "lease"}
 	optOwner    = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner", not: "FORCE"}
+	optLessee   = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner", needs: errLeaseless}
 	optSelf     = Option{Keyword: "SELF", group: "owner"}
-	optOnce     = Option{Keyword: "ONCE", former: true} // with OWNER: LOCK said again was one hold, as it always is now
 	optFence    = Option{Keyword: "FENCE"}
 	optReplicas = Option{Keyword: "REPLICAS", Value: "n", kind: count}
 	optAll      = Option{Keyword: "ALL", group: "much"}
@@ -37,9 +37,6 @@ func acquire(kind lock.Kind) func(v *Verb, c Client, args [][]byte, out []byte) 
 // lockRequest reads the options of a verb that takes locks; the key is still to be said.
 func lockRequest(c Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Request, error) {
 	g, err := parse(v.Options, options)
-	if err == nil && g.has("ONCE") && !g.has("OWNER") {
-		err = syntaxNear([]byte("ONCE"))
-	}
 	return lock.Request{
 		DB: c.DB(), Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
 		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"),
@@ -52,7 +49,7 @@ func (v *Verb) acquire(c Client, kind lock.Kind, args [][]byte, out []byte) []by
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(args[1], true); err != nil {
+	if err := c.May(true, args[1]); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	r.Key = string(args[1])
@@ -102,7 +99,7 @@ func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(args[1], true); err != nil {
+	if err := c.May(true, args[1]); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	if g.has("FORCE") {
@@ -128,7 +125,7 @@ func renew(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(args[1], true); err != nil {
+	if err := c.May(true, args[1]); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	key := string(args[1])

@@ -1,14 +1,18 @@
 -- enqueue puts an owner into the fair queue, or keeps its place there. It stands before the scripts that do so, after queue.lua,
 -- which it uses.
 
--- until_when returns the score of a waiter of lockproxy; others is how many waiters of Redisson stand before it. When one of those gets
--- the lock, Redisson subtracts fairLockWaitTimeout (fair_wait, in ms) from all scores, so the score is that much higher for each of them.
-local function until_when(now, others, fair_wait) return string.format('%.0f', now + alive + others * fair_wait) end
+-- needed returns for how many ms Redisson's waiters that stand before one of lockproxy's would wait themselves, all together; score is the highest
+-- of theirs, 0 if there are none. In their scores these times add up, on top of what the lock had left. When one of them gets the lock, Redisson
+-- subtracts its time from all scores.
+local function needed(lock, score, now) return math.max(0, score - now - math.max(0, redis.call('PTTL', lock))) end
+
+-- until_when returns the score of a waiter of lockproxy: it counts as alive for a while longer than the others need.
+local function until_when(now, others) return string.format('%.0f', now + others + alive) end
 
 -- remember gives the hash of tickets a TTL longer than the scores last: without tickets the waiters of a dead proxy would be taken for
 -- Redisson's, which count as alive until their scores pass.
-local function remember(tickets, others, fair_wait)
-  local ttl = 6 * alive + others * fair_wait
+local function remember(tickets, others)
+  local ttl = others + 6 * alive
   if redis.call('PTTL', tickets) < ttl then redis.call('PEXPIRE', tickets, ttl) end
 end
 
@@ -43,29 +47,27 @@ local function insert(queue, tickets, owner, ticket)
   end
 end
 
--- strangers returns how many waiters of Redisson are in a queue of that length. All others have tickets. Tickets may be left of waiters that
--- Redisson has taken out, so the list is looked at, up to 1,000 waiters, unless the last one is lockproxy's and its score says that none of
--- Redisson's stood before it.
-local function strangers(queue, timeouts, tickets, length, now)
-  local least = math.max(0, length + 1 - redis.call('HLEN', tickets))
+-- last_score returns the highest score of Redisson's waiters among the first 1,000 in a queue, 0 if there are none. All others have tickets. The
+-- list is looked at unless the last waiter is lockproxy's and its score says that none of Redisson's stood before it.
+local function last_score(queue, timeouts, tickets, now)
   local last = redis.call('LINDEX', queue, -1)
   if not last or redis.call('HEXISTS', tickets, last) == 1 and (tonumber(redis.call('ZSCORE', timeouts, last) or 0) or 0) <= now + alive then
-    return least
+    return 0
   end
-  local count = 0
-  for _, ticket in ipairs(redis.call('HMGET', tickets, unpack(redis.call('LRANGE', queue, 0, 999)))) do
-    if not ticket then count = count + 1 end
+  local highest, waiters = 0, redis.call('LRANGE', queue, 0, 999)
+  for i, ticket in ipairs(redis.call('HMGET', tickets, unpack(waiters))) do
+    if not ticket then highest = math.max(highest, tonumber(redis.call('ZSCORE', timeouts, waiters[i]) or 0) or 0) end
   end
-  return math.max(least, count)
+  return highest
 end
 
 -- enqueue returns the owner's ticket. Its argument ticket is the one that this waiter got before, or 0: a waiter that was taken out of
 -- the queue although it is alive comes back to its old place.
-local function enqueue(queue, owner, ticket, fair_wait, time)
+local function enqueue(lock, queue, owner, ticket, time)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local now = math.floor(time / 1000)
   -- If one of these keys has another type the script fails here, before it changes anything.
-  local length, known = redis.call('LLEN', queue), redis.call('ZSCORE', timeouts, owner)
+  local known = redis.call('LLEN', queue) and redis.call('ZSCORE', timeouts, owner)
   local place, others = numbered(redis.call('HGET', tickets, owner)), 0
   if known and place then
     redis.call('ZREM', timeouts, '') -- as allow_writes: nobody loses a place because Redis is full
@@ -77,12 +79,12 @@ local function enqueue(queue, owner, ticket, fair_wait, time)
     if not known and ticket > 0 then
       insert(queue, tickets, owner, ticket)
     else
-      others = strangers(queue, timeouts, tickets, length, now)
+      others = needed(lock, last_score(queue, timeouts, tickets, now), now)
       if not known then redis.call('RPUSH', queue, owner) end
     end
-    redis.call('ZADD', timeouts, until_when(now, others, fair_wait), owner)
+    redis.call('ZADD', timeouts, until_when(now, others), owner)
   end
   redis.call('HSET', tickets, owner, string.format('%.0f:%.0f', place, now))
-  remember(tickets, others, fair_wait)
+  remember(tickets, others)
   return place
 end

@@ -1,40 +1,30 @@
--- extend sets a new lease for one owner's hold, which may be shorter: the verb RENEW.
+-- extend gives one owner's hold of a plain lock a lease that may be shorter than what it had left: the verb RENEW, and what keeps the locks
+-- of a MULTILOCK alive.
 --
 -- KEYS[1] lock hash
--- KEYS[2] with W: registration of the named owner
--- ARGV[1] lease in ms
--- ARGV[2] owner, the hash field
--- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua)
--- ARGV[4] letters:
---         K  keep a TTL that is longer
---         W  a named owner's hold
---         R  do nothing if the owner may since have sent a command through another connection: there is a registration whose name
---            is neither ARGV[5] nor ARGV[6], or one of these with a + while the hold would be shortened
--- ARGV[5] the new registration, '' = none
--- ARGV[6] the registration that this proxy knows
--- RETURNS {1, count, ttl in ms} done
---         {0, 0, 0}      nothing was done, because of R
---         {-1, ended, 0} the owner does not hold the lock; ended is 1 if it gave it back through another connection, else 0
---         {-2, 0, 0}     too late, nothing done
---         {-3, ended, 0} the key holds a lock of another kind; ended as above
+-- ARGV[1] owner, the hash field
+-- ARGV[2] lease in ms
+-- ARGV[3] not-after in µs of Redis' clock; after it nothing is done
+-- ARGV[4] set      a connection's lease
+--         renew    a named owner's lease, with another odd expiry than it had
+--         lengthen as renew, but never to less than it had: an earlier request may have been done
+--         keep     a named owner's lease, with an even expiry, if it has the expiry ARGV[5]
+-- ARGV[5] with keep: the expiry, in ms since 1970, that the hold must have; else ''
+-- RETURNS {1, ttl in ms, expiry or 0} done
+--         {-1, 0, 0} the owner does not hold the lock, or not with that expiry
+--         {-2, 0, 0} too late, nothing done
+--         {-3, 0, 0} the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-if late(ARGV[3]) then return {-2, 0, 0} end
-
-local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
-local watch_key = string.find(flags, 'W') and KEYS[2]
-local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
-if seen[1] or not seen[2] then
-  return {seen[1] and -3 or -1, ended(watch_key), 0}
-end
-local ttl, keep = redis.call('PTTL', lock), string.find(flags, 'K')
-if overruled(flags, watch_key, ARGV[5], ARGV[6], not keep and ttl > lease) then return {0, 0, 0} end
-
-if not (keep and ttl >= lease) then
+local past, now = late(ARGV[3])
+if past then return {-2, 0, 0} end
+local lock, lease, how = KEYS[1], tonumber(ARGV[2]), ARGV[4]
+local there = redis.call('HEXISTS', lock, ARGV[1]) == 1
+if redis.call('HEXISTS', lock, 'mode') == 1 then return {-3, 0, 0} end
+if not there or how == 'keep' and expires_at(lock) ~= tonumber(ARGV[5]) then return {-1, 0, 0} end
+if how == 'set' then
   redis.call('PEXPIRE', lock, lease)
-  ttl = lease
-else
-  allow_writes(lock)
+  return {1, lease, 0}
 end
-if watch_key then rename(watch_key, ARGV[5], ttl, ARGV[6]) end
-return {1, tonumber(seen[2]) or 1, ttl}
+local expiry = extended(lock, now, lease, how)
+return {1, expire(lock, expiry, now), expiry}

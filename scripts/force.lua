@@ -4,7 +4,7 @@
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
--- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[2] not-after in µs of Redis' clock
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind, -4 the hash is not a lock
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
@@ -15,12 +15,11 @@ if redis.call('HLEN', KEYS[1]) == 0 then
   announce(ARGV[1], KEYS[2], now)
   return 0
 end
-if redis.call('HLEN', KEYS[1]) > 1 then
-  if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return -3 end
-  return -4
-end
-local all = redis.call('HGETALL', KEYS[1])
-if not string.find(all[2], '^-?%d+$') then return -4 end
+if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return -3 end
+if redis.call('HLEN', KEYS[1]) > 1 then return -4 end
+local owner = redis.call('HKEYS', KEYS[1])[1]
+local short = redis.call('HSTRLEN', KEYS[1], owner) <= 20 -- a client may have written 60 MB there
+if not short or not string.find(redis.call('HGET', KEYS[1], owner), '^-?%d+$') then return -4 end
 announce(ARGV[1], KEYS[2], now)
 redis.call('DEL', KEYS[1])
 return 1

@@ -1,54 +1,50 @@
 -- handoff gives back a hold and, if that frees the lock, grants it to the next waiters of the same proxy, in one script and without a
--- message. It calls the release and the acquire scripts that ARGV names, each with its own KEYS and ARGV.
+-- message. It runs the release and the acquire scripts of the lock's kind. release_args and acquire_args are how many ARGV these have.
 --
--- KEYS    those of the release, then those of each acquire
--- ARGV[1] number of acquires
--- ARGV[2] channel of the lock
--- ARGV[3] letters, which count if another connection than the proxy's listens to the channel:
---         T  give others a turn: publish, and grant the lock to nobody
---         S  others may share the lock that is granted: publish, to wake them
--- ARGV[4] PUBLISH, SPUBLISH, or BOTH
--- ARGV[5…] for the release and each acquire: name of the script, number of its KEYS, number of its ARGV; then all their ARGV
+-- KEYS    those of acquire, which all steps share
+-- ARGV[1] channel of the lock
+-- ARGV[2] whom the lock is for, if another connection than the proxy's listens to the channel:
+--         turn   others get a turn: publish, and grant the lock to nobody
+--         share  others may share the lock that is granted: publish, to wake them
+--         ''     it makes no difference
+-- ARGV[3] PUBLISH, SPUBLISH, or BOTH
+-- ARGV[4…] those of the release, then those of each acquire
 -- RETURNS what the release returns (2 integers); 1 if others were given a turn, else 0; then what each acquire returns (5 integers), or
 --         five times -9 if it granted nothing. If the lock is free and the first acquire grants nothing, the script publishes.
 -- ERRORS  those of the release. Nothing is changed then.
 
-local key, arg = 1, 8 + 3 * tonumber(ARGV[1])
-local function call(i)
-  local at = 5 + 3 * i
-  local keys, args = {}, {}
-  for k = 1, tonumber(ARGV[at + 1]) do keys[k] = KEYS[key]; key = key + 1 end
-  for a = 1, tonumber(ARGV[at + 2]) do args[a] = ARGV[arg]; arg = arg + 1 end
-  return steps[ARGV[at]], keys, args
+local function args(from, count)
+  local out = {}
+  for i = 1, count do out[i] = ARGV[from + i - 1] end
+  return out
 end
 
-local release, keys, args = call(0)
 local others = false
-if ARGV[3] ~= '' then
+if ARGV[2] ~= '' then
   for way, asked in pairs({PUBLISH = 'NUMSUB', SPUBLISH = 'SHARDNUMSUB'}) do
-    if ARGV[4] == way or ARGV[4] == 'BOTH' then
-      local listeners = redis.pcall('PUBSUB', asked, ARGV[2]) -- who may not ask assumes that others listen
+    if ARGV[3] == way or ARGV[3] == 'BOTH' then
+      local listeners = redis.pcall('PUBSUB', asked, ARGV[1]) -- who may not ask assumes that others listen
       others = others or listeners.err ~= nil or listeners[2] > 1
     end
   end
 end
-local turn = others and string.find(ARGV[3], 'T')
-if not turn then args[4] = args[4] .. 'Q' end
-local out = release(keys, args)
+local turn = others and ARGV[2] == 'turn'
+local giving = args(4, release_args)
+if not turn then giving[quiet_arg] = '' end
+local out = release(KEYS, giving)
 out[3] = turn and 1 or 0
--- Also a release that returns -1 may leave the lock free: the lease had ended, or read_release has deleted what dead readers left.
-local going = not turn and out[1] ~= -2 and redis.call('EXISTS', keys[1]) == 0
+-- Also a release that returns -1 may leave the lock free: the lease had ended.
+local going = not turn and out[1] ~= -2 and redis.call('EXISTS', KEYS[1]) == 0
 local freed = going
-for i = 1, tonumber(ARGV[1]) do
-  local acquire, its_keys, its_args = call(i)
+for first = 4 + release_args, #ARGV, acquire_args do
   local answer
   if going then
     -- An error must not end the script here, since the lock has been given back. The waiter meets it again when it tries by itself.
-    local ok, value = pcall(acquire, its_keys, its_args)
+    local ok, value = pcall(acquire, KEYS, args(first, acquire_args))
     going = ok and not value.err and value[1] == 1
     if going then answer, freed = value, false end
   end
   for j = 1, 5 do out[#out + 1] = answer and answer[j] or -9 end
 end
-if freed or going and others and string.find(ARGV[3], 'S') then wake(ARGV[4], ARGV[2], keys) end
+if freed or going and others and ARGV[2] == 'share' then pcall(wake, KEYS) end -- no error here, as above
 return out

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- ARGV[1] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[1] not-after in µs of Redis' clock
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] owner
 -- RETURNS 1 it waited, 0 it did not, -2 too late, nothing done

@@ -1,21 +1,21 @@
--- look reads what Redis has of one owner's plain lock or write lock, to find out whether a script ran whose reply was lost.
+-- look reads what Redis has of one owner's hold, on either side.
 --
 -- KEYS[1] lock hash
--- KEYS[2] fencing token
--- KEYS[3] registration, of a named owner
--- ARGV[1] owner, or OWNER:write
--- RETURNS {Redis' clock in µs, count (0 = not held), ttl in ms, token or 0, registration or nil}, the clock as a string
+-- ARGV[1] owner of a plain lock, the hash field
+-- ARGV[2] its field as a reader; as a writer :write follows
+-- ARGV[3] prefix of the keys of all read holds
+-- RETURNS {Redis' clock in µs as a string, 1 if the owner has the plain lock, 1 if it writes, 1 if it reads, ttl in ms of the lock,
+--         for how many ms it reads}
 
-local time = redis.call('TIME')
-local clock = time[1] .. string.format('%06d', time[2])
-local seen = redis.pcall('HMGET', KEYS[1], 'mode', ARGV[1])
-local count = not seen.err and (not seen[1] or string.sub(ARGV[1], -6) == ':write') and seen[2]
-local registered = KEYS[3] and redis.pcall('GET', KEYS[3])
-local token = redis.pcall('GET', KEYS[2])
-return {
-  clock,
-  type(count) == 'string' and tonumber(count) or 0,
-  redis.call('PTTL', KEYS[1]),
-  type(token) == 'string' and tonumber(token) or 0,
-  type(registered) == 'string' and registered,
-}
+local time, lock = redis.call('TIME'), KEYS[1]
+local out = {time[1] .. string.format('%06d', time[2]), 0, 0, 0, redis.call('PTTL', lock), 0}
+local known, mode = pcall(text, lock, 'mode')
+if not known then return out end
+if not mode then
+  out[2] = redis.call('HEXISTS', lock, ARGV[1])
+  return out
+end
+if mode == 'write' then out[3] = redis.call('HEXISTS', lock, ARGV[2] .. ':write') end
+out[6] = reads(ARGV[3], ARGV[2], counted(text(lock, ARGV[2])))
+out[4] = out[6] > 0 and 1 or 0
+return out

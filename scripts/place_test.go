@@ -11,14 +11,14 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// TestPlaceBehindRedisson: the score of who comes to a fair queue is higher by --fair-wait for each of Redisson's waiters before it, also when
+// TestPlaceBehindRedisson: the score of an owner that comes to a fair queue is higher by what Redisson's waiters before it would wait, also when
 // Redisson has taken dead waiters of lockproxy out, and left their tickets. Behind lockproxy's own waiters it is not.
 func TestPlaceBehindRedisson(t *testing.T) {
 	s := testredis.Start(t)
 	const timeouts, tickets, fairWait = "redisson_lock_timeout:{k}", "lockproxy_fair:{k}", 300000
 	enter := func(owner string) (left int64) {
 		t.Helper()
-		run(t, s, scripts.Acquire, plain("k"), 60000, owner, soon, "NE", "PUBLISH", "", 0, fairWait, 0)
+		run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 1, 0, "PUBLISH")
 		score, err := redis.Int64(s.Do(t, "ZSCORE", timeouts, owner), nil)
 		if err != nil {
 			t.Fatal(owner, err)
@@ -29,16 +29,17 @@ func TestPlaceBehindRedisson(t *testing.T) {
 		for redissons := range 3 {
 			s.Do(t, "FLUSHALL")
 			s.Do(t, "HSET", "k", "you", 1)
+			s.Do(t, "PEXPIRE", "k", 60000)
 			for i := range redissons {
 				s.Do(t, "RPUSH", "redisson_lock_queue:{k}", fmt.Sprint("r", i))
-				s.Do(t, "ZADD", timeouts, time.Now().UnixMilli()+5000, fmt.Sprint("r", i)) // its time is nearly over
+				s.Do(t, "ZADD", timeouts, time.Now().UnixMilli()+60000+int64(i+1)*fairWait, fmt.Sprint("r", i))
 			}
 			for i := range left {
 				s.Do(t, "HSET", tickets, "", 5, fmt.Sprint("dead", i), "5:0")
 			}
 			for _, owner := range []string{"a", "b", "c"} {
 				want := int64(10000 + redissons*fairWait)
-				if got := enter(owner); got > want+1000 || got < want-5000 {
+				if got := enter(owner); got > want+5000 || got < want-5000 {
 					t.Errorf("%s, behind %d of Redisson, %d tickets left: %d ms, want %d", owner, redissons, left, got, want)
 				}
 			}

@@ -3,17 +3,12 @@
 --
 -- KEYS[1] fencing token
 -- ARGV[1] the token, below 2^53
--- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[2] not-after in µs of Redis' clock; after it nothing is done
 -- ARGV[3] TTL of the fencing token in ms, 0 = none
 -- RETURNS {1} the node's token is that high now, or higher; {-2} too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[2]) then return {-2} end
 local last = tonumber(string.match(redis.call('GET', KEYS[1]) or '0', '^%d+$'))
-if last and last >= tonumber(ARGV[1]) then return {1} end
-if tonumber(ARGV[3]) > 0 then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
-else
-  redis.call('SET', KEYS[1], ARGV[1])
-end
+if not last or last < tonumber(ARGV[1]) then keep_token(KEYS[1], tonumber(ARGV[1]), ARGV[3]) end
 return {1}

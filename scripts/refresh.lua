@@ -3,10 +3,9 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- ARGV[1] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[1] not-after in µs of Redis' clock
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
--- ARGV[3] --fair-wait in ms (see enqueue.lua)
--- ARGV[4…] for each waiter its owner and its ticket
+-- ARGV[3…] for each waiter its owner and its ticket
 -- RETURNS {for how long in ms the first in the queue counts as alive, -1 = nobody waits; then the numbers, from 1, of the waiters in ARGV
 --         that must try for the lock: those no longer in the queue and, if the lock is free, the first in it}, or {-2}: too late, nothing
 --         done
@@ -19,37 +18,36 @@ local queue = KEYS[2]
 local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
 
 local mine = {}
-for i = 4, #ARGV, 2 do mine[ARGV[i]] = ARGV[i + 1] end
+for i = 3, #ARGV, 2 do mine[ARGV[i]] = ARGV[i + 1] end
 
 -- Each waiter must be in the list once, and have a score. For Redisson's scripts, an entry without a score blocks all others for ever, and
 -- an owner with a score but no entry never gets the lock.
 -- The list is repaired up to window only, to bound Redis' time. This proxy's waiters behind that are still reported alive, and the rest
 -- is repaired when it has moved up.
 local window = 1000
-local seen, others, length = {}, 0, redis.call('LLEN', queue)
+local seen, behind, length = {}, 0, redis.call('LLEN', queue)
 redis.call('ZREM', timeouts, '') -- as allow_writes, for a full Redis; if the key has another type the script fails here
 for _, owner in ipairs(redis.call('LRANGE', queue, 0, window - 1)) do
   if seen[owner] then
     if length <= window then redis.call('LREM', queue, -1, owner) end
   elseif mine[owner] then
     seen[owner] = true
-    redis.call('ZADD', timeouts, until_when(now, others, tonumber(ARGV[3])), owner)
+    redis.call('ZADD', timeouts, until_when(now, needed(KEYS[1], behind, now)), owner)
     redis.call('HSET', tickets, owner, mine[owner] .. string.format(':%.0f', now))
   elseif redis.call('HEXISTS', tickets, owner) == 1 then
     seen[owner] = true
   elseif redis.call('ZSCORE', timeouts, owner) then
     seen[owner] = true
-    others = others + 1
+    behind = math.max(behind, tonumber(redis.call('ZSCORE', timeouts, owner)) or 0)
   else
     redis.call('LREM', queue, 1, owner)
   end
 end
 if length > window then
-  others = math.max(others, length + 1 - redis.call('HLEN', tickets))
   for owner, ticket in pairs(mine) do
     if not seen[owner] and redis.call('ZSCORE', timeouts, owner) and redis.call('HEXISTS', tickets, owner) == 1 then
       seen[owner] = true
-      redis.call('ZADD', timeouts, until_when(now, others, tonumber(ARGV[3])), owner)
+      redis.call('ZADD', timeouts, until_when(now, needed(KEYS[1], behind, now)), owner)
       redis.call('HSET', tickets, owner, ticket .. string.format(':%.0f', now))
     end
   end
@@ -64,13 +62,13 @@ if length <= window and known > redis.call('LLEN', queue) + 1 and known <= 10 * 
     if owner ~= '' and not seen[owner] then redis.call('HDEL', tickets, owner) end
   end
 end
-remember(tickets, others, tonumber(ARGV[3]))
+remember(tickets, needed(KEYS[1], behind, now))
 
 local turn, left = mind(queue, time).first()
 local free = turn and redis.call('EXISTS', KEYS[1]) == 0
 if free and turn ~= '' and not mine[turn] then tell(ARGV[2], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
 local out = {left or -1}
-for i = 4, #ARGV, 2 do
-  if not seen[ARGV[i]] or free and ARGV[i] == turn then out[#out + 1] = (i - 2) / 2 end
+for i = 3, #ARGV, 2 do
+  if not seen[ARGV[i]] or free and ARGV[i] == turn then out[#out + 1] = (i - 1) / 2 end
 end
 return out

@@ -1,7 +1,14 @@
 -- rw is what the scripts of read/write locks share: it stands before each of them.
 -- The format is Redisson's: the hash has `mode` read or write, a field OWNER with the number of its read holds, and a field OWNER:write
 -- with the number of its write holds. Read hold i also has a key of its own, <prefix>:OWNER:rwlock_timeout:<i>, which lasts as long as its
--- lease. An owner without such a key no longer reads, whatever the hash says.
+-- lease. An owner without such a key no longer reads, whatever the hash says. lockproxy keeps the key of an owner's newest read hold only.
+
+-- text returns a field's value, '' if it is longer than any that a lock has: a client may have written 60 MB there. nil: there is no such field.
+local function text(lock, field)
+  local length = redis.call('HSTRLEN', lock, field)
+  if length > 9 then return '' end
+  return redis.call('HGET', lock, field) or nil
+end
 
 -- counted returns the number of holds in a field, 0 if it is no number that a lock would have.
 local function counted(value)
@@ -9,78 +16,83 @@ local function counted(value)
   return 0
 end
 
--- looks is how many more read holds this run of the script may check; own and reads check an owner's newest one in any case. No lock has
--- so many: the limit keeps a hash that a client has written from blocking Redis.
-local looks = 5000
+-- looks is how many keys of read holds this run of the script may still look at or delete, beside each owner's newest. It keeps a hash that
+-- a client has written from blocking Redis.
+local looks = 500
 
 local function may_look()
   looks = looks - 1
   return looks >= 0
 end
 
--- hold_key returns the key of one read hold. holds is <prefix>:OWNER:rwlock_timeout.
-local function hold_key(holds, number) return holds .. ':' .. number end
+-- hold_key returns the key of one read hold.
+local function hold_key(prefix, owner, number) return prefix .. ':' .. owner .. ':rwlock_timeout:' .. string.format('%.0f', number) end
 
--- own returns for how many ms one owner still reads, 0 if all its read holds have expired.
-local function own(holds, count)
+-- reads returns for how many ms an owner still reads, by its newest read holds; 0: it does not.
+local function reads(prefix, owner, count)
   local left = 0
-  for i = count, 1, -1 do
+  for i = count, math.max(1, count - 9), -1 do
     if i < count and not may_look() then break end
-    left = math.max(left, redis.call('PTTL', hold_key(holds, i)))
+    left = math.max(left, redis.call('PTTL', hold_key(prefix, owner, i)))
   end
   return left
 end
 
--- nested is how many of each owner's newest read holds are checked by a script that handles many owners.
-local nested = 10
-
--- reads returns whether one owner still reads, nil if it may not check enough holds to know.
-local function reads(holds, count)
-  for i = count, 1, -1 do
-    if i == count - nested or i < count and not may_look() then return nil end
-    if redis.call('PTTL', hold_key(holds, i)) > 0 then return true end
+-- forget deletes the keys of an owner's read holds from one number down to another.
+local function forget(prefix, owner, from, to)
+  for i = from, to, -1 do
+    if not may_look() then return end
+    redis.call('DEL', hold_key(prefix, owner, i))
   end
-  return false
 end
 
--- unseen returns for how many ms readers count that a script may not look at: as long as the hash lasts, or a day if it has no TTL.
-local function unseen(lock)
-  local left = redis.call('PTTL', lock)
-  return left == -1 and 86400000 or math.max(0, left)
+-- set_reads lets an owner have that many read holds, of which Redis had so many before, for left ms more: 1 ms if they are over, since Redis
+-- takes no less. With the count 0 it reads no more.
+local function set_reads(lock, prefix, owner, count, before, left)
+  if count > 0 then
+    redis.call('HSET', lock, owner, string.format('%.0f', count))
+    local newest = hold_key(prefix, owner, count)
+    left = math.max(left, 1)
+    if redis.call('PTTL', newest) < left then redis.call('SET', newest, '1', 'PX', left) end
+  elseif before then
+    redis.call('HDEL', lock, owner)
+  end
+  forget(prefix, owner, counted(before), count + 1)
 end
 
--- live returns for how many ms anybody but except still reads, 0 if nobody does. If it may not check all holds it returns at least
--- unseen, so that no live reader is taken for dead.
-local function live(lock, prefix, except)
-  if redis.call('HLEN', lock) > looks then return unseen(lock) end
-  local left, all = 0, redis.call('HGETALL', lock)
-  for i = 1, #all, 2 do
-    local field = all[i]
-    if field ~= except and field ~= 'mode' and string.sub(field, -6) ~= ':write' then
-      local holds = prefix .. ':' .. field .. ':rwlock_timeout'
-      for hold = counted(all[i + 1]), 1, -1 do
-        if not may_look() then return math.max(left, unseen(lock)) end
-        left = math.max(left, redis.call('PTTL', hold_key(holds, hold)))
-      end
+-- few is up to how many other readers a reader looks at when it leaves, so that this costs the same with ten and with ten thousand.
+local few = 32
+
+-- others returns for how many ms anybody but one owner reads; nil: there are more readers than may be looked at.
+local function others(lock, prefix, owner)
+  if redis.call('HLEN', lock) > few + 2 then return nil end
+  local left = 0
+  for _, field in ipairs(redis.call('HKEYS', lock)) do
+    if field ~= owner and field ~= 'mode' and string.sub(field, -6) ~= ':write' then
+      left = math.max(left, reads(prefix, field, counted(text(lock, field))))
     end
   end
   return left
 end
 
--- forget deletes the keys of an owner's holds from one number down to another.
-local function forget(holds, from, to)
-  for i = from, to, -1 do
-    if not may_look() then return end
-    redis.call('DEL', hold_key(holds, i))
-  end
-end
-
--- outlast extends the TTL of key to ttl ms, unless it is longer already, and returns the TTL.
-local function outlast(key, ttl)
-  local left = redis.call('PTTL', key)
-  if left >= ttl then return left end
-  redis.call('PEXPIRE', key, ttl)
-  return ttl
+-- sweep takes readers whose leases are over out of a lock that is held for reading, until it finds one that reads. It returns whether
+-- the lock is free then, and whether it had to stop before it knew.
+local function sweep(lock, prefix, except)
+  local cursor = '0'
+  repeat
+    local page = redis.call('HSCAN', lock, cursor, 'COUNT', 100)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local field = page[2][i]
+      if field ~= 'mode' then
+        if not may_look() then return false, true end
+        if field ~= except and reads(prefix, field, counted(page[2][i + 1])) > 0 then return false, false end
+        redis.call('HDEL', lock, field)
+      end
+    end
+  until cursor == '0'
+  redis.call('DEL', lock)
+  return true, false
 end
 
 -- alien returns whether the key holds something that is no read/write lock; mode is its field of that name.

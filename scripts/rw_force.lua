@@ -4,7 +4,7 @@
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
--- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[2] not-after in µs of Redis' clock
 -- ARGV[3] read or write: free it in that mode only; '' = in any mode
 -- ARGV[4] prefix of the keys of all read holds, before the owner
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind
@@ -12,14 +12,14 @@
 
 if late(ARGV[2]) then return -2 end
 local lock = KEYS[1]
-local mode = redis.call('HGET', lock, 'mode')
+local mode = text(lock, 'mode')
 if alien(lock, mode) then return -3 end
 if not mode then tell(ARGV[1], KEYS[2], '1') end
 if not mode or ARGV[3] ~= '' and ARGV[3] ~= mode then return 0 end
-local all = redis.call('HLEN', lock) <= looks and redis.call('HGETALL', lock) or {} -- keys of read holds that are left expire
+local all = redis.call('HLEN', lock) <= looks and redis.call('HKEYS', lock) or {} -- keys of read holds that are left expire
+local counts = {}
+for i, owner in ipairs(all) do counts[i] = counted(text(lock, owner)) end
 tell(ARGV[1], KEYS[2], mode == 'write' and '1' or '0')
 redis.call('DEL', lock)
-for i = 1, #all, 2 do
-  forget(ARGV[4] .. ':' .. all[i] .. ':rwlock_timeout', counted(all[i + 1]), 1)
-end
+for i, owner in ipairs(all) do forget(ARGV[4], owner, counts[i], 1) end
 return 1

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"strconv"
 	"strings"
 )
 
@@ -21,49 +22,55 @@ var files embed.FS
 
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", lua("acquire_short fair_short late tell full queue enqueue registration acquire"))
-	Release = load("release", lua("release_short late tell full queue registration release"))
+	Acquire = load("acquire", lua("late lease token tell queue enqueue acquire"))
+	Release = load("release", lua("late lease tell queue release"))
+	Extend  = load("extend", lua("late lease extend"))
+	Renew   = load("renew", lua("late renew"))
 	Force   = load("force", lua("late tell queue force"))
-	Refresh = load("refresh", lua("late tell full queue enqueue refresh"))
+	Refresh = load("refresh", lua("late tell queue enqueue refresh"))
 	Leave   = load("leave", lua("late tell queue leave"))
-	Handoff = load("handoff", lua("late tell full queue enqueue registration")+step("release", "release")+step("acquire", "acquire")+`
-local steps = {release = release, acquire = acquire}
-local function wake(publish, _, keys) announce(publish, keys[2], clock()) end
+	Handoff = load("handoff", lua("late lease token tell queue enqueue")+
+		step("release", "release", ReleaseArgs)+step("acquire", "acquire", AcquireArgs)+`
+local quiet_arg = 5
+local function wake(keys) announce(ARGV[3], keys[2], clock()) end
 `+lua("handoff"))
-	Pass   = load("pass", lua("pass"))
-	Renew  = load("renew", lua("renew_short late full registration renew"))
-	Extend = load("extend", lua("late full registration extend"))
-	Look   = load("look", lua("look"))
+)
+
+// Those of a read/write lock, with what they share before them.
+var (
+	RWAcquire = load("rw_acquire", lua("late lease token rw rw_acquire"))
+	RWRelease = load("rw_release", lua("late lease tell rw rw_release"))
+	RWExtend  = load("rw_extend", lua("late lease rw rw_extend"))
+	RWRenew   = load("rw_renew", lua("late lease rw rw_renew"))
+	RWForce   = load("rw_force", lua("late tell rw rw_force"))
+	RWHandoff = load("rw_handoff", lua("late lease token tell rw")+
+		step("release", "rw_release", RWReleaseArgs)+step("acquire", "rw_acquire", AcquireArgs)+`
+local quiet_arg = 7
+local function wake(keys) tell(ARGV[3], keys[2], '1') end
+`+lua("handoff"))
+)
+
+// Those for locks of every kind.
+var (
+	Look   = load("look", lua("rw look"))
 	Info   = load("info", lua("rw info"))
-	Raise  = load("raise", lua("late raise"))
-
-	// Vacant is for locks of every kind.
 	Vacant = load("vacant", lua("late tell queue vacant"))
+	Raise  = load("raise", lua("late token raise"))
 
-	// Account touches no lock.
+	// Vote and RWVote ask a node of a quorum.
+	Vote   = load("vote", lua("late lease token tell queue enqueue")+step("acquire", "acquire", AcquireArgs)+lua("vote"))
+	RWVote = load("rw_vote", lua("late lease token rw")+step("acquire", "rw_acquire", AcquireArgs)+lua("vote"))
+
+	// Account and Publishes touch no lock.
 	Account   = load("account", lua("account"))
 	Publishes = load("publishes", lua("publishes"))
 )
 
-// Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.
-var (
-	ReadAcquire  = load("read_acquire", lua("read_acquire_short late full rw registration read_acquire"))
-	ReadRelease  = load("read_release", lua("read_release_short late tell full rw registration read_release"))
-	ReadRenew    = load("read_renew", lua("read_renew_short late full rw registration read_renew"))
-	ReadExtend   = load("read_extend", lua("late full rw registration read_extend"))
-	ReadLook     = load("read_look", lua("rw read_look"))
-	WriteAcquire = load("write_acquire", lua("write_acquire_short late full rw registration write_acquire"))
-	WriteRelease = load("write_release", lua("write_release_short late tell full rw registration write_release"))
-	WriteExtend  = load("write_extend", lua("late full rw registration write_extend"))
-	RWForce      = load("rw_force", lua("late tell rw rw_force"))
-	RWPass       = load("rw_pass", lua("rw_pass"))
-	RWHandoff    = load("rw_handoff", lua("late tell full rw registration")+step("read_release", "read_release")+step("write_release", "write_release")+
-		step("read_acquire", "read_acquire")+step("write_acquire", "write_acquire")+`
-local steps = {
-  read_release = read_release, write_release = write_release, read_acquire = read_acquire, write_acquire = write_acquire,
-}
-local function wake(publish, channel) tell(publish, channel, '1') end
-`+lua("handoff"))
+// The numbers of ARGV of the steps that others run: see handoff.lua and vote.lua.
+const (
+	AcquireArgs   = 8 // of acquire and of rw_acquire
+	ReleaseArgs   = 5
+	RWReleaseArgs = 8
 )
 
 // lua is the text of some files, one behind the other.
@@ -79,9 +86,9 @@ func lua(names string) string {
 	return all.String()
 }
 
-// step makes a function of a file, for a script that runs several.
-func step(name, file string) string {
-	return "local function " + name + "(KEYS, ARGV)\n" + lua(file) + "\nend\n"
+// step makes a function of a file, for a script that runs several. name_args is how many ARGV it has.
+func step(name, file string, args int) string {
+	return "local function " + name + "(KEYS, ARGV)\n" + lua(file) + "\nend\nlocal " + name + "_args = " + strconv.Itoa(args) + "\n"
 }
 
 func load(name, source string) *Script {

@@ -30,7 +30,7 @@ const (
 )
 
 // WaitersMost is how many batches with WAIT may be under way in a database, each on a connection of its own; further ones wait, without an end.
-const WaitersMost = 128
+const WaitersMost = 64
 
 // ControlOptions are a Control's settings; zero fields stand for the defaults.
 type ControlOptions struct {

@@ -192,7 +192,7 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 func (a *app) lockOptions() lock.Options {
 	set := a.cfg.Locks
 	return lock.Options{
-		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, FairWait: set.FairWait, Grace: set.DisconnectGrace, OwnerGrace: set.OwnerGrace, MaxHold: set.MaxHold,
+		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, Grace: set.DisconnectGrace, MaxHold: set.MaxHold,
 		FenceTTL: set.FenceKeyTTL, Reentry: lock.Reentry(set.ImplicitReentry), WarmChannels: set.WarmChannels,
 		Logger: a.log, UUID: a.uuid,
 	}

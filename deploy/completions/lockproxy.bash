@@ -45,7 +45,6 @@ _lockproxy() {
 	--quorum-node-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--lock-watchdog-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--disconnect-grace) mapfile -t COMPREPLY < <(:) ;;
-	--owner-grace) mapfile -t COMPREPLY < <(:) ;;
 	--drain-delay) mapfile -t COMPREPLY < <(:) ;;
 	--drain-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--max-hold) mapfile -t COMPREPLY < <(:) ;;
@@ -55,7 +54,6 @@ _lockproxy() {
 	--warm-channels) mapfile -t COMPREPLY < <(:) ;;
 	--threads) mapfile -t COMPREPLY < <(:) ;;
 	--wait-poll) mapfile -t COMPREPLY < <(:) ;;
-	--fair-wait) mapfile -t COMPREPLY < <(:) ;;
 	--max-clients) mapfile -t COMPREPLY < <(:) ;;
 	--max-upstream-connections) mapfile -t COMPREPLY < <(:) ;;
 	--max-upstream-connections-per-user) mapfile -t COMPREPLY < <(:) ;;
@@ -88,7 +86,7 @@ _lockproxy() {
 	--admin-tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run top --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --owner-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --fair-wait --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-clients-per-user --max-commands-per-user --max-locks-per-user --max-waits-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --slowlog-slower-than --metrics-listen --trace-lock-names --ready-needs --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run top --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-clients-per-user --max-commands-per-user --max-locks-per-user --max-waits-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --slowlog-slower-than --metrics-listen --trace-lock-names --ready-needs --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

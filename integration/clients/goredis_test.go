@@ -149,10 +149,10 @@ func TestInteropGoRedisGivesUp(t *testing.T) {
 	holder := harness.Dial(t, p.Addr())
 	holder.Do("LOCK", "busy")
 	c := harness.NewGoRedis(t, &redis.Options{Addr: p.Addr(), ReadTimeout: 300 * time.Millisecond, MaxRetries: -1})
-	if got, err := goRedisLibrary(c).do(context.Background(), "LOCK", "busy", "OWNER", "late", "BLOCK", "60000"); err == nil {
+	if got, err := goRedisLibrary(c).do(context.Background(), "LOCK", "busy", "OWNER", "late", "EX", "30", "BLOCK", "60000"); err == nil {
 		t.Errorf("LOCK: %v", got)
 	}
 	patient := harness.NewGoRedis(t, &redis.Options{Addr: p.Addr(), ReadTimeout: harness.Patience})
-	goRedisLibrary(patient).must(t, nil, "LOCK", "busy", "OWNER", "patient", "BLOCK", "700")
+	goRedisLibrary(patient).must(t, nil, "LOCK", "busy", "OWNER", "patient", "EX", "30", "BLOCK", "700")
 	givenUp(t, p, holder, "busy")
 }

@@ -79,11 +79,11 @@ func (l library) lockWithOwner(t *testing.T) {
 	l.must(t, workers*each, "GET", "counter")
 	t.Logf("%d critical sections by %d goroutines in %v", workers*each, workers, time.Since(began).Round(time.Millisecond))
 	l.must(t, "OK", "LOCK", "held", "OWNER", "one", "PX", "60000")
-	l.must(t, nil, "LOCK", "held", "OWNER", "two")
-	l.must(t, nil, "LOCK", "held", "OWNER", "two", "BLOCK", "50")
+	l.must(t, nil, "LOCK", "held", "OWNER", "two", "EX", "30")
+	l.must(t, nil, "LOCK", "held", "OWNER", "two", "EX", "30", "BLOCK", "50")
 	l.must(t, "OK", "LOCK", "held", "OWNER", "one", "PX", "60000")
 	l.must(t, 1, "UNLOCK", "held", "OWNER", "one")
-	l.must(t, "OK", "LOCK", "held", "OWNER", "two", "BLOCK", "30000")
+	l.must(t, "OK", "LOCK", "held", "OWNER", "two", "EX", "30", "BLOCK", "30000")
 	l.must(t, 1, "UNLOCK", "held", "OWNER", "two")
 }
 
@@ -93,7 +93,7 @@ func (l library) critical(owner string) error {
 	defer cancel()
 	for got := any(nil); got == nil; {
 		var err error
-		if got, err = l.do(ctx, "LOCK", "section", "OWNER", owner, "BLOCK", "1000"); err != nil {
+		if got, err = l.do(ctx, "LOCK", "section", "OWNER", owner, "EX", "30", "BLOCK", "1000"); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (l library) critical(owner string) error {
 func (l library) lockWithFence(t *testing.T) {
 	var last int64
 	for range 3 {
-		token, err := l.do(context.Background(), "LOCK", "fenced", "OWNER", "me", "FENCE")
+		token, err := l.do(context.Background(), "LOCK", "fenced", "OWNER", "me", "EX", "30", "FENCE")
 		n, isInt := token.(int64)
 		if err != nil || !isInt || n <= last {
 			t.Fatalf("token %v after %d: %v", token, last, err)

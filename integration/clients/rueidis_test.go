@@ -196,6 +196,6 @@ func TestInteropRueidisGivesUp(t *testing.T) {
 func waitForLock(c rueidis.Client, done chan<- error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_, err := rueidisLibrary(c).do(ctx, "LOCK", "busy", "OWNER", "late", "BLOCK", "60000")
+	_, err := rueidisLibrary(c).do(ctx, "LOCK", "busy", "OWNER", "late", "EX", "30", "BLOCK", "60000")
 	done <- err
 }

@@ -175,7 +175,7 @@ func holdWatched(t *testing.T, proxies []*harness.Proxy, keys []string) (all []*
 			t.Fatal(err)
 		}
 		t.Cleanup(s.W.Close)
-		for k, words := range []string{"LOCK KEY|UNLOCK KEY", "LOCK KEY OWNER o|UNLOCK KEY OWNER o", "WLOCK KEY|UNLOCK KEY WRITE",
+		for k, words := range []string{"LOCK KEY|UNLOCK KEY", "LOCK KEY OWNER o EX 30|UNLOCK KEY OWNER o", "WLOCK KEY|UNLOCK KEY WRITE",
 			"RLOCK KEY|UNLOCK KEY READ", "FAIRLOCK KEY FENCE|UNLOCK KEY"} {
 			name := fmt.Sprintf("{%s}held%d", key, k)
 			lock, unlock, _ := strings.Cut(strings.ReplaceAll(words, "KEY", name), "|")

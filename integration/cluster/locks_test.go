@@ -22,7 +22,7 @@ func TestClusterLocks(t *testing.T) {
 		for _, step := range []struct{ by, words, want string }{
 			{"a", "LOCK " + key, ok}, {"b", "LOCK " + key, null}, {"b", "FAIRLOCK " + key + " BLOCK 1", null}, {"a", "UNLOCK " + key, yes},
 			{"b", "WLOCK " + key, ok}, {"b", "RLOCK " + key, ok}, {"b", "UNLOCK " + key + " WRITE", yes}, {"a", "RLOCK " + key, ok},
-			{"a", "UNLOCK " + key, yes}, {"b", "UNLOCK " + key, yes}, {"a", "LOCK " + key + " OWNER o PX 60000", ok}, {"b", "RENEW " + key + " OWNER o", yes},
+			{"a", "UNLOCK " + key, yes}, {"b", "UNLOCK " + key, yes}, {"a", "LOCK " + key + " OWNER o PX 60000", ok}, {"b", "RENEW " + key + " OWNER o EX 30", yes},
 			{"b", "UNLOCK " + key + " OWNER o", yes}, {"a", "LOCK " + key, ok}, {"b", "UNLOCK " + key + " FORCE", yes},
 		} {
 			harness.Expect(t, map[string]*harness.Wire{"a": w, "b": v}[step.by], step.want, strings.Fields(step.words)...)

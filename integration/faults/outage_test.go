@@ -27,14 +27,14 @@ var orphans = []orphan{
 	{name: "LOCK with a token", verb: "LOCK KEY FENCE"},
 	{name: "LOCK that may wait", verb: "LOCK KEY BLOCK 0", count: 1, waits: true},
 	{name: "re-entry", before: []string{"LOCK KEY SELF"}, verb: "LOCK KEY SELF", count: 1},
-	{name: "owner's first LOCK", verb: "LOCK KEY OWNER o"},
+	{name: "owner's first LOCK", verb: "LOCK KEY OWNER o EX 30"},
 	{name: "owner's first LOCK with a lease", verb: "LOCK KEY OWNER o PX 60000"},
-	{name: "owner's LOCK again", before: []string{"LOCK KEY OWNER o"}, verb: "LOCK KEY OWNER o", count: 1},
-	{name: "owner's RENEW", before: []string{"LOCK KEY OWNER o"}, verb: "RENEW KEY OWNER o", count: 1},
+	{name: "owner's LOCK again", before: []string{"LOCK KEY OWNER o EX 30"}, verb: "LOCK KEY OWNER o EX 30", count: 1},
+	{name: "owner's RENEW", before: []string{"LOCK KEY OWNER o EX 30"}, verb: "RENEW KEY OWNER o EX 30", count: 1},
 	{name: "UNLOCK", before: []string{"LOCK KEY"}, verb: "UNLOCK KEY"},
 	{name: "UNLOCK of the second hold", before: []string{"LOCK KEY SELF", "LOCK KEY SELF"}, verb: "UNLOCK KEY", count: 1},
 	{name: "UNLOCK ALL", before: []string{"LOCK KEY SELF", "LOCK KEY SELF"}, verb: "UNLOCK KEY ALL"},
-	{name: "owner's UNLOCK", before: []string{"LOCK KEY OWNER o"}, verb: "UNLOCK KEY OWNER o"},
+	{name: "owner's UNLOCK", before: []string{"LOCK KEY OWNER o EX 30"}, verb: "UNLOCK KEY OWNER o"},
 	{name: "owner's UNLOCK of a lease", before: []string{"LOCK KEY OWNER o PX 60000"}, verb: "UNLOCK KEY OWNER o"},
 }
 

@@ -74,7 +74,7 @@ func TestScriptsWithOddReplies(t *testing.T) {
 // LOCK by an owner with a name that has the lock, for which a full Redis needs no memory.
 func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code, again string, refuse, allow func()) {
 	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
-	for _, verb := range []string{"LOCK held", "LOCK twice SELF", "LOCK twice SELF", "LOCK owned OWNER o", "LOCK free", "LOCK fenced FENCE"} {
+	for _, verb := range []string{"LOCK held", "LOCK twice SELF", "LOCK twice SELF", "LOCK owned OWNER o EX 30", "LOCK free", "LOCK fenced FENCE"} {
 		if got := w.Do(strings.Fields(verb)...); got[0] == '-' {
 			t.Fatal(got)
 		}
@@ -85,13 +85,13 @@ func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code, ag
 	refuse()
 	before := lockState(t, server)
 	for _, line := range []string{
-		"SET x 1", "LOCK free", "LOCK free OWNER p", "LOCK fenced FENCE", "LOCK free BLOCK 50", "LOCK twice SELF",
+		"SET x 1", "LOCK free", "LOCK free OWNER p EX 30", "LOCK fenced FENCE", "LOCK free BLOCK 50", "LOCK twice SELF",
 	} {
 		if got := w.Do(strings.Fields(line)...); !strings.HasPrefix(got, "-"+code+" ") || strings.Contains(got, "script") {
 			t.Errorf("%s: %q", line, got)
 		}
 	}
-	if got := w.Do("LOCK", "owned", "OWNER", "o"); !strings.HasPrefix(got, again) {
+	if got := w.Do("LOCK", "owned", "OWNER", "o", "EX", "30"); !strings.HasPrefix(got, again) {
 		t.Errorf("LOCK said again: %q", got)
 	}
 	if got := other.Do("LOCK", "held"); got != "$-1\r\n" {

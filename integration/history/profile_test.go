@@ -42,7 +42,7 @@ var profiles = []*profile{
 	{
 		name: "faults", about: "everything dies and stops: replies are lost, proxies and Redis are stopped and killed",
 		clients: 4, watchdog: 1500 * time.Millisecond, args: []string{"--wait-poll", "1s"},
-		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true,
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
 			MinLease: 100, MaxLease: 1000, PXShare: 0.4, MaxBlock: 600, Pause: 6 * time.Millisecond},
 		harms: []harm{cutReplies, cutReplies, cutReplies, killClients, killSubscribers, flushScripts, pauseClients, stopRedis, stopProxy, killProxy},
 		pause: 300 * time.Millisecond, latency: time.Millisecond,
@@ -75,7 +75,7 @@ var profiles = []*profile{
 		name: "quorum", about: "five nodes with clocks that drift: they stop, forget and are cut off, and no two hold one lock",
 		nodes: 5, clients: 4, watchdog: 1500 * time.Millisecond, least: 6 * time.Second, nemeses: 2,
 		args: []string{"--wait-poll", "300ms", "--quorum-max-lease", "1500ms", "--quorum-node-timeout", "100ms"},
-		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true, Unfenced: true,
+		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, Unfenced: true,
 			MinLease: 200, MaxLease: 1500, PXShare: 0.4, MaxBlock: 600, Pause: 40 * time.Millisecond},
 		harms: []harm{stopNode, stopNode, restartNode, resetLink, resetLink, closeLink, swallowLink, swallowLink, slowLink, isolate, stopMajority,
 			stopProxy, killProxy},

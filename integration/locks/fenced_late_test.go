@@ -130,7 +130,7 @@ func TestFencedClientStoppedPastItsLease(t *testing.T) {
 	}
 }
 
-// A proxy is stopped past the leases that it renews, with the writes in its sockets; the others are clients of another.
+// A proxy is stopped past the leases, with the writes in its sockets; the others are clients of another.
 func TestFencedProxyStoppedPastItsLease(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{true, false} {
@@ -147,7 +147,7 @@ func TestFencedProxyStoppedPastItsLease(t *testing.T) {
 					clients = append(clients, harness.Dial(t, p.Addr()))
 				}
 				harness.Eventually(t, "it is granted", func() bool { // nil, when a busy machine takes a lease for the answer
-					return clients[i/10].Do(append([]string{"LOCK", l.lock}, lateOwner(i)...)...) == "+OK\r\n"
+					return clients[i/10].Do(append([]string{"LOCK", l.lock, "PX", "1000"}, lateOwner(i)...)...) == "+OK\r\n"
 				})
 			}
 			p.Stop()
@@ -235,8 +235,8 @@ func TestFencedTellsHowALockEnded(t *testing.T) {
 		end               func(key string)
 	}{
 		{"deleted", "", lost, func(key string) { server.Do(t, "DEL", key) }},
-		{"deleted, of an owner with a name", "o", lost, func(key string) { server.Do(t, "DEL", key) }},
-		{"forced", "o", lost, func(key string) { harness.Expect(t, there, ":1\r\n", "UNLOCK", key, "FORCE") }},
+		{"deleted, of an owner with a name", "o", notHeld, func(key string) { server.Do(t, "DEL", key) }},
+		{"forced", "o", notHeld, func(key string) { harness.Expect(t, there, ":1\r\n", "UNLOCK", key, "FORCE") }},
 		{"unlocked here", "", notHeld, func(key string) { harness.Expect(t, here, ":1\r\n", "UNLOCK", key) }},
 		{"unlocked there", "o", notHeld, func(key string) { harness.Expect(t, there, ":1\r\n", "UNLOCK", key, "OWNER", "o") }},
 		{"deleted and taken by another", "", lost, func(key string) {
@@ -249,12 +249,12 @@ func TestFencedTellsHowALockEnded(t *testing.T) {
 			owner = []string{"OWNER", c.owner}
 		}
 		fenced := append(append([]string{"FENCED", c.name}, owner...), "INCR", "n:"+c.name)
-		harness.Expect(t, here, "+OK\r\n", append([]string{"LOCK", c.name}, owner...)...)
+		harness.Expect(t, here, "+OK\r\n", append([]string{"LOCK", c.name, "EX", "30"}, owner...)...)
 		harness.Expect(t, here, ":1\r\n", fenced...)
 		c.end(c.name)
-		for range 2 {
-			if got := here.Do(fenced...); !strings.HasPrefix(got, c.want) {
-				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		for _, want := range []string{c.want, notHeld} { // a loss is told once
+			if got := here.Do(fenced...); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %q, want %q", c.name, got, want)
 			}
 		}
 		harness.Expect(t, here, "$1\r\n1\r\n", "GET", "n:"+c.name)
@@ -302,8 +302,8 @@ func TestFencedReadersAndWriters(t *testing.T) {
 			t.Errorf("%s, FENCED: %q", line, got)
 		}
 		server.Do(t, "DEL", key)
-		for _, call := range [][]string{{"FENCED", key, want, "INCR", "n"}, {"FENCED", key, "INCR", "n"}} {
-			if got := w.Do(call...); !strings.HasPrefix(got, "-LOCKLOST ") {
+		for i, call := range [][]string{{"FENCED", key, want, "INCR", "n"}, {"FENCED", key, "INCR", "n"}} {
+			if got := w.Do(call...); !strings.HasPrefix(got, []string{"-LOCKLOST ", "-NOTHELD "}[i]) { // it is told once
 				t.Errorf("%s, deleted, %q: %q", line, call, got)
 			}
 		}

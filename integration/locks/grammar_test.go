@@ -44,7 +44,7 @@ func refusals() map[string]string {
 	}
 	syntax("LOCK free", "*x", "*blok", "*BLOCK", "*EX", "*PX", "*OWNER", "*REPLICAS", "*5", "EX 5 *PX 5000", "PX 5000 *EX 5", "EX 5 *ex 5",
 		"BLOCK 1 *BLOCK 1", "BLOCK 1 *2", "OWNER a *OWNER a", "OWNER a *SELF", "SELF *OWNER a", "SELF *self", "*ONCE", "FENCE *ONCE",
-		"SELF *ONCE", "OWNER a ONCE *ONCE", "FENCE *FENCE", "REPLICAS 1 *REPLICAS 1", "*ALL", "*FORCE", "*READ", "*WRITE", "EX 5 *BLOCK", "*MATCH a")
+		"SELF *ONCE", "OWNER a *ONCE", "FENCE *FENCE", "REPLICAS 1 *REPLICAS 1", "*ALL", "*FORCE", "*READ", "*WRITE", "EX 5 *BLOCK", "*MATCH a")
 	syntax("FAIRLOCK free", "*x", "*READ", "EX 5 *PX 5", "SELF *OWNER a", "*ONCE", "*BLOCK")
 	syntax("UNLOCK held", "*x", "*OWNER", "ALL *ALL", "ALL *FORCE", "FORCE *ALL", "FORCE *OWNER a", "OWNER a *FORCE", "OWNER a *OWNER a",
 		"*BLOCK 5", "*EX 5", "*ONCE", "*FENCE", "*SELF")
@@ -131,9 +131,9 @@ func TestAcceptedCalls(t *testing.T) {
 		p := harness.StartProxy(t, upstream)
 		w := harness.Dial(t, p.Addr())
 		for _, tail := range []string{
-			"", "EX 1000", "ex 9007199254740", "PX 100000", "px 9007199254740992", "BLOCK 0", "BLOCK 9007199254740992", "SELF", "self", "OWNER o",
-			"EX 1000 BLOCK 5 SELF", "bLoCk 5 oWnEr o pX 100000", "OWNER " + strings.Repeat("o", 256), "OWNER EX EX 1000",
-			"OWNER once", "OWNER \x00\xff\r\n", "OWNER mode:1", "OWNER 0F8FAD5B-D9CB-469F-A165-70867728950E:52", "OWNER {x}",
+			"", "EX 1000", "ex 9007199254740", "PX 100000", "px 9007199254740992", "BLOCK 0", "BLOCK 9007199254740992", "SELF", "self", "OWNER o EX 30",
+			"EX 1000 BLOCK 5 SELF", "bLoCk 5 oWnEr o pX 100000", "OWNER " + strings.Repeat("o", 256) + " EX 30", "OWNER EX EX 1000",
+			"OWNER once EX 30", "EX 30 OWNER \x00\xff\r\n", "OWNER mode:1 EX 30", "OWNER 0F8FAD5B-D9CB-469F-A165-70867728950E:52 EX 30", "OWNER {x} EX 30",
 		} {
 			args := strings.Split(strings.TrimSpace("LOCK k "+tail), " ")
 			if got := w.Do(args...); got != "+OK\r\n" {
@@ -168,7 +168,7 @@ func TestReentryCounts(t *testing.T) {
 			return w.Do(slices.Concat([]string{name, "k"}, owner, more)...)
 		}
 		for i := range 5 {
-			if got := verb("LOCK"); got != "+OK\r\n" {
+			if got := verb("LOCK", "EX", "30"); got != "+OK\r\n" {
 				t.Fatalf("the %dth LOCK: %q", i+1, got)
 			}
 		}
@@ -218,7 +218,7 @@ func TestRenew(t *testing.T) {
 	if got := w.Do("LOCKINFO", "k"); !strings.Contains(got, "watched\r\n:0\r\n") {
 		t.Errorf("after RENEW with a lease: %q", got)
 	}
-	for _, args := range [][]string{{"RENEW", "k"}, {"RENEW", "k", "OWNER", "me"}, {"RENEW", "none", "EX", "5"}} {
+	for _, args := range [][]string{{"RENEW", "k"}, {"RENEW", "k", "OWNER", "me", "EX", "30"}, {"RENEW", "none", "EX", "5"}} {
 		if got := other.Do(args...); !strings.HasPrefix(got, "-NOTHELD ") {
 			t.Errorf("%q by another: %q", args, got)
 		}
@@ -238,11 +238,11 @@ func TestOtherKinds(t *testing.T) {
 		w.Do("HSET", "data", "field", "text", "other", "more")
 		w.Do("HSET", "one", "field", "text")
 		for _, c := range []struct{ call, want string }{
-			{"LOCK string", "-WRONGTYPE "}, {"LOCK list BLOCK 0", "-WRONGTYPE "}, {"LOCK string FENCE OWNER a", "-WRONGTYPE "},
-			{"UNLOCK string", "-WRONGTYPE "}, {"UNLOCK list FORCE", "-WRONGTYPE "}, {"RENEW string EX 5", "-WRONGTYPE "},
+			{"LOCK string", "-WRONGTYPE "}, {"LOCK list BLOCK 0", "-WRONGTYPE "}, {"LOCK string FENCE OWNER a EX 30", "-WRONGTYPE "},
+			{"UNLOCK string", "-NOTHELD "}, {"UNLOCK list FORCE", "-WRONGTYPE "}, {"RENEW string EX 5", "-NOTHELD "}, {"RENEW string EX 5 OWNER a", "-WRONGTYPE "}, {"UNLOCK string OWNER a", "-WRONGTYPE "},
 			{"LOCK rw", "-LOCKKIND "}, {"LOCK rw BLOCK 0", "-LOCKKIND "}, {"UNLOCK rw", "-NOTHELD "}, {"RENEW rw", "-NOTHELD "},
-			{"RLOCK one", "-LOCKKIND "}, {"WLOCK one BLOCK 0", "-LOCKKIND "}, {"UNLOCK one READ", "-LOCKKIND "}, {"RENEW one WRITE", "-LOCKKIND "},
-			{"RLOCK string", "-WRONGTYPE "}, {"WLOCK list BLOCK 0", "-WRONGTYPE "}, {"UNLOCK string READ", "-WRONGTYPE "}, {"UNLOCK one READ FORCE", "-LOCKKIND "},
+			{"RLOCK one", "-LOCKKIND "}, {"WLOCK one BLOCK 0", "-LOCKKIND "}, {"UNLOCK one READ", "-NOTHELD "}, {"RENEW one WRITE", "-NOTHELD "},
+			{"RLOCK string", "-WRONGTYPE "}, {"WLOCK list BLOCK 0", "-WRONGTYPE "}, {"UNLOCK string READ", "-NOTHELD "}, {"UNLOCK one READ FORCE", "-LOCKKIND "},
 			{"UNLOCK data FORCE", "-WRONGTYPE "}, {"UNLOCK one FORCE", "-WRONGTYPE "}, {"UNLOCK data", "-NOTHELD "},
 		} {
 			if got := w.Do(strings.Split(c.call, " ")...); !strings.HasPrefix(got, c.want) {

@@ -75,7 +75,7 @@ func labels(key string, owners map[string]string) func(string) string {
 			return owned(line, owners) + " release"
 		case verb == "evalsha" || verb == "eval":
 			return "another script: " + line
-		case inside && (verb == "exists" || verb == "hmget" || verb == "hget" || verb == "lindex" || verb == "pttl"):
+		case inside && (verb == "exists" || verb == "hmget" || verb == "hget" || verb == "hexists" || verb == "lindex" || verb == "pttl"):
 			return ""
 		case inside && verb == "hset":
 			return "  hset " + owned(line, owners) + " " + strings.Trim(words[len(words)-1], `"`)

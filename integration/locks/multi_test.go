@@ -37,14 +37,14 @@ func TestMultilockReplies(t *testing.T) {
 				{a, "MULTIUNLOCK 2 y x", "-NOTHELD "},
 				{b, "UNLOCK w", yes},
 				{a, "MULTILOCK 1 x PX 30000", ok},
-				{a, "MULTILOCK 2 x x SELF", ok},
-				{a, "UNLOCK x", no},
+				{a, "MULTILOCK 2 x y SELF", "-ERR this connection already holds 'x'"},
+				{b, "EXISTS y", no},
 				{a, "MULTIUNLOCK 1 x", yes},
-				{a, "MULTILOCK 2 x y OWNER job", ok},
+				{a, "MULTILOCK 2 x y OWNER job EX 30", ok},
 				{b, "MULTILOCK 2 y x OWNER job EX 60", ok},
 				{a, "MULTILOCK 2 x y", nothing},
 				{b, "MULTIUNLOCK 2 x y OWNER job", ":2\r\n"},
-				{a, "MULTIUNLOCK 2 x y OWNER job", ":2\r\n"}, // a repeated one is answered as the first
+				{a, "MULTIUNLOCK 2 x y OWNER job", "-NOTHELD "}, // nothing remembers the first one
 				{a, "MULTILOCK 0 x", "-ERR numkeys should be greater than 0\r\n"},
 				{a, "MULTIUNLOCK 3 x y", "-ERR Number of keys can't be greater than number of args\r\n"},
 				{a, "MULTI", ok},
@@ -82,7 +82,7 @@ func TestMultilockAccess(t *testing.T) {
 	})
 	w := harness.Dial(t, harness.StartProxy(t, s.URL()).Addr())
 	harness.Expect(t, w, "+OK\r\n", "AUTH", "app", "secret")
-	for _, call := range []string{"MULTILOCK 2 app:1 other", "MULTILOCK 2 app:1 zother BLOCK 0", "MULTILOCK 2 app:1 other OWNER me", "MULTIUNLOCK 2 app:1 other"} {
+	for _, call := range []string{"MULTILOCK 2 app:1 other", "MULTILOCK 2 app:1 zother BLOCK 0", "MULTILOCK 2 app:1 other OWNER me EX 30", "MULTIUNLOCK 2 app:1 other"} {
 		if got := w.Do(strings.Split(call, " ")...); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%s: %q", call, got)
 		}
@@ -112,7 +112,7 @@ func TestMultilockEndsInTheMiddle(t *testing.T) {
 			harness.Eventually(t, "it waits", func() bool { return harness.WaitingHere(t, holder, "z") == 1 })
 			harness.Expect(t, holder, ":2\r\n", "EXISTS", "a", "b")
 		}
-		for _, options := range []string{"", " PX 90000", " OWNER job", " OWNER job EX 90"} {
+		for _, options := range []string{"", " PX 90000", " OWNER job EX 90"} {
 			call := "MULTILOCK 3 z b a BLOCK 0" + options
 			c := startCli(t, p)
 			c.typed(call)
@@ -231,7 +231,7 @@ func TestDeadlockIsTold(t *testing.T) {
 		"waits for a time":    {[]string{"LOCK a", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 300"}, null},
 		"the other does":      {[]string{"LOCK a", "LOCK b"}, []string{"LOCK b BLOCK 60000", "LOCK a BLOCK 0"}, ""},
 		"a lease":             {[]string{"LOCK a PX 4000", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 0"}, ok},
-		"an owner":            {[]string{"LOCK a OWNER o", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 0"}, ""},
+		"an owner":            {[]string{"LOCK a OWNER o EX 30", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 0"}, ""},
 		"two proxies":         {[]string{"LOCK a", "", "LOCK b"}, []string{"LOCK b BLOCK 0", "", "LOCK a BLOCK 0"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

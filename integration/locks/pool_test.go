@@ -42,7 +42,7 @@ func TestPoolWithHeartbeat(t *testing.T) {
 	}
 	waited := make(chan any, 1)
 	go func() {
-		waited <- rival.Do(context.Background(), "LOCK", "orders", "OWNER", "rival", "BLOCK", 3*lease/2).Err()
+		waited <- rival.Do(context.Background(), "LOCK", "orders", "OWNER", "rival", "PX", lease, "BLOCK", 3*lease/2).Err()
 	}()
 	for beat := 0; ; beat++ {
 		select {
@@ -62,7 +62,7 @@ func TestPoolWithHeartbeat(t *testing.T) {
 	// The worker dies, its pools live on.
 	got := make(chan any, 1)
 	go func() {
-		got <- rival.Do(context.Background(), "LOCK", "orders", "OWNER", "rival", "BLOCK", 20000).Err()
+		got <- rival.Do(context.Background(), "LOCK", "orders", "OWNER", "rival", "PX", lease, "BLOCK", 20000).Err()
 	}()
 	for {
 		select {
@@ -75,26 +75,5 @@ func TestPoolWithHeartbeat(t *testing.T) {
 			poolSays(t, pools[0], "PING")
 			poolSays(t, pools[1], "PING")
 		}
-	}
-}
-
-// Without a lease an owner's lock is renewed while the connection lives that last named the owner, and for --owner-grace after.
-func TestPoolWithOwnerGrace(t *testing.T) {
-	t.Parallel()
-	const lease = 6 * time.Second
-	s := testredis.Start(t)
-	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String(), "--owner-grace", "1h")
-	pool := restlessPool(t, p.Addr())
-	rival := harness.NewGoRedis(t, &redis.Options{Addr: p.Addr(), ReadTimeout: 30 * time.Second})
-	if got := poolSays(t, pool, "LOCK", "orders", "OWNER", "worker"); got != "OK" {
-		t.Fatal(got)
-	}
-	time.Sleep(2 * time.Millisecond) // the connection is too old then
-	poolSays(t, pool, "PING")        // and is closed now
-	if got := poolSays(t, rival, "LOCK", "orders", "OWNER", "rival", "BLOCK", 3*lease.Milliseconds()/2); got != nil {
-		t.Fatalf("the lock of a worker whose pool closed the connection behind it: %v", got)
-	}
-	if got := poolSays(t, pool, "UNLOCK", "orders", "OWNER", "worker"); got != int64(1) {
-		t.Fatal("UNLOCK:", got)
 	}
 }

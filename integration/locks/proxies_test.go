@@ -19,7 +19,7 @@ func TestLockInfoNamesTheOtherProxy(t *testing.T) {
 	evil := harness.Dial(t, server.Addr())
 	harness.Expect(t, evil, "+OK\r\n", "AUTH", "other", "pw")
 	harness.Expect(t, holder, "+OK\r\n", "LOCK", "k")
-	harness.Expect(t, holder, "+OK\r\n", "LOCK", "named", "OWNER", "job")
+	harness.Expect(t, holder, "+OK\r\n", "LOCK", "named", "OWNER", "job", "EX", "30")
 	harness.Expect(t, asker, "+OK\r\n", "LOCK", "here")
 	server.Do(t, "HSET", "redisson", "00000000-0000-0000-0000-000000000000:1", "1")
 	harness.Expect(t, evil, "+OK\r\n", "CLIENT", "SETNAME", "lockproxy:00000000-0000-0000-0000-000000000000:6.6.6.6:1")

@@ -24,10 +24,10 @@ var redissonLockTest = redissonClass{
 		testConcurrencyLoop_MultiInstance testConcurrency_MultiInstance testLockListener`,
 	settings: []string{"--lock-watchdog-timeout", "6s"},
 	steps: map[string][]rwStep{
-		// Whose client has gone with its LOCK under way: implicit or not, nobody renews it.
+		// A connection's LOCK ends with its client; a named owner has its lease.
 		"testLockIsNotRenewedAfterInterruptedTryLock": {
-			{"a", ">LOCK k", ""}, {"a", "close", ""}, {"b", ">LOCK o OWNER o", ""}, {"b", "close", ""}, {"c", ">LOCK r OWNER r", ""}, {"c", "reset", ""},
-			{"", "sleep 9000", ""}, {"d", "LOCK k", ok}, {"d", "LOCK o", ok}, {"d", "LOCK r", ok},
+			{"a", ">LOCK k", ""}, {"a", "close", ""}, {"b", ">LOCK o OWNER o EX 30", ""}, {"b", "close", ""}, {"c", ">LOCK r OWNER r EX 30", ""}, {"c", "reset", ""},
+			{"", "sleep 9000", ""}, {"d", "LOCK k", ok}, {"d", "LOCK o", null}, {"d", "LOCK r", null},
 		},
 		"testRedisFailed": {{"a", "LOCK k", ok}, {"", "stop redis", ""}, {"a", "LOCK other BLOCK 5000 EX 10", "-ERR "}, {"", "sleep 7000", ""}, {"a", "UNLOCK k", rwLost}},
 		"testRemainTimeToLive2": {
@@ -49,7 +49,7 @@ var redissonLockTest = redissonClass{
 			{"redis", "PTTL k", "1..6000"},
 		},
 		"testAutoExpire": {
-			{"2a", "LOCK k", ok}, {"2a", "LOCK o OWNER o", ok}, {"", "kill 2", ""}, {"b", "LOCK k BLOCK 20000", ok}, {"b", "LOCK o BLOCK 20000", ok},
+			{"2a", "LOCK k", ok}, {"2a", "LOCK o OWNER o EX 10", ok}, {"", "kill 2", ""}, {"b", "LOCK k BLOCK 20000", ok}, {"b", "LOCK o BLOCK 20000", ok},
 		},
 		"testGetHoldCount": {
 			{"a", "LOCKINFO k", "none"}, {"a", "LOCK k", ok}, {"a", "LOCKINFO k", "plain a=1"}, {"a", "UNLOCK k", yes}, {"a", "LOCKINFO k", "none"}, {"a", "LOCK k", ok},

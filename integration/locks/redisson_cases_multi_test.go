@@ -31,7 +31,7 @@ var redissonMultiLockTest = redissonClass{
 			{"2b", "MULTILOCK 2 free lock3", null}, {"redis", "EXISTS free", no}, {"a", "MULTIUNLOCK 3 lock1 lock2 lock3", ":3\r\n"}, {"b", "MULTILOCK 3 lock1 lock2 lock3", ok},
 		},
 		"RedissonLockReactiveTest.testMultiLock": {
-			{"a", "MULTILOCK 3 lock1 lock2 lock3 OWNER 7", ok}, {"b", "FENCED lock2 OWNER 7 PING", pong}, {"b", "MULTILOCK 3 lock1 lock2 lock3 OWNER 8", null},
+			{"a", "MULTILOCK 3 lock1 lock2 lock3 OWNER 7 EX 30", ok}, {"b", "FENCED lock2 OWNER 7 PING", pong}, {"b", "MULTILOCK 3 lock1 lock2 lock3 OWNER 8 EX 30", null},
 			{"2b", "MULTIUNLOCK 3 lock1 lock2 lock3 OWNER 7", ":3\r\n"}, {"redis", "EXISTS lock1 lock2 lock3", no},
 		},
 	},

@@ -123,7 +123,7 @@ var redissonNonReentrantTest = redissonClass{
 		},
 		// An owner of two proxies is one owner, and has one hold.
 		"testCrossInstanceSameThreadReentryThrows": {
-			{"a", "LOCK k OWNER o", ok}, {"2a", "LOCK k OWNER o", ok}, {"2a", "UNLOCK k OWNER o", yes}, {"b", "LOCK k", ok},
+			{"a", "LOCK k OWNER o EX 30", ok}, {"2a", "LOCK k OWNER o EX 30", ok}, {"2a", "UNLOCK k OWNER o", yes}, {"b", "LOCK k", ok},
 		},
 	},
 }
@@ -138,7 +138,7 @@ var redissonOtherTests = redissonClass{
 		CountDownLatchPubSubTest.testOnZeroMessageAllListenersExecuted`,
 	steps: map[string][]rwStep{
 		"RedissonLockReactiveTest.testIsHeldByThread": {
-			{"a", "LOCK k OWNER 7", ok}, {"b", "FENCED k OWNER 7 PING", pong}, {"2b", "FENCED k OWNER 7 PING", pong}, {"a", "FENCED k OWNER 8 PING", rwNotHeld},
+			{"a", "LOCK k OWNER 7 EX 30", ok}, {"b", "FENCED k OWNER 7 PING", pong}, {"2b", "FENCED k OWNER 7 PING", pong}, {"a", "FENCED k OWNER 8 PING", rwNotHeld},
 			{"a", "FENCED k PING", rwNotHeld}, {"b", "UNLOCK k OWNER 7", yes}, {"a", "FENCED k OWNER 7 PING", rwNotHeld},
 		},
 	},

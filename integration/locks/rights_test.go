@@ -106,10 +106,7 @@ func TestOwnerWhoseClientLeavesAtTheGrant(t *testing.T) {
 	for i := range 60 {
 		key := "k" + strconv.Itoa(i)
 		verb := []string{"LOCK", "FAIRLOCK", "WLOCK", "RLOCK"}[i%4]
-		words := []string{verb, key, "BLOCK", "60000", "OWNER", "me"}
-		if i%3 == 0 {
-			words = append(words, "PX", "600000")
-		}
+		words := []string{verb, key, "BLOCK", "60000", "OWNER", "me", "PX", "600000"}
 		own := verb
 		if verb == "RLOCK" {
 			own = "WLOCK"

@@ -171,23 +171,20 @@ func TestRWOptions(t *testing.T) {
 	p, other := harness.StartProxy(t, s.URL()), harness.StartProxy(t, s.URL())
 	w, w3 := harness.Dial(t, p.Addr()), harness.DialHearing(t, other.Addr())
 	for range 3 {
-		harness.Expect(t, w, ok, "RLOCK", "k", "OWNER", "o")
-		harness.Expect(t, w3, ok, "RLOCK", "k", "OWNER", "o")
+		harness.Expect(t, w, ok, "RLOCK", "k", "OWNER", "o", "EX", "30")
+		harness.Expect(t, w3, ok, "RLOCK", "k", "OWNER", "o", "EX", "30")
 	}
 	if h := hash(t, s, "k"); h["o"] != "1" || h["mode"] != "read" {
 		t.Error(h)
 	}
-	if !exists(t, s, "lockproxy_watch:{k}:o") || pttl(t, s, "{k}:o:rwlock_timeout:1") <= 0 {
+	if pttl(t, s, "{k}:o:rwlock_timeout:1") <= 0 {
 		t.Error(harness.Keys(t, s))
 	}
 	harness.Expect(t, w, yes, "UNLOCK", "k", "OWNER", "o")
-	harness.Expect(t, w3, yes, "UNLOCK", "k", "OWNER", "o", "READ")
-	first := harness.Number(t, w.Do("WLOCK", "k", "OWNER", "o", "FENCE"))
-	if second := harness.Number(t, w3.Do("WLOCK", "k", "OWNER", "o", "FENCE")); second <= first {
+	harness.Expect(t, w3, "-NOTHELD this owner does not hold 'k'\r\n", "UNLOCK", "k", "OWNER", "o", "READ")
+	first := harness.Number(t, w.Do("WLOCK", "k", "OWNER", "o", "EX", "30", "FENCE"))
+	if second := harness.Number(t, w3.Do("WLOCK", "k", "OWNER", "o", "EX", "30", "FENCE")); second <= first {
 		t.Error(first, second)
-	}
-	if !exists(t, s, "lockproxy_watch:{k}:o:write") {
-		t.Error(harness.Keys(t, s))
 	}
 	harness.Expect(t, w, yes, "UNLOCK", "k", "OWNER", "o", "ALL")
 	if got := w.Do("UNLOCK", "k", "OWNER", "nobody"); !strings.HasPrefix(got, rwNotHeld) {

@@ -24,7 +24,7 @@ func TestLockWithoutTTL(t *testing.T) {
 		channel  string
 		theirEnd string
 	}{
-		"plain": {[]string{theirs, "1"}, []string{"LOCK k", "LOCK k FENCE", "LOCK k OWNER o FENCE"}, "redisson_lock__channel:{k}", "0"},
+		"plain": {[]string{theirs, "1"}, []string{"LOCK k", "LOCK k FENCE", "LOCK k OWNER o EX 30 FENCE"}, "redisson_lock__channel:{k}", "0"},
 		"write": {[]string{"mode", "write", theirs + ":write", "1"}, []string{"RLOCK k", "WLOCK k"}, "redisson_rwlock:{k}", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func TestWatchdogKeepsAndLetsGo(t *testing.T) {
 	other := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String())
 	w, rival := harness.Dial(t, p.Addr()), harness.Dial(t, other.Addr())
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "implicit")
-	harness.Expect(t, w, "+OK\r\n", "LOCK", "explicit", "OWNER", "me")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "explicit", "SELF")
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "timed", "PX", "4000")
 	lowest := lease.Milliseconds()
 	for end := time.Now().Add(lease * 4 / 3); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -88,7 +88,6 @@ func TestLossIsReported(t *testing.T) {
 		lose   func(key string)
 	}{
 		{"deleted", nil, "gone", func(key string) { s.Do(t, "DEL", key) }},
-		{"deleted, explicit owner", []string{"OWNER", "me"}, "gone", func(key string) { s.Do(t, "DEL", key) }},
 		{"taken by another past the proxy", nil, "gone", func(key string) {
 			s.Do(t, "DEL", key)
 			s.Do(t, "HSET", key, "0f8fad5b-d9cb-469f-a165-70867728950e:1", 1)
@@ -97,14 +96,9 @@ func TestLossIsReported(t *testing.T) {
 		{"overwritten by a string", nil, "gone", func(key string) { s.Do(t, "SET", key, "x") }},
 		{"everything flushed", nil, "gone", func(string) { s.Do(t, "FLUSHALL") }},
 		{"freed by force", nil, "forced", func(key string) { harness.Expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
-		{"freed by force, explicit owner", []string{"OWNER", "me"}, "forced", func(key string) { harness.Expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
 		{"not released in time", []string{"PX", "3000"}, "expired", func(string) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var owner []string
-			if c.take != nil && c.take[0] == "OWNER" {
-				owner = c.take
-			}
 			for i, w := range []*harness.Wire{old, modern} {
 				key := "l" + strconv.Itoa(i)
 				harness.Expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, c.take...)...)
@@ -116,8 +110,14 @@ func TestLossIsReported(t *testing.T) {
 				} else {
 					harness.Eventually(t, "the proxy knows of the loss", func() bool { return !strings.Contains(w.Do("LOCKLIST"), key) })
 				}
-				for _, verb := range []string{"UNLOCK", "RENEW"} {
-					got := w.Do(append([]string{verb, key}, owner...)...)
+				for n, verb := range []string{"UNLOCK", "RENEW"} {
+					got := w.Do(verb, key)
+					if n == 1 { // it has been told
+						if !strings.HasPrefix(got, "-NOTHELD ") {
+							t.Errorf("%s after the loss was told: %q", verb, got)
+						}
+						continue
+					}
 					if c.name == "overwritten by a string" {
 						if !strings.HasPrefix(got, "-WRONGTYPE ") && !strings.HasPrefix(got, "-LOCKLOST ") {
 							t.Errorf("%s: %q", verb, got)
@@ -130,8 +130,8 @@ func TestLossIsReported(t *testing.T) {
 					t.Errorf("something more came: %q", w.Read())
 				}
 				s.Do(t, "DEL", key)
-				harness.Expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, owner...)...)
-				harness.Expect(t, w, ":1\r\n", append([]string{"UNLOCK", key}, owner...)...)
+				harness.Expect(t, w, "+OK\r\n", "LOCK", key)
+				harness.Expect(t, w, ":1\r\n", "UNLOCK", key)
 			}
 		})
 	}
@@ -151,11 +151,11 @@ func TestLossNoticedByUnlock(t *testing.T) {
 	if got := w.Do("UNLOCK", "never"); !strings.HasPrefix(got, "-NOTHELD ") {
 		t.Errorf("UNLOCK of a lock never held: %q", got)
 	}
-	// An explicit owner that is nobody's business here any more: another proxy ended it.
-	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "me")
+	// A named owner's loss is not remembered.
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "me", "EX", "30")
 	s.Do(t, "DEL", "k")
 	harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "LOCK", "k")
-	if got := w.Do("UNLOCK", "k", "OWNER", "me"); !strings.HasPrefix(got, "-LOCKLOST ") {
+	if got := w.Do("UNLOCK", "k", "OWNER", "me"); !strings.HasPrefix(got, "-NOTHELD ") {
 		t.Errorf("UNLOCK of a lock that another has now: %q", got)
 	}
 }
@@ -219,7 +219,7 @@ func TestDisconnectReleases(t *testing.T) {
 				harness.Expect(t, others, "+OK\r\n", "LOCK", "others", "BLOCK", "20000")
 				harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "BLOCK", "20000")
 				harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "SELF")
-				harness.Expect(t, w, "+OK\r\n", "LOCK", "mine", "OWNER", "me")
+				harness.Expect(t, w, "+OK\r\n", "LOCK", "mine", "OWNER", "me", "EX", "30")
 				next.Send("LOCK", "k", "BLOCK", "0")
 				time.Sleep(20 * time.Millisecond)
 				end(w)

@@ -22,7 +22,7 @@ func TestAccessControl(t *testing.T) {
 	harness.Expect(t, reader, "+OK\r\n", "AUTH", "reader", "secret")
 
 	harness.Expect(t, app, "+OK\r\n", "LOCK", "app:1")
-	harness.Number(t, app.Do("LOCK", "app:2", "OWNER", "me", "FENCE"))
+	harness.Number(t, app.Do("LOCK", "app:2", "OWNER", "me", "EX", "30", "FENCE"))
 	harness.Expect(t, app, ":1\r\n", "RENEW", "app:1", "EX", "90")
 	for _, c := range []struct {
 		w    *harness.Wire
@@ -30,7 +30,7 @@ func TestAccessControl(t *testing.T) {
 	}{
 		{app, []string{"LOCK", "other"}},
 		{app, []string{"LOCK", "other", "BLOCK", "0"}},
-		{app, []string{"LOCK", "other", "OWNER", "me"}},
+		{app, []string{"LOCK", "other", "OWNER", "me", "EX", "30"}},
 		{app, []string{"UNLOCK", "other"}},
 		{app, []string{"UNLOCK", "other", "FORCE"}},
 		{app, []string{"RENEW", "other"}},
@@ -38,7 +38,7 @@ func TestAccessControl(t *testing.T) {
 		{reader, []string{"LOCK", "app:3"}},
 		{reader, []string{"UNLOCK", "app:1", "FORCE"}},
 		{reader, []string{"UNLOCK", "app:2", "OWNER", "me"}},
-		{reader, []string{"RENEW", "app:2", "OWNER", "me"}},
+		{reader, []string{"RENEW", "app:2", "OWNER", "me", "EX", "30"}},
 	} {
 		for range 2 { // the second answer may be remembered
 			if got := c.w.Do(c.args...); !strings.HasPrefix(got, "-NOPERM ") {
@@ -92,7 +92,7 @@ func TestPooledConnectionsNeedAnOwner(t *testing.T) {
 	if h := hash(t, s, "k"); h[owner] != "2" {
 		t.Errorf("after SELF: %v", h)
 	}
-	harness.Expect(t, w, "$-1\r\n", "LOCK", "k", "OWNER", "other")
+	harness.Expect(t, w, "$-1\r\n", "LOCK", "k", "OWNER", "other", "EX", "30")
 	harness.Expect(t, w, ":1\r\n", "UNLOCK", "k", "ALL")
 	if got := w.Do("UNLOCK", "k"); !strings.HasPrefix(got, "-NOTHELD ") || !strings.Contains(got, "OWNER") {
 		t.Errorf("UNLOCK on a pooled connection that holds nothing: %q", got)
@@ -134,8 +134,8 @@ func TestOwnerHasOneHold(t *testing.T) {
 	last := int64(0)
 	for range 10 {
 		w := harness.Dial(t, p.Addr())
-		harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "job-7")
-		token := harness.Number(t, w.Do("LOCK", "f", "OWNER", "job-7", "FENCE", "BLOCK", "30000"))
+		harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "job-7", "EX", "30")
+		token := harness.Number(t, w.Do("LOCK", "f", "OWNER", "job-7", "EX", "30", "FENCE", "BLOCK", "30000"))
 		if token <= last {
 			t.Errorf("token %d after %d", token, last)
 		}
@@ -147,11 +147,13 @@ func TestOwnerHasOneHold(t *testing.T) {
 		}
 	}
 	harness.Expect(t, harness.Dial(t, p.Addr()), ":1\r\n", "UNLOCK", "k", "OWNER", "job-7")
-	harness.Expect(t, harness.Dial(t, p.Addr()), ":1\r\n", "UNLOCK", "k", "OWNER", "job-7") // sent again
+	if got := harness.Dial(t, p.Addr()).Do("UNLOCK", "k", "OWNER", "job-7"); !strings.HasPrefix(got, "-NOTHELD ") {
+		t.Errorf("UNLOCK sent again: %q", got) // nothing remembers the first one
+	}
 	if exists(t, s, "k") {
 		t.Error("the lock is still there")
 	}
-	harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "LOCK", "k", "OWNER", "another")
+	harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "LOCK", "k", "OWNER", "another", "EX", "30")
 	if got := harness.Dial(t, p.Addr()).Do("UNLOCK", "k", "OWNER", "third"); !strings.HasPrefix(got, "-NOTHELD ") {
 		t.Errorf("UNLOCK by one who never held it: %q", got)
 	}
@@ -162,10 +164,10 @@ func TestOwnerEndsOnAnotherProxy(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	here, there := harness.Dial3(t, harness.StartProxy(t, s.URL()).Addr()), harness.Dial3(t, harness.StartProxy(t, s.URL()).Addr())
-	for _, verb := range []string{"UNLOCK", "RENEW"} {
-		harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me")
+	for _, verb := range [][]string{{"UNLOCK"}, {"RENEW", "EX", "30"}} {
+		harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me", "EX", "30")
 		harness.Expect(t, there, ":1\r\n", "UNLOCK", "k", "OWNER", "me")
-		if got := here.Do(verb, "k", "OWNER", "me"); got != ":1\r\n" && !strings.HasPrefix(got, "-NOTHELD ") || verb == "RENEW" && got[0] != '-' {
+		if got := here.Do(append([]string{verb[0], "k", "OWNER", "me"}, verb[1:]...)...); !strings.HasPrefix(got, "-NOTHELD ") {
 			t.Errorf("%s on the first connection: %q", verb, got)
 		}
 		if !here.Silent(100 * time.Millisecond) {
@@ -191,8 +193,8 @@ func TestOwnerMovesToAnotherProxy(t *testing.T) {
 		"LOCK PX shorter than the renewal":  {"6s", [][]string{{"UNLOCK"}, {"LOCK", "PX", "500"}}, 500 * time.Millisecond},
 		"RENEW EX there":                    {"6s", [][]string{{"RENEW", "EX", "3"}}, 3 * time.Second},
 		"RENEW PX shorter than the renewal": {"6s", [][]string{{"RENEW", "PX", "500"}}, 500 * time.Millisecond},
-		"LOCK again there, UNLOCK ALL":      {"6s", [][]string{{"LOCK"}, {"UNLOCK", "ALL"}}, 0},
-		"LOCK again there, UNLOCK":          {"6s", [][]string{{"LOCK"}, {"UNLOCK"}}, 0},
+		"LOCK again there, UNLOCK ALL":      {"6s", [][]string{{"LOCK", "EX", "30"}, {"UNLOCK", "ALL"}}, 0},
+		"LOCK again there, UNLOCK":          {"6s", [][]string{{"LOCK", "EX", "60"}, {"UNLOCK"}}, 0},
 		"LOCK EX again there, UNLOCK":       {"6s", [][]string{{"LOCK", "EX", "30"}, {"UNLOCK"}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +203,7 @@ func TestOwnerMovesToAnotherProxy(t *testing.T) {
 			first := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
 			second := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
 			here, there := harness.Dial3(t, first.Addr()), harness.Dial3(t, second.Addr())
-			harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me")
+			harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me", "EX", "30")
 			began := time.Now()
 			for _, args := range c.there {
 				got := there.Do(append([]string{args[0], "k", "OWNER", "me"}, args[1:]...)...)

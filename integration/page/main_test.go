@@ -145,7 +145,7 @@ func everyday(t *testing.T, p *proxy) {
 		p.dial(t, "billing-"+strconv.Itoa(i+2)).send("LOCK", "orders:eu:4711", "BLOCK", "0")
 	}
 	p.dial(t, "report").want(t, "+OK", "LOCK", "nightly:report", "EX", "3600")
-	p.dial(t, "cron").want(t, "+OK", "LOCK", "cron:cleanup", "OWNER", "cleanup-job-17")
+	p.dial(t, "cron").want(t, "+OK", "LOCK", "cron:cleanup", "OWNER", "cleanup-job-17", "EX", "30")
 	for i := range 3 {
 		p.dial(t, "reader-"+strconv.Itoa(i+1)).want(t, "+OK", "RLOCK", "catalog:prices")
 	}

@@ -62,7 +62,7 @@ func TestPageWithManyLocks(t *testing.T) {
 	c := p.dial(t, "many")
 	go func() {
 		for i := range locks {
-			c.send("LOCK", fmt.Sprintf("many:%05d", i), "OWNER", "job")
+			c.send("LOCK", fmt.Sprintf("many:%05d", i), "OWNER", "job", "EX", "30")
 		}
 	}()
 	for range locks {

@@ -50,19 +50,19 @@ func TestQuorum(t *testing.T) {
 		t.Fatal("what belongs where:", got)
 	}
 	for command, want := range map[string]string{
-		"LOCK x EX 11":       "-ERR the lease is longer than the 10000 ms of quorum-max-lease\r\n",
-		"LOCK x REPLICAS 1":  "-ERR REPLICAS is not supported with --quorum: its nodes are independent masters\r\n",
-		"FENCED k GET d":     "-ERR FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE\r\n",
-		"LOCK k":             "+OK\r\n", // once more
-		"FAIRLOCK f PX 9000": "+OK\r\n",
-		"RLOCK r":            "+OK\r\n",
-		"WLOCK w FENCE":      ":",
-		"MULTILOCK 2 m1 m2":  "+OK\r\n",
-		"LOCK o OWNER me":    "+OK\r\n",
+		"LOCK x EX 11":            "-ERR the lease is longer than the 10000 ms of quorum-max-lease\r\n",
+		"LOCK x REPLICAS 1":       "-ERR REPLICAS is not supported with --quorum: its nodes are independent masters\r\n",
+		"FENCED k GET d":          "-ERR FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE\r\n",
+		"LOCK k":                  "+OK\r\n", // once more
+		"FAIRLOCK f PX 9000":      "+OK\r\n",
+		"RLOCK r":                 "+OK\r\n",
+		"WLOCK w FENCE":           ":",
+		"MULTILOCK 2 m1 m2":       "+OK\r\n",
+		"LOCK o OWNER me PX 7900": "+OK\r\n",
 	} {
 		wants(t, w, want, strings.Fields(command)...)
 	}
-	wants(t, w, "+OK\r\n", "LOCK", "o", "OWNER", "me")
+	wants(t, w, "+OK\r\n", "LOCK", "o", "OWNER", "me", "PX", "7900")
 	wants(t, w, ":1\r\n", "UNLOCK", "o", "OWNER", "me")
 	harness.Eventually(t, "k is on each of them", func() bool { return onNodes(t, nodes, "k") == 5 })
 	nodes[1].Kill()

@@ -23,10 +23,10 @@ func TestQuorumShort(t *testing.T) {
 		}
 	}
 	renewed := time.Now() // before all of them are sent: none is renewed earlier
-	order := []string{"LOCK a FENCE", "RLOCK r", "WLOCK w", "FAIRLOCK f PX 9000", "MULTILOCK 2 m1 m2", "LOCK o OWNER me", "RENEW a", "RENEW f PX 9000", "LOCKINFO a"}
+	order := []string{"LOCK a FENCE", "RLOCK r", "WLOCK w", "FAIRLOCK f PX 9000", "MULTILOCK 2 m1 m2", "LOCK o OWNER me PX 7900", "RENEW a", "RENEW f PX 9000", "LOCKINFO a"}
 	verbs(map[string]string{
 		"LOCK a FENCE": ":", "RLOCK r": "+OK", "WLOCK w": "+OK", "FAIRLOCK f PX 9000": "+OK", "MULTILOCK 2 m1 m2": "+OK",
-		"LOCK o OWNER me": "+OK", "RENEW a": ":1", "RENEW f PX 9000": ":1", "LOCKINFO a": "*12",
+		"LOCK o OWNER me PX 7900": "+OK", "RENEW a": ":1", "RENEW f PX 9000": ":1", "LOCKINFO a": "*12",
 	}, order...)
 	for _, key := range []string{"a", "r", "w", "f", "m1", "m2", "o"} {
 		wants(t, other, "-NOTHELD ", "UNLOCK", key)
@@ -43,7 +43,7 @@ func TestQuorumShort(t *testing.T) {
 	q.nodes[1].Kill()
 	promptly(t, "the first NOQUORUM", func() { wants(t, other, "-NOQUORUM 2 of 5 nodes answered, 3 are needed: ", "LOCK", "new") })
 	for _, command := range []string{"RENEW a", "UNLOCK a", "LOCK new", "LOCK new BLOCK 200", "LOCK new BLOCK 0", "FAIRLOCK new BLOCK 200", "RLOCK new", "WLOCK new FENCE",
-		"MULTILOCK 2 new new2", "LOCK new OWNER me", "LOCKINFO a", "UNLOCK new FORCE"} {
+		"MULTILOCK 2 new new2", "LOCK new OWNER me PX 7900", "LOCKINFO a", "UNLOCK new FORCE"} {
 		promptly(t, command, func() { wants(t, w, "-NOQUORUM ", strings.Fields(command)...) })
 	}
 	q.givenBack("new", 0, 1, 3)
@@ -110,7 +110,7 @@ func TestQuorumWatchdog(t *testing.T) {
 	q.links[0].Disable()
 	q.links[1].BlackHole()
 	wants(t, w, "+OK", "LOCK", "k")
-	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me")
+	wants(t, owner, "+OK", "LOCK", "o")
 	for end := time.Now().Add(13 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		for _, key := range []string{"k", "o"} {
 			if on := q.holding(key); len(on) != 3 {
@@ -151,7 +151,7 @@ func TestQuorumRollingRestart(t *testing.T) {
 	w, owner, other := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
 	wants(t, w, "+OK", "LOCK", "k")
 	wants(t, w, "+OK", "RLOCK", "r")
-	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me")
+	wants(t, owner, "+OK", "LOCK", "o")
 	onAll := func(what string) {
 		t.Helper()
 		for _, key := range []string{"k", "r", "o"} {
@@ -168,7 +168,7 @@ func TestQuorumRollingRestart(t *testing.T) {
 	wants(t, other, "$-1", "LOCK", "o")
 	wants(t, w, ":1", "UNLOCK", "k")
 	wants(t, w, ":1", "UNLOCK", "r")
-	wants(t, owner, ":1", "UNLOCK", "o", "OWNER", "me")
+	wants(t, owner, ":1", "UNLOCK", "o")
 	for _, key := range []string{"k", "r", "o"} {
 		harness.Eventually(t, key+" is free everywhere", func() bool { return q.holding(key) == nil })
 	}

@@ -19,7 +19,7 @@ type heldLock struct {
 func heldLocks(t *testing.T, p *harness.Proxy, when string) (all []*heldLock) {
 	t.Helper()
 	for _, db := range []string{"0", "3"} {
-		for i, how := range []string{"LOCK KEY|UNLOCK KEY", "LOCK KEY EX 600|UNLOCK KEY", "LOCK KEY OWNER me|UNLOCK KEY OWNER me",
+		for i, how := range []string{"LOCK KEY|UNLOCK KEY", "LOCK KEY EX 600|UNLOCK KEY", "LOCK KEY OWNER me EX 30|UNLOCK KEY OWNER me",
 			"LOCK KEY OWNER me EX 600|UNLOCK KEY OWNER me", "RLOCK KEY|UNLOCK KEY READ", "WLOCK KEY EX 600|UNLOCK KEY WRITE", "WLOCK KEY|UNLOCK KEY",
 			"FAIRLOCK KEY|UNLOCK KEY", "FAIRLOCK KEY OWNER me EX 600|UNLOCK KEY OWNER me"} {
 			key := fmt.Sprintf("%s-%s-%d", when, db, i)

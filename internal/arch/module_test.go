@@ -30,6 +30,7 @@ type source struct {
 // answer from its cache after one has changed.
 func readModule(fsys fs.FS) ([]source, error) {
 	var files []source
+	fset := token.NewFileSet() // one of all, as go/types wants it
 	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -48,7 +49,6 @@ func readModule(fsys fs.FS) ([]source, error) {
 		if err != nil {
 			return err
 		}
-		fset := token.NewFileSet()
 		tree, err := parser.ParseFile(fset, p, text, parser.ParseComments)
 		if err != nil {
 			return err

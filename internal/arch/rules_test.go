@@ -7,8 +7,6 @@ import (
 	"strings"
 )
 
-const maxLines = 400
-
 // check holds the files to the table and to the house's habits.
 func check(files []source, rows []row) (faults []string) {
 	faults = checkTable(rows)
@@ -25,9 +23,6 @@ func check(files []source, rows []row) (faults []string) {
 		r, known := rowOf(rows, f.pkg)
 		if known {
 			faults = append(faults, checkImports(f, r)...)
-		}
-		if f.lines > maxLines && !f.generated {
-			faults = append(faults, fmt.Sprintf("%s: %d lines, more than %d", f.path, f.lines, maxLines))
 		}
 		faults = append(faults, checkBody(f, r.floor == beside)...)
 	}

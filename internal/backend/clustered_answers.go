@@ -23,8 +23,6 @@ var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.
 func (u *clusteredPath) ask(words [][]byte, at Place) ([]byte, error) {
 	c := cluster.Command{Raw: resp.Command(words), Args: words, Facts: question}
 	switch at.kind {
-	case atKey:
-		c.Keys = []int{1}
 	case atSlot:
 		if n := u.nodes.Snapshot().Owner(at.slot); n != nil {
 			return u.askNode(n, c.Raw)
@@ -49,6 +47,22 @@ func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
 	p := cluster.NewPlan(c)
 	u.do(u.executor(), []*cluster.Plan{p})
 	return u.answered(p.Reply, p.Err)
+}
+
+func (u *clusteredPath) askKeys(all [][][]byte) (replies [][]byte, err error) {
+	plans := make([]*cluster.Plan, len(all))
+	for i, words := range all {
+		plans[i] = cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: question, Keys: []int{1}})
+	}
+	u.do(u.executor(), plans)
+	for _, p := range plans {
+		reply, err := u.answered(p.Reply, p.Err)
+		if err != nil {
+			return nil, err
+		}
+		replies = append(replies, reply)
+	}
+	return replies, nil
 }
 
 // askNode asks one node.

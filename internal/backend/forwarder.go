@@ -98,6 +98,8 @@ type path interface {
 	// ask asks one node; askAll asks each node that has keys of its own.
 	ask(words [][]byte, at Place) ([]byte, error)
 	askAll(words [][]byte) ([]resp.Reply, error)
+	// askKeys asks several things at once, each of the node that has the key behind its command's name.
+	askKeys(all [][][]byte) (replies [][]byte, err error)
 	// instead returns what answers c in place of one node; nil: nothing does.
 	instead(c *commandtable.Command) func(words [][]byte) ([]byte, error)
 	hello(id upstream.Identity) (resp.Reply, error)
@@ -152,15 +154,11 @@ type placeKind uint8
 
 const (
 	anywhere placeKind = iota
-	atKey
 	atSlot
 	atNode
 	apart
 	queued
 )
-
-// AtKey is the node that has the key, which is the word after the command's name.
-func AtKey() Place { return Place{kind: atKey} }
 
 // AtSlot is the node that has a slot.
 func AtSlot(slot int) Place { return Place{kind: atSlot, slot: slot} }
@@ -263,10 +261,17 @@ func (f *Forwarder) disconnected(err error) {
 	}
 }
 
-// question asks one thing on a pipe. What is asked, and the answer, count for the client as its replies do.
-func (f *Forwarder) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
-	g := &counted{host: f.host, beside: len(raw)}
-	_, err := p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Sink: g, Patient: true}, QuestionTime)
+// AskKeys is Ask for several commands that are sent together, each to the node that has the key behind its name. It returns their replies in their
+// order.
+func (f *Forwarder) AskKeys(all [][][]byte) (replies [][]byte, err error) { return f.path.askKeys(all) }
+
+// question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as its replies do.
+func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
+	g := &counted{host: f.host}
+	for _, one := range raw {
+		g.beside += len(one)
+	}
+	_, err := p.Ask(&upstream.Request{Cmds: raw, Sink: g, Patient: true}, QuestionTime)
 	if g.refused {
 		return nil, cluster.ErrTooMuch
 	}

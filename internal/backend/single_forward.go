@@ -51,6 +51,27 @@ func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
 	return u.question(p, resp.Command(words))
 }
 
+func (u *singlePath) askKeys(all [][][]byte) (replies [][]byte, err error) {
+	p, err := u.pipe()
+	if err != nil {
+		return nil, err
+	}
+	raw := make([][]byte, len(all))
+	for i, words := range all {
+		raw[i] = resp.Command(words)
+	}
+	said, err := u.question(p, raw...)
+	for first, rest := resp.Cut(said); len(first) > 0; first, rest = resp.Cut(rest) {
+		replies = append(replies, first)
+	}
+	if err == nil && len(replies) != len(all) {
+		err = &upstream.NotSentError{Cause: errShort}
+	}
+	return replies, err
+}
+
+var errShort = errors.New("fewer replies than questions")
+
 // apartFor is for how long a connection apart is tried while Redis accepts it but does not answer: longer than the 5 s
 // of its busy-reply-threshold.
 const apartFor = 10 * time.Second

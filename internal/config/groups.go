@@ -69,13 +69,11 @@ type Quorum struct {
 type Locks struct {
 	WatchdogTimeout time.Duration
 	DisconnectGrace time.Duration
-	OwnerGrace      time.Duration
 	MaxHold         time.Duration // 0 is no limit
 	ImplicitReentry string        // auto, always or never
 	FenceKeyTTL     time.Duration // 0 is never
 	WarmChannels    int
 	WaitPoll        time.Duration
-	FairWait        time.Duration
 }
 
 // Limits is how much clients may take.

@@ -117,8 +117,6 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.Locks.WatchdogTimeout })},
 	{"disconnect-grace", "0", false, "How long the locks of a client that hung up are kept before they are released.",
 		duration(func(c *Config) *time.Duration { return &c.Locks.DisconnectGrace })},
-	{"owner-grace", "0", false, "How long a lock that was taken with OWNER and without EX or PX is still renewed after the connection that last named its owner has closed. After that it expires, unless the owner is named again meanwhile. This gives time to pools that close idle connections; a client that died blocks others for that much longer. See docs/adr/0019-what-keeps-an-owner-alive.md.",
-		duration(func(c *Config) *time.Duration { return &c.Locks.OwnerGrace })},
 	{"drain-delay", "", false, "How long a stopping proxy goes on as before, except that `/readyz` says no, so that load balancers send new clients elsewhere. None: 5s with `metrics-listen`, else 0. Not waited for where, with `reuse-port`, another process answers at `metrics-listen`. Together with `drain-timeout` it should stay below what kills the process: 30s in Kubernetes.",
 		duration(func(c *Config) *time.Duration { return &c.Drain.Delay })},
 	{"drain-timeout", "20s", false, "How long a stopping proxy waits for clients that hold locks, or are in a wait or a transaction. Locks still held then are not released: they expire.",
@@ -137,8 +135,6 @@ var settings = []setting{
 		number(func(c *Config) *int { return &c.Threads })},
 	{"wait-poll", "3s", false, "How long a waiter waits for a message before it asks Redis about the lock itself. At least 100ms.",
 		duration(func(c *Config) *time.Duration { return &c.Locks.WaitPoll })},
-	{"fair-wait", "5m", false, "How long Redisson's waiters in a fair queue count as alive: the same as Redisson's fairLockWaitTimeout. At least 1s.",
-		duration(func(c *Config) *time.Duration { return &c.Locks.FairWait })},
 
 	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed, but for eight that are kept for `operators`. Lowered at the start if the process may not open that many files besides those of `max-upstream-connections` and 128 others.",
 		number(func(c *Config) *int { return &c.Limits.MaxClients })},

@@ -14,7 +14,6 @@ import (
 const (
 	minWatchdogTimeout = 100 * time.Millisecond
 	minWaitPoll        = 100 * time.Millisecond
-	minFairWait        = time.Second
 	minCluster         = 100 * time.Millisecond
 )
 
@@ -39,13 +38,11 @@ func (c Config) validate() error {
 	}{
 		{"lock-watchdog-timeout", c.Locks.WatchdogTimeout, minWatchdogTimeout},
 		{"disconnect-grace", c.Locks.DisconnectGrace, 0},
-		{"owner-grace", c.Locks.OwnerGrace, 0},
 		{"drain-delay", c.Drain.Delay, 0},
 		{"drain-timeout", c.Drain.Timeout, 0},
 		{"max-hold", c.Locks.MaxHold, 0},
 		{"fence-key-ttl", c.Locks.FenceKeyTTL, 0},
 		{"wait-poll", c.Locks.WaitPoll, minWaitPoll},
-		{"fair-wait", c.Locks.FairWait, minFairWait},
 		{"idle-timeout", c.Limits.IdleTimeout, 0},
 		{"upstream-timeout", c.Upstream.Timeout, 0},
 		{"cluster-refresh", c.Cluster.Refresh, minCluster},

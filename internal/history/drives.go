@@ -93,7 +93,7 @@ func (c *Client) duel(r *Crew, group int, meet *meeting) {
 			continue
 		}
 		if i%4 == 3 {
-			s.owner = fmt.Sprintf("o%d-%d", c.N, i)
+			s.owner, s.lease = fmt.Sprintf("o%d-%d", c.N, i), 60_000
 		}
 		lapses := i%3 == 1 && c.Dice.IntN(2) == 0
 		if lapses {
@@ -129,9 +129,7 @@ func (c *Client) split(meet *meeting) {
 	ask := func(name, block int64) *Op {
 		c.seq++
 		s := &section{Client: c, keys: []string{fmt.Sprintf("s%d", name)}, verb: "LOCK", count: 1, owner: fmt.Sprintf("o%d-%d", c.N, c.seq)}
-		if name%2 == 0 {
-			s.lease = 8000
-		}
+		s.lease = []int64{8000, 20_000}[name%2]
 		if name%4 == 3 {
 			s.verb, s.side = "WLOCK", Write
 		}
@@ -171,10 +169,7 @@ func (c *Client) parting(s *section, i int, meet *meeting) bool {
 	held := role == 0 && s.call(s.acquire(0)).Outcome == OK
 	on := c.meet(meet)
 	if role == 1 {
-		s.owner = fmt.Sprintf("o%d-%d", c.N, i)
-		if c.Dice.IntN(3) == 0 {
-			s.lease = 60000
-		}
+		s.owner, s.lease = fmt.Sprintf("o%d-%d", c.N, i), 60_000
 		o := s.acquire(60000)
 		s.doFor(s.fixed, o, 20*time.Millisecond)
 		c.HangUp()
@@ -214,7 +209,7 @@ func (c *Client) late(fenced bool) {
 	}
 	c.seq++
 	if c.Dice.IntN(2) == 0 {
-		s.owner = fmt.Sprintf("o%d-%d", c.N, c.seq)
+		s.owner, s.lease = fmt.Sprintf("o%d-%d", c.N, c.seq), 3000
 	}
 	if c.Dice.IntN(4) > 0 {
 		s.lease = 50

@@ -36,6 +36,9 @@ type gen struct {
 	earliest int64
 }
 
+// placeKept is for how long a FAIRLOCK whose BLOCK has run out may have its place still.
+const placeKept = 3 * second
+
 const doubtLasts = 5 * second // longer than a proxy needs to give back what nobody heard of, on a busy machine
 
 func lower(ops []*Op, watchdog int64, faults bool) []porcupine.Operation {
@@ -110,15 +113,19 @@ func (l *lowering) excused(o *Op) bool {
 		// It stood in line behind another waiter, or did not pass a fair one, until the time was over.
 		if o.Block >= 0 {
 			place := int64(0) // a fair waiter that was cut off from Redis keeps its place for so long
-			if l.faults && other.Verb == "FAIRLOCK" {
+			switch {
+			case other.Verb != "FAIRLOCK":
+			case l.faults:
 				place = 11 * second
+			case other.Outcome == Null: // it keeps its place for a while, in case it asks again
+				place = placeKept
 			}
 			return other.Call < o.Return && other.Return+place > o.Call
 		}
 		if other.Proxy == o.Proxy && other.Side != Read && other.Call < o.Return && other.Return > o.Call {
 			return true // it stood back for one that waits there
 		}
-		return other.Verb == "FAIRLOCK" && other.Call < o.Return && (l.faults || other.Return+second > o.Call)
+		return other.Verb == "FAIRLOCK" && other.Call < o.Return && (l.faults || other.Return+placeKept > o.Call)
 	})
 }
 

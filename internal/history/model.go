@@ -20,9 +20,8 @@ type held struct {
 	count    int
 	gen      int   // the call that set the lease last
 	earliest int64 // when that lease can be over
-	lost     bool  // it was lost, not given back
-	done     bool  // an owner with a name has given it back
-	watched  bool  // every call said that it be renewed
+	lost     bool  // a connection has lost it, and has not been told
+	named    bool  // an owner with a name has it, who is not told of losses
 }
 
 // state is all holds, sorted.
@@ -100,11 +99,27 @@ func (s state) with(e held) state {
 			out = append(out, o)
 		}
 	}
-	if e.count > 0 || e.lost || e.done {
+	if e.count > 0 || e.lost {
 		at, _ := slices.BinarySearchFunc(out, e, func(a, b held) int { return (a.holder-b.holder)*4 + int(a.side) - int(b.side) })
 		out = slices.Insert(out, at, e)
 	}
 	return out
+}
+
+// told is the state when a connection has been told of what it has lost, on either side: it is told once.
+func (s state) told(holder int) state {
+	for _, e := range slices.Clone(s) {
+		if e.holder == holder && e.lost {
+			e.lost = false
+			s = s.with(e)
+		}
+	}
+	return s
+}
+
+// lost says whether a connection has lost something of which it has not been told.
+func (s state) lost(holder int) bool {
+	return slices.ContainsFunc(s, func(e held) bool { return e.holder == holder && e.lost })
 }
 
 // any says whether somebody whom the condition fits holds something.
@@ -139,7 +154,7 @@ func (s state) step(t *thing) (bool, state) {
 		return s.force(t)
 	case doExpire:
 		if h.count > 0 && h.gen == t.gen {
-			h.count, h.lost, h.done = 0, !t.last, false
+			h.count, h.lost = 0, !t.last && !h.named
 			return true, s.with(h)
 		}
 		return true, s
@@ -157,7 +172,7 @@ func (s state) step(t *thing) (bool, state) {
 		return s.release(t, h)
 	case doRenew:
 		if h.count > 0 {
-			h.gen, h.earliest, h.watched = t.gen, t.earliest, h.watched && t.Lease == 0
+			h.gen, h.earliest = t.gen, t.earliest
 			return true, s.with(h)
 		}
 		return false, s
@@ -175,33 +190,30 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 	case t.Code == "DEADLOCK":
 		return s.upgrades(t.holder, t.Side), s
 	case t.Code == "LOCKLOST": // what it was to enter again is over, and what Redis may have given it is given back
-		known := h.lost || h.count > 0 && h.earliest <= t.Return
-		h.count, h.lost = 0, true
-		return known, s.with(h)
+		known := s.lost(t.holder) || h.count > 0 && h.earliest <= t.Return
+		h.count = 0
+		return known, s.with(h).told(t.holder)
 	case s.alien(t.Side) || s.blocked(t.holder, t.Side) || s.upgrades(t.holder, t.Side):
 		return false, s
 	}
-	h.watched = (h.count == 0 || h.watched) && t.Lease == 0
 	if !(t.Named && h.count > 0) {
 		h.count++
 	}
 	h.earliest = max(h.earliest, t.earliest)
-	h.gen, h.lost, h.done = t.gen, false, false
-	return true, s.with(h)
+	h.gen, h.named = t.gen, t.Named
+	return true, s.with(h).told(t.holder)
 }
 
 func (s state) release(t *thing, h held) (bool, state) {
 	switch {
-	case h.count == 0: // said before, and said again; or lost while it was looked at what became of it
-		if t.settled && h.lost && t.N == 1 {
-			return true, s.with(held{holder: h.holder, side: h.side, done: t.Named})
-		}
-		return t.N == 1 && t.Named && (h.done || h.lost), s
+	case h.count == 0: // an UNLOCK whose reply was lost has given it back, or what was lost meanwhile counts as given back
+		return t.settled && t.N == 1 && !t.Named && s.lost(t.holder), s.told(t.holder)
 	case t.N == 1:
 		if h.count > 1 && !t.All {
 			return false, s
 		}
-		return true, s.with(held{holder: h.holder, side: h.side, done: t.Named && !t.last, watched: h.watched && !t.last})
+		h.count = 0
+		return true, s.with(h)
 	default:
 		h.count--
 		return !t.All && h.count > 0, s.with(h)
@@ -214,21 +226,16 @@ func (s state) refused(t *thing, h held) (bool, state) {
 	case "LOCKKIND":
 		return t.excused || s.alien(t.Side), s
 	case "NOTHELD":
-		return h.count == 0 && (t.Named || !h.lost), s
+		return h.count == 0 && !s.lost(t.holder), s
 	}
-	if h.count == 0 {
-		// What an owner with a name has given back through one proxy may be called lost by another, if it was not watched, or if that
-		// one had no reply from Redis until nothing there told any more what had become of it.
-		return h.lost || h.done && (!h.watched || t.settled), s
+	if h.count == 0 || t.Named {
+		return s.lost(t.holder), s.told(t.holder)
 	}
 	if h.earliest > t.Return {
 		return false, s
 	}
-	if t.kind == doRelease { // by the proxy's clock it was over, Redis had it for a moment longer
-		h.count, h.lost = 0, !t.last
-		return true, s.with(h)
-	}
-	return true, s
+	h.count = 0 // by the proxy's clock it was over, Redis had it for a moment longer
+	return true, s.with(h).told(t.holder)
 }
 
 func (s state) force(t *thing) (bool, state) {
@@ -241,7 +248,7 @@ func (s state) force(t *thing) (bool, state) {
 	var out state
 	for _, h := range s {
 		if h.count > 0 {
-			h.count, h.lost, h.done = 0, true, false
+			h.count, h.lost = 0, !h.named
 		}
 		out = append(out, h)
 	}

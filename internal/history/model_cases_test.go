@@ -25,7 +25,18 @@ func TestModel(t *testing.T) {
 			0 1 a LOCK k -> OK
 			2 3 a LOCK k -> OK
 			4 5 a UNLOCK k -> 1
+			6 7 a UNLOCK k -> NOTHELD`},
+		{"an owner that gives back twice what it has once", true, `
+			0 1 a LOCK k PX 900 -> OK
+			2 3 a LOCK k PX 900 -> OK
+			4 5 a UNLOCK k -> 1
 			6 7 a UNLOCK k -> 1`},
+		{"an owner that is told of a loss", true, `
+			0 1 a LOCK k PX 5 -> OK
+			20 21 a UNLOCK k -> LOCKLOST`},
+		{"an owner whose lease was over", false, `
+			0 1 a LOCK k PX 5 -> OK
+			20 21 a UNLOCK k -> NOTHELD`},
 		{"an owner that is counted", true, `
 			0 1 a LOCK k -> OK
 			2 3 a LOCK k -> OK
@@ -88,8 +99,8 @@ func TestModel(t *testing.T) {
 			0 1 #1 LOCK k -> OK
 			2 3 #1 UNLOCK k -> 1
 			6 7 #1 UNLOCK k -> LOCKLOST`},
-		{"a watched owner's, given back elsewhere and called lost", true, `
-			0 1 a LOCK k -> OK
+		{"an owner's, given back elsewhere and called lost", true, `
+			0 1 a LOCK k PX 900 -> OK
 			2 3 a UNLOCK k -> 1
 			6 7 a UNLOCK k -> LOCKLOST`},
 		{"FENCED by a holder", false, `
@@ -108,7 +119,18 @@ func TestModel(t *testing.T) {
 			3431 3439 #1 LOCK k PX 489 -> nil
 			3437 3438 a LOCK k PX 458 -> OK
 			3439 3490 a UNLOCK k -> 1
-			3439 3470 #1 UNLOCK k -> LOCKLOST`},
+			3439 3470 #1 UNLOCK k -> NOTHELD`},
+		{"told of one loss twice", true, `
+			0 1 #1 LOCK k -> OK
+			4 5 #2 UNLOCK k FORCE -> 1
+			6 7 #1 UNLOCK k -> LOCKLOST
+			8 9 #1 UNLOCK k -> LOCKLOST`},
+		{"told of a loss by a LOCK, and not again", false, `
+			0 1 #1 LOCK k -> OK
+			4 5 #2 UNLOCK k FORCE -> 1
+			6 7 #1 LOCK k -> LOCKLOST
+			8 9 #1 LOCK k -> OK
+			10 11 #1 UNLOCK k -> 1`},
 		{"LOCKLOST to a LOCK while the lease runs", true, `
 			0 1 #1 LOCK k PX 20 -> OK
 			2 10 #1 LOCK k PX 20 -> LOCKLOST`},
@@ -171,21 +193,21 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// A proxy that Redis does not answer cannot know for ever that another one has given its hold back.
+// A lost reply is no reason to tell of a loss what was given back.
 func TestModelAmongFaults(t *testing.T) {
 	judge(t, []verdict{
-		{"a watched owner's, given back elsewhere and called lost at once", true, `
-			0 1 a LOCK k -> OK
-			2 3 a UNLOCK k -> 1
-			6 7 a UNLOCK k -> LOCKLOST`},
-		{"a watched owner's, given back elsewhere and called lost after a lost reply", false, `
-			0 1 a LOCK k -> OK
+		{"an owner's, given back elsewhere and called lost after a lost reply", true, `
+			0 1 a LOCK k PX 20000 -> OK
 			2 3 a UNLOCK k -> 1
 			6 9000 a UNLOCK k -> LOCKLOST`},
 		{"a connection's, called lost after a lost reply", true, `
 			0 1 #1 LOCK k -> OK
 			2 3 #1 UNLOCK k -> 1
 			6 9000 #1 UNLOCK k -> LOCKLOST`},
+		{"a connection's, whose proxy could not renew it", false, `
+			0 1 #1 LOCK k -> OK
+			20000 20001 #2 LOCK k -> OK
+			20002 20003 #1 UNLOCK k -> LOCKLOST`},
 	}, func(ops []*Op) []Violation {
 		wrong, _ := Legal("k", ops, 10*second, true)
 		return wrong

@@ -19,7 +19,6 @@ type Workload struct {
 	Deaths                 bool          // connections are reset while they wait and while they hold
 	Lapses                 bool          // leases are left to run out
 	Unfenced               bool          // the locks are not where the data is
-	WatchedOwners          bool          // locks of named owners may be left to their watchdog
 	MinLease, MaxLease     int64         // ms, of PX
 	PXShare                float64       // of sections with PX
 	MaxBlock               int64         // ms
@@ -82,7 +81,7 @@ func (c *Client) section(w Workload) {
 		}
 	}
 	s.fence = s.side != Read && c.Dice.IntN(3) == 0
-	if c.Dice.Float64() < w.PXShare {
+	if c.Dice.Float64() < w.PXShare || s.named() { // a named owner has a lease
 		s.lease = w.lease(c.Dice)
 	}
 	s.fixed = c.any()
@@ -195,11 +194,8 @@ func (s *section) live() {
 		s.Leave(s.fixed, s.Dice.IntN(2) == 0)
 	case n == 1 && s.w.Lapses && s.lease > 0:
 		s.lapse()
-	case n == 2 && s.lease > 0 && s.named(), n == 3 && s.w.WatchedOwners && s.named() && s.lease == 0:
-		// It is left to run out; if it is watched, once the connection that took it is gone.
-		if s.lease == 0 {
-			s.HangUp()
-		}
+	case n == 2 && s.named():
+		// It is left to run out.
 	default:
 		s.release()
 		if s.again && !s.tainted {
@@ -225,7 +221,7 @@ func (s *section) work() {
 				continue // it would be for one of them
 			}
 			o := &Op{Verb: "RENEW", Side: s.side}
-			if s.lease > 0 && s.Dice.IntN(3) > 0 { // RENEW without a lease would leave it to the watchdog
+			if s.named() || s.lease > 0 && s.Dice.IntN(3) > 0 { // RENEW without a lease leaves it to the watchdog
 				o.Lease = s.w.lease(s.Dice)
 			}
 			s.one(o)
@@ -254,7 +250,7 @@ func (s *section) one(o *Op) *Op {
 // enterAgain takes the lock once more, or sends the same call again.
 func (s *section) enterAgain() {
 	o := s.acquire(-1)
-	if s.Dice.IntN(3) == 0 && s.w.PXShare > 0 {
+	if s.Dice.IntN(3) == 0 && (s.w.PXShare > 0 || s.named()) {
 		o.Lease = s.w.lease(s.Dice)
 	}
 	if s.verb == "WLOCK" && s.Dice.IntN(3) == 0 { // reads beside its own writing, and goes on reading
@@ -288,9 +284,6 @@ func (s *section) enterAndLeave() {
 		return
 	}
 	o := s.acquire(1 + s.Dice.Int64N(s.w.MaxBlock))
-	if !s.w.WatchedOwners { // it may come to Redis after all else, and leave the lock there for its lease
-		o.Lease = s.w.lease(s.Dice)
-	}
 	if s.doFor(l, o, time.Duration(1+s.Dice.IntN(5))*time.Millisecond); o.Outcome == Unknown {
 		s.Leave(l, true)
 	}

@@ -78,62 +78,6 @@ func dialNode(t *testing.T, w *world.World, n *world.Node) redis.Conn {
 	return conn
 }
 
-func TestTakenOverElsewhere(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		s := w.NewNode(bubbleAddr)
-		m1 := bubbleEngine(t, w, s, "one", Options{})
-		m2 := bubbleEngine(t, w, s, "two", Options{})
-		a, lostA := client(m1)
-		b, lostB := client(m2)
-		mustLock(t, a, Request{Key: "k", Owner: "job"})
-		time.Sleep(50 * time.Second)
-		if pttl(t, s, "k") <= 0 {
-			t.Fatal("not renewed")
-		}
-		mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "job"}, true)
-		mustLock(t, b, Request{Key: "k", Owner: "job", Lease: 1200})
-		eventually(t, 15*time.Second, "run out", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
-		eventually(t, 15*time.Second, "no longer believed held", func() bool { return m1.Stats().Held+m2.Stats().Held == 0 })
-		if lostA.reasons()+lostB.reasons() != "" {
-			t.Fatal(lostA.reasons(), lostB.reasons())
-		}
-	})
-}
-
-// What a named owner has with a lease, and gives back through another proxy, is not told lost, and is not believed held for as long as the
-// lease; what is deleted is told.
-func TestLeaseGivenBackElsewhere(t *testing.T) {
-	for _, kind := range []Kind{Plain, Read, Write} {
-		for _, back := range []bool{true, false} { // the wake-up connection comes back
-			inBubble(t, func(t *testing.T, w *world.World) {
-				s := w.NewNode(bubbleAddr)
-				m1 := bubbleEngine(t, w, s, "one", Options{})
-				m2 := bubbleEngine(t, w, s, "two", Options{})
-				a, lost := client(m1)
-				b, _ := client(m2)
-				mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "job", Lease: 600_000})
-				mustLock(t, a, Request{Key: "kept", Kind: kind, Owner: "job", Lease: 600_000})
-				mustLock(t, a, Request{Key: "deleted", Kind: kind, Owner: "job", Lease: 600_000})
-				mustUnlock(t, b, UnlockRequest{Key: "k", Side: kind, Owner: "job"}, true)
-				for key := range hash(t, s, "deleted") {
-					s.Do(t, "HDEL", "deleted", key)
-				}
-				if back {
-					m1.holds.recheckIf(func(string, string) string { return reasonGone })
-					time.Sleep(time.Second)
-				} else {
-					time.Sleep(31 * time.Second)
-				}
-				if n := m1.Stats().Held; n != 1 || lost.reasons() != "deleted:gone " {
-					t.Errorf("%v, %v: %d are believed held, lost: %s", kind, back, n, lost.reasons())
-				}
-				time.Sleep(5 * time.Minute)
-				mustUnlock(t, a, UnlockRequest{Key: "kept", Side: kind, Owner: "job"}, true)
-			})
-		}
-	}
-}
-
 // So it is when it is given back shortly before the lease is over, or the whole lease is short.
 func TestLeaseGivenBackElsewhereBeforeItsEnd(t *testing.T) {
 	for _, kind := range lockstore.Kinds {

@@ -15,12 +15,19 @@ import (
 
 // ClientInfo describes a connection to others.
 type ClientInfo struct {
-	ID   int64         // number of the connection, unique in this process
-	Addr string        // the peer's address
-	Name func() string // its CLIENT SETNAME name
-	User func() string // who it has authenticated as
-	Push func(Loss)    // called with each loss at once; must not block
-	Gone func() bool   // says whether it has hung up, even if that has not been noticed yet; must not block
+	ID    int64            // number of the connection, unique in this process
+	Addr  string           // the peer's address
+	Name  func() string    // its CLIENT SETNAME name
+	User  func() string    // the user as which it has authenticated
+	Push  func(Loss)       // called with each loss at once; must not block
+	Gone  func() bool      // says whether it has hung up, even if that has not been noticed yet; must not block
+	Close func(why string) // closes it; must not block
+}
+
+// without is the same of a connection that is not to be kept for as long: its names as they are now, and nothing to call.
+func (ci ClientInfo) without() ClientInfo {
+	name, user := ci.Name(), ci.User()
+	return ClientInfo{ID: ci.ID, Addr: ci.Addr, Name: func() string { return name }, User: func() string { return user }}
 }
 
 // CloseHow says how a connection ended, which decides what becomes of its locks.
@@ -41,13 +48,12 @@ type Client struct {
 	library atomic.Bool
 	share   share.Client
 
-	losses      ownLosses // what it lost, until it is taken again
-	namedLosses *account  // what named owners lost that had it through this connection; apart from the client, which is not to be kept for as long
-	finished    *account  // what it has given back in a named owner's name
+	// guarded by holds.mu
+	holds  chain.Chain[*record]
+	losses map[lossKey]lossRecord // of which it was not told yet
+	untold int                    // what these take, in bytes
 
-	holds chain.Chain[*hold] // guarded by holds.mu
-	over  bool               // guarded by holds.mu: it has closed
-	waits *waiter            // guarded by lines.mu: what it stands in line for; nil: nothing
+	waits *waiter // guarded by lines.mu: what it stands in line for; nil: nothing
 }
 
 // NewClient makes the Client of a connection; Close ends it.
@@ -64,7 +70,10 @@ func (m *Manager) NewClient(ci ClientInfo) *Client {
 	if ci.Gone == nil {
 		ci.Gone = func() bool { return false }
 	}
-	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10), namedLosses: &account{}, finished: &account{}}
+	if ci.Close == nil {
+		ci.Close = func(string) {}
+	}
+	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10)}
 }
 
 // Owner is the connection as an owner, `<uuid>:<n>`.
@@ -90,145 +99,83 @@ func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {
 // List is Manager.List.
 func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pattern) }
 
-// Held is the number of holds that this connection keeps.
-func (c *Client) Held() int { return c.m.holds.keptBy(c) }
-
-func (hs *holds) keptBy(c *Client) int {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
+// Held is the number of locks that this connection has.
+func (c *Client) Held() int {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	return c.holds.Len()
 }
 
 // Waits is the lock that the client waits for, and for how long it has; "": none.
 func (c *Client) Waits() (key string, waited time.Duration) { return c.m.lines.waitOf(c) }
 
-func (ls *lines) waitOf(c *Client) (key string, waited time.Duration) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if w := c.waits; w != nil {
-		return w.id.Key, time.Since(w.since)
-	}
-	return "", 0
-}
-
 // Doubt says that an earlier command of this client may still take effect. So what the client holds now is never
 // released before its lease is over.
-func (c *Client) Doubt() { c.m.holds.doubt(c) }
-
-func (hs *holds) doubt(c *Client) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	for h := range c.holds.All() {
-		h.doubt = true
+func (c *Client) Doubt() {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
+	for rec := range c.holds.All() {
+		c.m.holds.happen(rec, doubted{})
 	}
 }
 
-// Reset releases the connection's own locks as if the client had gone; those of named owners stay registered to it. It waits until nobody
+// Reset releases the connection's locks as if the client had gone, and forgets what it has lost. It waits until nobody
 // else works on them, so that this client's next verbs come after the releases. Those at which an earlier verb is for longer, since its reply was
-// lost, are given back when that is over, unless the client has taken them again.
+// lost, are given back when that is over.
 func (c *Client) Reset() {
 	m := c.m
 	limited, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var busy, later []*hold
-	for _, was := range c.take(false) {
-		h, err := m.holds.enter(limited, was.id, false)
+	var busy []*record
+	for _, was := range m.holds.leaving(c) {
+		rec, err := m.holds.enter(limited, c, was.id)
 		if err != nil {
-			if doubt := m.holds.leaveToExpire(was); !doubt {
-				later = append(later, was)
-			}
+			m.holds.apply(was, notUnlocked{unknown: true, final: time.Now()})
 			continue
 		}
-		m.holds.noteReset(h)
-		busy = append(busy, h)
+		busy = append(busy, rec)
 	}
-	m.giveBacks.releaseLater(busy, 0, m.giveBacks.giveBack)
-	m.giveBacks.releaseLater(later, 0, m.giveBacks.enterAndSurrender)
+	m.giveBacks.releaseLater(busy, 0, m.giveBacks.giveBackBusy)
+}
+
+// leaving picks what RESET gives back.
+func (hs *holds) leaving(c *Client) (all []*record) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	c.forgetLosses()
+	for rec := range c.holds.All() {
+		rec.leaving = true
+		all = append(all, rec)
+	}
+	return all
 }
 
 // Close ends the connection's part in its locks. It does not wait for the releases: Run does.
 func (c *Client) Close(how CloseHow) {
-	own := c.take(true)
-	defer c.bequeath()
+	own := c.m.holds.detach(c)
 	if how == Gone {
-		c.m.giveBacks.releaseLater(own, c.m.opts.Grace, c.m.giveBacks.enterAndGiveBack)
+		c.m.giveBacks.releaseLater(own, c.m.opts.Grace, c.m.giveBacks.giveBack)
 		return
 	}
-	for _, h := range own {
-		c.m.holds.leaveToExpire(h)
+	for _, rec := range own {
+		c.m.giveBacks.leaveToExpire(rec)
 	}
 }
 
-// noteReset notes that RESET gives a hold back.
-func (hs *holds) noteReset(h *hold) {
-	hs.mu.Lock()
-	h.leaving = true
-	hs.mu.Unlock()
-}
-
-// leaveToExpire ends a hold here, and lets it run out in Redis. doubt is the hold's.
-func (hs *holds) leaveToExpire(h *hold) (doubt bool) {
+// detach makes a connection's holds nobody's.
+func (hs *holds) detach(c *Client) (own []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h.count > 0 {
-		hs.vacate(h, h.deadline)
-		hs.end(h)
-	}
-	return h.doubt
-}
-
-// bequeath has what is remembered of the client in named owners' names count for its user.
-func (c *Client) bequeath() {
-	user := c.info.User()
-	c.m.namedLosses.closes(&c.m.namedLosses.mu, c.namedLosses, user)
-	c.m.done.closes(&c.m.done.mu, c.finished, user)
-}
-
-// take picks the connection's own holds, which are to end. On the last call those of named owners lose the connection that kept them
-// renewed: they are renewed for Options.OwnerGrace longer and then expire, unless their owner is heard of again.
-func (c *Client) take(last bool) (own []*hold) {
-	own, left := c.m.holds.ending(c, last)
-	if left > 0 {
-		c.m.log.Info("a connection has closed that kept locks of named owners: they end with their leases unless their owners are named again",
-			"locks", left, "client", c.info.Addr, "renewed_for", c.m.opts.OwnerGrace)
+	for rec := range c.holds.All() {
+		c.holds.Drop(&rec.ofClient)
+		c.share.Held(-1)
+		rec.client = nil
+		own = append(own, rec)
 	}
 	return own
 }
 
-// ending is the part of Client.take under mu, in which nothing is logged; left is how many of the named holds were renewed.
-func (hs *holds) ending(c *Client, last bool) (own []*hold, left int) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	c.over = c.over || last
-	for h := range c.holds.All() {
-		switch {
-		case !h.named:
-			own = append(own, h)
-		case last:
-			if h.watched {
-				left++
-			}
-			hs.leaveOwner(h)
-		}
-	}
-	return own, left
-}
-
-// leaveOwner notes that the connection of a named owner's hold has gone. mu is held.
-func (hs *holds) leaveOwner(h *hold) {
-	hs.adopt(h, nil)
-	h.renewUntil = time.Now().Add(hs.opts.OwnerGrace)
-	if hs.opts.OwnerGrace <= 0 {
-		hs.runOut(h)
-	}
-}
-
-// abandoned says whether a named owner's connection has gone for longer than Options.OwnerGrace. holds.mu is held.
-func (h *hold) abandoned(now time.Time) bool {
-	return h.named && h.client == nil && !now.Before(h.renewUntil)
-}
-
-// id is the hold that a verb of this client means: that of the owner whom it names, or of the connection.
+// id is the side of a lock that a verb of this client means: of the owner whom it names, or of the connection.
 func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, named bool) {
 	if owner == "" {
 		return lockstore.ID{DB: db, Key: key, Owner: c.owner, Kind: k}, false
@@ -236,17 +183,11 @@ func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, named b
 	return lockstore.ID{DB: db, Key: key, Owner: owner, Kind: k}, true
 }
 
-// patience is how long a verb waits for an unknown outcome to become known before the client gets an error and the
-// engine goes on alone.
+// patience is how long a verb waits for others that are at work on its lock, and for an unknown outcome to become known.
 const patience = 5 * time.Second
 
 func outcomeUnknown(verb string, cause error) error {
 	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, cause)}
-}
-
-// newRegistration is the registration of one LOCK or RENEW, which no other one has.
-func (c *Client) newRegistration() lockstore.Registration {
-	return lockstore.Registration(c.owner + ":" + strconv.FormatUint(c.m.requests.Add(1), 36))
 }
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.

@@ -15,7 +15,7 @@ import (
 // Only a circle that is certain counts: each of its members is a connection that is its own owner, waits with BLOCK 0, and
 // holds what the one before it waits for, with a lease that the watchdog renews for as long as it waits. A named owner's lock
 // may be released by others; a hold with EX or PX ends, and so do one under max-hold and a wait with a time; of other proxies'
-// waits we know nothing. Readers do not wait for readers.
+// waits we know nothing. Readers do not wait for readers, unless they stand behind a writer that does.
 //
 // It is enough to ask when a wait begins. Think of an arrow from whoever waits to whoever holds. The last arrow of a circle cannot
 // come with a new hold: its holder has just run a verb that granted the lock (LOCK, or one step of MULTILOCK) or handed it to the
@@ -28,7 +28,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	for _, id := range m.lines.circle(w) {
-		if m.watchdog.lookAgain(ctx, id, false, min(w.remaining(), patience, m.opts.Watchdog/3)) != nil {
+		if m.watchdog.visitNow(ctx, nil, id, min(w.remaining(), patience, m.opts.Watchdog/3)) != nil {
 			return nil // its client has gone, or an offer may have come meanwhile: the wait ends with either
 		}
 	}
@@ -66,8 +66,9 @@ func (hs *holds) circle(w *waiter) []lockstore.ID {
 	seen := map[*Client]bool{}
 	var follow func(at *waiter) []lockstore.ID
 	follow = func(at *waiter) []lockstore.ID {
+		shares := at.id.Kind.Spec().Shared && !at.behindAlone()
 		for h := range hs.byKey[at.id.Line()].All() {
-			if h.client == at.c || !h.lasts() || at.id.Kind.Spec().Shared && h.id.Kind == at.id.Kind {
+			if h.client == at.c || !h.lasts() || shares && h.counts.Writes == 0 {
 				continue
 			}
 			if h.client == w.c {
@@ -89,8 +90,22 @@ func (hs *holds) circle(w *waiter) []lockstore.ID {
 	return found
 }
 
+// behindAlone says whether somebody stands ahead in line whose wait may be endless, and who wants the lock alone: a reader there waits for the other
+// readers, too. lines.mu is held.
+func (w *waiter) behindAlone() bool {
+	if w.line == nil || w.line.alone == 0 {
+		return false
+	}
+	for at := w.place.Prev(); at != nil; at = at.Prev() {
+		if ahead := at.Value.(*waiter); !ahead.id.Kind.Spec().Shared && ahead.endless() {
+			return true
+		}
+	}
+	return false
+}
+
 // lasts says whether a live hold does not end before its connection ends it. holds.mu is held.
-func (h *hold) lasts() bool { return h.client != nil && !h.named && h.watched && !h.leaving }
+func (rec *record) lasts() bool { return rec.client != nil && rec.watched && !rec.leaving }
 
 // mostNamed is the number of keys that a DEADLOCK names.
 const mostNamed = 8

@@ -13,10 +13,8 @@ type Error = lockstore.Error
 // ErrNotAcquired says that somebody else held the lock until the time given to wait was over: the verbs' nil reply.
 var ErrNotAcquired = errors.New("lock: not acquired in time")
 
-var (
-	errNotDone   = errors.New("lock: the request whose reply was lost was not done")
-	errForgotten = errors.New("lock: Redis has forgotten what became of the request")
-)
+// errLeaseless is the answer to a named owner that says no lease. The commands refuse it before.
+var errLeaseless = &Error{Code: "ERR", Text: "OWNER needs EX or PX: a named owner has the lock for that long, and RENEW begins it anew"}
 
 func notHeld(key string, named bool) error {
 	text := fmt.Sprintf("this owner does not hold '%s'", lockstore.Printable(key))
@@ -39,10 +37,4 @@ func noQueue(key string) error {
 func isCode(err error, code string) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == code
-}
-
-// errUnsure is the error if the nodes do not tell whether a named owner has given back a lock that is renewed. A MULTILOCK with a lease fails
-// then: the lock must neither end while the owner counts on it, nor be renewed for ever.
-func errUnsure(id lockstore.ID) error {
-	return &Error{Code: "NOQUORUM", Text: "too few nodes tell whether this owner has '" + lockstore.Printable(id.Key) + "' already: nothing was done"}
 }

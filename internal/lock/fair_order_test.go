@@ -37,10 +37,10 @@ func TestFairComesBackBehindRedisson(t *testing.T) {
 		a, _ := client(m)
 		queueUp(t, s, &group, a, &o, "a", Request{Key: "k"})
 		job, _ := client(m)
-		queueUp(t, s, &group, job, &o, "job", Request{Key: "k", Owner: "job"})
+		queueUp(t, s, &group, job, &o, "job", Request{Key: "k", Owner: "job", Lease: 30_000})
 		want := []string{redisson.owner, a.Owner(), "job"}
 		twin, _ := client(n)
-		if _, err := twin.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: 50, Owner: "job"}); !errors.Is(err, ErrNotAcquired) {
+		if _, err := twin.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: 50, Owner: "job", Lease: 30_000}); !errors.Is(err, ErrNotAcquired) {
 			t.Fatal(err)
 		}
 		if got := fairQueue(t, s, "k"); len(got) != 2 {
@@ -136,8 +136,8 @@ func TestFairPlaces(t *testing.T) {
 	s.Do(t, "HSET", "k", "holder", 1)
 	conn := s.Dial(t)
 	enter := func(owner, ticket string) string {
-		args := []any{scripts.Acquire.Source, len(lockstore.PlainKeys("k"))}
-		for _, key := range lockstore.PlainKeys("k") {
+		args := []any{scripts.Acquire.Source, len(lockstore.QueueKeys("k"))}
+		for _, key := range lockstore.QueueKeys("k") {
 			args = append(args, key)
 		}
 		args = append(args, 30000, owner, int64(1)<<53, "NE", node.Publish, "", 0, 300000, ticket)

@@ -386,7 +386,7 @@ func TestFairOwnerTwice(t *testing.T) {
 		for _, block := range []int64{100, 0} {
 			c, _ := client(m)
 			go func() {
-				_, err := c.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: block, Owner: "job"})
+				_, err := c.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: block, Owner: "job", Lease: 30_000})
 				results <- err
 			}()
 		}

@@ -68,61 +68,52 @@ const fencedHolds = 100
 // readHolds are the keys of so many holds, the newest first. Each has a lease of its own, as Redisson's have: the newest may be over before
 // those it is nested in.
 func readHolds(id lockstore.ID, count int64) (keys []string) {
-	prefix := id.Keys()[1] + ":"
 	for i := count; i > max(0, count-fencedHolds); i-- {
-		keys = append(keys, prefix+strconv.FormatInt(i, 10))
+		keys = append(keys, id.ReadHold(i))
 	}
 	return keys
 }
 
-// ReadHoldsHere is ReadHolds by what this proxy knows of the owner's holds.
+// ReadHoldsHere is ReadHolds by what this proxy knows of the connection's holds; of a named owner, which counts once, it is the only one.
 func (c *Client) ReadHoldsHere(r HoldRequest) []string {
-	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
-	if r.Side != Read && c.m.holds.find(id.As(Write)).count > 0 {
+	id, named := c.id(Read, r.DB, r.Key, r.Owner)
+	if named {
+		return readHolds(id, 1)
+	}
+	counts := c.m.holds.peek(id).counts
+	if r.Side != Read && counts.Writes > 0 {
 		return nil
 	}
-	return readHolds(id, c.m.holds.find(id).count)
+	return readHolds(id, counts.Reads)
 }
 
-// Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost
+// Lost is the LOCKLOST, once, of a lock that the connection has lost and that it has not taken again: it stays lost
 // even if Redis has it for a moment longer. About a named owner Redis alone decides.
 func (c *Client) Lost(r HoldRequest) error {
-	id, named := c.id(r.Side, r.DB, r.Key, r.Owner)
-	if named || id.Kind == Plain && len(c.m.holds.known(id)) > 0 {
+	if r.Owner != "" {
 		return nil
 	}
-	if id.Kind == Plain {
-		id = c.remembered(id)
-	}
-	if lost, ok := c.lossOf(id); ok {
-		return lost.error(r.Key)
-	}
-	return nil
+	return c.told(r.DB, r.Key, false)
 }
 
-// NotHeld is the error for an owner that does not hold the lock, as Redis has just said: LOCKLOST if it did through
-// this proxy, else NOTHELD. nil: it holds the lock now. Redis is first asked about a hold that was thought to be alive:
-// it may have been ended through another proxy, which is no loss.
+// NotHeld is the error for an owner that does not hold the lock, as Redis has just said: LOCKLOST if the connection has lost
+// it, else NOTHELD. nil: it holds the lock now. Redis is first asked about a hold that was thought to be alive.
 func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
-	m := c.m
-	id, named := c.id(r.Side, r.DB, r.Key, r.Owner)
-	kinds := []Kind{id.Kind}
-	if id.Kind == Plain {
-		kinds = m.holds.known(id)
+	if r.Owner != "" {
+		return notHeld(r.Key, false)
 	}
-	for _, k := range kinds {
-		if err := m.watchdog.lookAgain(ctx, id.As(k), named, patience); err != nil {
-			return err
-		}
-		if m.holds.held(id.As(k)) {
-			return nil
-		}
+	id, err := c.ownSide(r.DB, r.Key, r.Side)
+	if err != nil {
+		return err
 	}
-	if id.Kind == Plain {
-		id = c.remembered(id)
+	if err := c.m.watchdog.visitNow(ctx, c, id, patience); err != nil {
+		return err
 	}
-	if lost, ok := c.lossOf(id); ok {
-		return lost.error(r.Key)
+	if c.m.holds.peek(id).counts.Of(id.Kind) > 0 {
+		return nil
 	}
-	return notHeld(r.Key, c.library.Load() && !named)
+	if lost := c.told(r.DB, r.Key, false); lost != nil {
+		return lost
+	}
+	return notHeld(r.Key, c.library.Load())
 }

@@ -49,15 +49,15 @@ func heldWhileFull(t *testing.T, m *Manager) (all []func(), told []*losses) {
 	for _, owner := range []string{"", "o", "a:b"} {
 		for _, times := range []int{1, 2} {
 			name := owner + string(rune('0'+times))
-			add(Request{Key: "plain" + name, Owner: owner, Fence: true}, times)
+			add(Request{Key: "plain" + name, Owner: owner, Fence: true, Lease: 30_000}, times)
 			add(Request{Key: "long" + name, Owner: owner, Lease: 600000}, times)
-			add(Request{Key: "fair" + name, Owner: owner, Fair: true}, times)
-			add(Request{Key: "read" + name, Owner: owner, Kind: Read}, times)
+			add(Request{Key: "fair" + name, Owner: owner, Fair: true, Lease: 30_000}, times)
+			add(Request{Key: "read" + name, Owner: owner, Kind: Read, Lease: 30_000}, times)
 			add(Request{Key: "read" + name, Kind: Read, Lease: 600000}, 1) // a longer reader beside it
-			add(Request{Key: "write" + name, Owner: owner, Kind: Write, Fence: true}, times)
+			add(Request{Key: "write" + name, Owner: owner, Kind: Write, Fence: true, Lease: 30_000}, times)
 		}
-		both := add(Request{Key: "both" + owner, Owner: owner, Kind: Write}, 2)
-		mustLock(t, both, Request{Key: "both" + owner, Owner: owner, Kind: Read, Self: owner == ""})
+		both := add(Request{Key: "both" + owner, Owner: owner, Kind: Write, Lease: 30_000}, 2)
+		mustLock(t, both, Request{Key: "both" + owner, Owner: owner, Kind: Read, Self: owner == "", Lease: 30_000})
 		all = append(all, func() {
 			mustUnlock(t, both, UnlockRequest{Key: "both" + owner, Owner: owner, Side: Read}, true)
 		})

@@ -18,8 +18,8 @@ const handoffReaders = 32
 // streakOf is the streak of a new hold: a reader that comes to others continues the longest of theirs. mu is held.
 func (hs *holds) streakOf(a *acquire) handoffStreak {
 	s := a.streak
-	if a.h.id.Kind.Spec().Shared {
-		for other := range hs.byKey[a.h.id.Line()].All() {
+	if a.ID.Kind.Spec().Shared {
+		for other := range hs.byKey[a.ID.Line()].All() {
 			if other.streak.grants > s.grants {
 				s = other.streak
 			}
@@ -60,16 +60,17 @@ func (ls *lines) claim(id lockstore.ID) *handoff {
 		return nil
 	}
 	for i, w := range h.to {
-		_, named := w.c.id(w.r.Kind, w.r.DB, w.r.Key, w.r.Owner)
-		hold := ls.holds.tryEnter(w.id, named)
-		if hold == nil {
-			for j := range h.to[i:] {
-				h.offerNothing(i + j)
+		var rec *record
+		if w.r.Owner == "" {
+			if rec = ls.holds.tryEnter(w.c, w.id); rec == nil {
+				for j := range h.to[i:] {
+					h.offerNothing(i + j)
+				}
+				h.to = h.to[:i]
+				break
 			}
-			h.to = h.to[:i]
-			break
 		}
-		h.to[i].ask = w.c.newAcquire(hold, w.r, w.waiter)
+		h.to[i].ask = w.c.newAcquire(rec, w.r, w.waiter)
 		h.Asks = append(h.Asks, &h.to[i].ask.Acquire)
 	}
 	if len(h.to) == 0 {
@@ -119,12 +120,13 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h := hs.byID[id]; h != nil {
-		h.releasing, streak = true, h.streak
+	own := hs.byID[id.Hold()]
+	if own != nil {
+		own.releasing, streak = true, own.streak
 	}
 	if id.Kind.Spec().RW {
 		for other := range hs.byKey[id.Line()].All() {
-			if other.id != id && !other.releasing {
+			if other != own && !other.releasing {
 				return streak, true
 			}
 		}
@@ -136,8 +138,8 @@ func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) 
 func (hs *holds) pauseAt(key lockstore.LineKey) (pause time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for h := range hs.byKey[key].All() {
-		pause = max(pause, h.pause)
+	for rec := range hs.byKey[key].All() {
+		pause = max(pause, rec.pause)
 	}
 	return pause
 }
@@ -146,53 +148,32 @@ func (hs *holds) pauseAt(key lockstore.LineKey) (pause time.Duration) {
 func (hs *holds) keepPause(id lockstore.ID, pause time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h := hs.byID[id]; h != nil {
-		h.pause = pause
+	if rec := hs.byID[id.Hold()]; rec != nil {
+		rec.pause = pause
 	}
 }
 
-// tryEnter is enter without waiting. It returns nil if somebody works on the hold, or a renewal may still change its lease.
-func (hs *holds) tryEnter(id lockstore.ID, named bool) *hold {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	h := hs.entry(id, named)
-	if h.late.After(time.Now()) {
-		hs.forget(h)
-		return nil
-	}
-	select {
-	case h.busy <- struct{}{}:
-		h.users++
-		return h
-	default:
-		return nil
-	}
-}
-
-// Claim implements lockstore.Waiters.
-func (r *release) Claim() *lockstore.Handoff {
-	if r.next = r.g.lines.claim(r.ID); r.next == nil {
-		return nil
-	}
-	return &r.next.Handoff
-}
-
-// Given implements lockstore.Waiters.
-func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
-	h := r.next
+// given tells the waiters what each has got.
+func (h *handoff) given(done lockstore.Released, err error) {
 	if err == nil {
-		h.lines.noteGrants(h, turn, all[0].Code == lockstore.Granted)
+		h.lines.noteGrants(h, done.Turn, done.Given[0].Code == lockstore.Granted)
 	}
 	for i, w := range h.to {
-		granted := err == nil && all[i].Code == lockstore.Granted
+		got := lockstore.Acquired{Final: done.Final}
+		if err == nil {
+			got = done.Given[i]
+		}
+		granted := got.Code == lockstore.Granted
 		if granted || lockstore.Unknown(err) {
-			w.offer <- offer{acquire: w.ask, got: all[i], err: err}
+			w.offer <- offer{acquire: w.ask, got: got, err: err}
 			if granted {
 				telemetry.HandedOff(context.Background(), w.id.Kind.String())
 			}
 			continue
 		}
-		h.lines.holds.leave(w.ask.h)
+		if w.ask.rec != nil {
+			h.lines.holds.leave(w.ask.rec)
+		}
 		h.offerNothing(i)
 	}
 	runtime.Gosched() // those who wait next are answered before the one who has given the lock back

@@ -17,7 +17,7 @@ import (
 func TestHandoffCut(t *testing.T) {
 	for name, pick := range map[string]func(i int) Request{
 		"plain": func(int) Request { return Request{} },
-		"named": func(i int) Request { return Request{Owner: fmt.Sprint("owner ", i), Fence: true} },
+		"named": func(i int) Request { return Request{Owner: fmt.Sprint("owner ", i), Fence: true, Lease: 30_000} },
 		"fair":  func(int) Request { return Request{Fair: true} },
 		"all": func(i int) Request {
 			r := Request{Fair: rand.N(2) == 0, Lease: []int64{0, 5, 2000}[rand.N(3)], Block: []int64{0, 20, 1500}[rand.N(3)]}

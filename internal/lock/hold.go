@@ -1,377 +1,433 @@
 package lock
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/agenda"
-	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// hold is what this proxy knows of one owner's lock. The entry exists while it is held or a verb works on it.
+// hold is what this proxy knows of what one connection has of one lock. It is a value: what becomes of it is decided by the events below, which
+// have no clock, no mutex and no store. hold_test.go has a table of them.
 type hold struct {
-	id    lockstore.ID
-	named bool
-	// busy is a mutex with a context: one verb or one renewal at a time, so that a renewal in flight ends before the
-	// UNLOCK or the next LOCK is sent. Whoever has it may talk to Redis about this hold.
-	busy chan struct{}
+	counts  lockstore.Counts // how often the connection is in the lock; zero: it has none
+	watched bool             // the watchdog renews it until the connection gives it back
+	end     time.Time        // of one that is not watched: when its connection wants it to end
+	lease   time.Duration    // of a renewal when watched, else as its connection has chosen
+	granted time.Time
+	renewed time.Time // zero: not yet
 
-	// guarded by holds.mu
-	users     int // verbs and renewals that have or wait for busy
-	count     int64
-	releasing bool // its release has been sent
-	leaving   bool // RESET gives it back: whoever waits for busy finds it free
-	holder
-	leased
-	voted
-	suspicion
-	planned
-	streak handoffStreak
-	pause  time.Duration     // of the line that had no more waiters when this was granted, for the next one
-	atKey  chain.Link[*hold] // while it is live, in holds.byKey
-}
+	renewals int64
 
-// holder is whose hold it is.
-type holder struct {
-	client     *Client              // the connection that last named this owner for this key; nil when it has gone
-	ofClient   chain.Link[*hold]    // in its holds
-	by         *taking              // of the MULTILOCK by which that connection got it; nil: by a verb of its own
-	lent       map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that
-	own        *account             // its namedLosses, also when it has gone
-	nth        int64                // the number of the LOCK or RENEW that named this owner last, which no other has
-	renewUntil time.Time            // client has gone: no renewals from then on
-	doubt      bool                 // never release: an earlier effect of the holder may still happen
-}
+	sure  time.Time // Redis has it until then
+	asked time.Time // when that was sent to which Redis has answered so
+	mayBe time.Time // or until then, if a RENEW that is under way is done; zero: none is
+	late  time.Time // until then a request without an answer may still keep it in Redis
+	visit time.Time // when the watchdog comes to it
 
-// leased is how long a hold lasts, and has lasted.
-type leased struct {
-	registration   lockstore.Registration // of a named owner's hold, as far as it is known here
-	watched        bool
-	maybeUnrenewed bool          // a RENEW with a lease, whose reply was lost, may have set the mark of a hold that nobody renews
-	lease          time.Duration // of the renewals when watched, else as taken
-	replicas       int64
-	grantedAt      time.Time
-	renewedAt      time.Time
-	renewals       int64
-	deadline       time.Time // we are sure of the lock until then
-	asked          time.Time // when that was sent to which Redis has answered so
-	mayEnd         time.Time // or, if a RENEW that is under way is done, until then; zero: there is none
-	ownEnd         time.Time // when it ends if it is not renewed, and its owner does not read beside it
-	maybeCut       bool      // Redis may have less of its lease than its connection was promised
-}
-
-// voted is what is known of a hold on a quorum.
-type voted struct {
-	attempt  string    // under which this proxy's renewals count on the nodes; "": under none
-	taken    time.Time // since when another connection seems to have taken it over
-	unsure   bool      // the last renewal did not tell: the nodes do not agree, or too few have answered
-	unwanted bool      // an UNLOCK without a majority has gone out: when it is gone it was given back, not lost
-}
-
-// suspicion is why a hold may not be what it seems.
-type suspicion struct {
-	suspect   string    // the watchdog only looks whether it is still there; the loss' reason if it is not
+	suspect   string    // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
 	suspected time.Time // since when
-	late      time.Time // an unconfirmed renewal may still be done until then
+
+	doubt    bool // an earlier command of its connection may still take effect: it is not given back, it runs out
+	unwanted bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
+
+	clear time.Time // when Redis is to be told that the connection has none of it any more; zero: it has been, or need not be
 }
 
-// planned is what the watchdog, and watchDeadlines, are to do about a hold.
-type planned struct {
-	next        time.Time // when the watchdog looks at it
-	inChunk     *chunk    // of renewals that has not been sent yet; nil: none
-	passed      bool      // a renewal passed it by because a verb was at work on it
-	inSchedule  int       // its index in holds.schedule
-	ends        time.Time // when watchDeadlines looks at it
-	inDeadlines int       // its index in holds.deadlines
+// terms are what all holds of an engine have in common.
+type terms struct {
+	watchdog time.Duration                           // the lease of a renewal
+	maxHold  time.Duration                           // a watched hold ends after that; 0: never
+	drift    func(lease time.Duration) time.Duration // how much earlier than by its lease a hold counts as over
 }
 
-// holds is what the clients of this proxy hold, until when they can be sure of it, and when something is to be done about it.
-type holds struct {
-	opts        Options
-	store       lockstore.Store // knows the rules and where renewals go, and is told of holds that end by themselves
-	namedLosses *namedLosses
-	done        *finishedUnlocks
-	lossLog     *lossLog
-
-	lost, given, renewals atomic.Int64 // count losses, holds that were given back, and renewals
-
-	mu     sync.Mutex // guards all below, and what the holds and clients say it does
-	byID   map[lockstore.ID]*hold
-	byKey  map[lockstore.LineKey]chain.Chain[*hold] // those that are live
-	grants int64                                    // the last hold.nth that was given out
-	looked time.Time                                // when recheckIf last went through those that are live
-	timetable
+// effects are what an event has for others.
+type effects struct {
+	lost  string // the reason of a loss, of which the connection is to be told; "": there is none
+	ended bool   // the hold has ended
 }
 
-func newHolds(o Options, losses *namedLosses, done *finishedUnlocks, log *lossLog) *holds {
-	return &holds{
-		opts: o, namedLosses: losses, done: done, lossLog: log, timetable: newTimetable(),
-		byID:  map[lockstore.ID]*hold{},
-		byKey: map[lockstore.LineKey]chain.Chain[*hold]{},
-	}
+// event is something that has happened to a hold.
+type event interface {
+	on(h hold, now time.Time, t terms) (hold, effects)
 }
 
-// timetable is when something is to be done about holds, whose times and places in it change with what they are. holds.mu guards it.
-type timetable struct {
-	schedule  agenda.Agenda[*hold] // when the watchdog renews each, or looks at it
-	deadlines agenda.Agenda[*hold] // when each is reported lost
-}
+const (
+	// reserveMost bounds reserve.
+	reserveMost = 2 * time.Second
+	// clearPause is how long after a failure Redis is told again that a connection has none of a lock any more.
+	clearPause = time.Second
+	// expirySlack is how much later than by our pessimistic deadline a lease may end in Redis.
+	expirySlack = time.Second
+)
 
-func newTimetable() timetable {
-	return timetable{
-		schedule:  agenda.New(func(h *hold) time.Time { return h.next }, func(h *hold) *int { return &h.inSchedule }),
-		deadlines: agenda.New(func(h *hold) time.Time { return h.ends }, func(h *hold) *int { return &h.inDeadlines }),
-	}
-}
+// reserve is how long before its deadline a lock is reported lost if no renewal is confirmed. In that time a busy machine
+// has to wake the proxy, to report some ten thousand losses, and to bring them to the clients before Redis frees the locks.
+func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMost) }
 
-// enter gives the caller the hold's busy mark, also when ctx is over if nobody has it; leave gives it back.
-func (hs *holds) enter(ctx context.Context, id lockstore.ID, named bool) (*hold, error) {
-	hs.mu.Lock()
-	h := hs.entry(id, named)
-	h.users++
-	hs.mu.Unlock()
-	select {
-	case h.busy <- struct{}{}:
-		return h, nil
+// live says whether the connection is in the lock.
+func (h hold) live() bool { return h.counts.Total() > 0 }
+
+// due is when the hold ends unless something happens before; zero: there is none.
+func (h hold) due(t terms) (at time.Time) {
+	switch {
+	case !h.live():
+		return at
+	case h.unwanted || h.doubt:
+		at = h.sure
+	case !h.watched && h.nearEnd(h.sure, t):
+		at = earlier(h.end, h.sure) // its connection has chosen it
+	case h.watched:
+		at = h.sure.Add(-reserve(t.watchdog))
 	default:
+		at = h.sure.Add(-reserve(h.lease))
 	}
-	select {
-	case h.busy <- struct{}{}:
-		return h, nil
-	case <-ctx.Done():
-		hs.mu.Lock()
-		hs.unuse(h)
-		hs.mu.Unlock()
-		return nil, ctx.Err()
+	if !h.mayBe.IsZero() && h.mayBe.Before(at) {
+		at = h.mayBe
 	}
+	return at
 }
 
-// enterSoon is enter for a verb, which waits for others only so long: one whose reply was lost may be at the hold for as long as its lease.
-func (hs *holds) enterSoon(ctx context.Context, id lockstore.ID, named bool, long time.Duration) (*hold, error) {
-	if h := hs.tryEnter(id, named); h != nil {
-		return h, nil
+// counted is until when the connection can count on the hold: a shorter lease may be in force already.
+func (h hold) counted() time.Time {
+	if h.mayBe.IsZero() {
+		return h.sure
 	}
-	limited, cancel := context.WithTimeout(ctx, long)
-	defer cancel()
-	h, err := hs.enter(limited, id, named)
-	if err != nil && ctx.Err() == nil {
-		err = lockstore.ErrBehind
-	}
-	return h, err
+	return earlier(h.mayBe, h.sure)
 }
 
-// entry is what is known of a hold, for one who works on it from now on. mu is held.
-func (hs *holds) entry(id lockstore.ID, named bool) *hold {
-	h := hs.byID[id]
-	if h == nil {
-		h = &hold{id: id, named: named, busy: make(chan struct{}, 1)}
-		hs.byID[id] = h
+// nearEnd says that it makes no difference whether the hold ends at that time, or when its connection has chosen.
+func (h hold) nearEnd(at time.Time, t terms) bool { return h.end.Sub(at) <= t.drift(h.lease) }
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// next is when the watchdog has something to do about the hold; zero: nothing.
+func (h hold) next() time.Time {
+	switch {
+	case !h.clear.IsZero():
+		return h.clear
+	case !h.live() || h.unwanted || h.doubt:
+		return time.Time{}
+	}
+	return h.visit
+}
+
+// asserts is for how long a visit lets the hold last at least: what is left of it, if it is not watched.
+func (h hold) asserts(now time.Time, t terms) time.Duration {
+	if h.watched {
+		return t.watchdog
+	}
+	left := h.end.Sub(now)
+	return left + 2*t.drift(left)
+}
+
+// outlived says whether a watched hold is to end by max-hold.
+func (h hold) outlived(now time.Time, t terms) bool {
+	return h.watched && t.maxHold > 0 && now.Sub(h.granted) >= t.maxHold
+}
+
+// promised notes that Redis has answered to what was sent at that time that it keeps the hold for so long. A promise never shortens.
+func (h hold) promised(sent time.Time, sure time.Duration) hold {
+	if until := sent.Add(sure); until.After(h.sure) {
+		h.sure, h.asked = until, sent
 	}
 	return h
 }
 
-func (hs *holds) leave(h *hold) {
-	hs.mu.Lock()
-	hs.free(h)
-	hs.mu.Unlock()
-}
-
-// free is leave for one who has mu. A renewal that passed the hold by meanwhile comes back to it.
-func (hs *holds) free(h *hold) {
-	if h.passed && h.count > 0 {
-		hs.plan(h, time.Now())
+// planned sets when the watchdog comes next: a third of its lease after the last answer, but not after max-hold.
+func (h hold) planned(sent time.Time, t terms) hold {
+	h.visit = sent.Add(t.watchdog / 3)
+	if last := h.granted.Add(t.maxHold); t.maxHold > 0 && h.watched && last.Before(h.visit) {
+		h.visit = last
 	}
-	h.passed = false
-	<-h.busy
-	hs.unuse(h)
+	return h
 }
 
-func (hs *holds) unuse(h *hold) {
-	h.users--
-	hs.forget(h)
+// ended is the hold when the connection has none any more. clear is when Redis is to be told so; zero: it need not be.
+func (h hold) ended(clear time.Time) (hold, effects) {
+	return hold{sure: h.sure, late: h.late, clear: clear}, effects{ended: true}
 }
 
-// forget drops the entry of a hold that is not live and that nobody uses. While a renewal without an answer may
-// still be done it stays, and the watchdog comes back to it.
-func (hs *holds) forget(h *hold) {
+// lost ends a hold that was lost; of one that has ended before there is nothing more to lose. What Redis may have of it is given back once the
+// connection cannot count on it any more.
+func (h hold) lost(reason string, now time.Time, t terms) (hold, effects) {
+	if !h.live() {
+		return h, effects{}
+	}
+	clear := now
+	switch reason {
+	case reasonExpired:
+		clear = lockstore.Later(now, h.end).Add(t.drift(h.lease)) // the clock of a quorum's node may be that much behind
+	case reasonUnrenewed, reasonMaxHold:
+		clear = lockstore.Later(now, h.counted())
+	}
+	silent := h.unwanted || h.doubt
+	if h.doubt {
+		clear = time.Time{}
+	}
+	h, fx := h.ended(clear)
+	if !silent {
+		fx.lost = reason
+	}
+	return h, fx
+}
+
+// whyGone is the reason why Redis does not have the hold.
+func (h hold) whyGone(now time.Time) string {
 	switch {
-	case h.users > 0 || h.count != 0 || hs.byID[h.id] != h:
-	case h.late.After(time.Now()):
-		hs.plan(h, h.late)
-	default:
-		hs.schedule.Drop(h)
-		delete(hs.byID, h.id)
+	case !h.watched && !now.Add(time.Millisecond).Before(h.end): // Redis counts in ms
+		return reasonExpired
+	case h.suspect != "":
+		return h.suspect
 	}
+	return reasonGone
 }
 
-// held says whether the hold of id is live.
-func (hs *holds) held(id lockstore.ID) bool { return hs.find(id).live }
-
-// snapshot is what was known of a hold at one moment.
-type snapshot struct {
-	live, doubt bool
-	beside      bool // its owner held the other side of a read/write lock, too
-	count, nth  int64
-	late        time.Time
-	leased
-	voted
+// acquired: Redis has given the connection the lock, or has let it in once more.
+type acquired struct {
+	counts lockstore.Counts
+	lease  time.Duration // 0: the watchdog's, renewed
+	ttl    time.Duration // for which it surely lasts
+	sent   time.Time
 }
 
-// snapshot is what is known of a hold now.
-func (hs *holds) snapshot(h *hold) snapshot {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return hs.copy(h)
+func (e acquired) on(h hold, now time.Time, t terms) (hold, effects) {
+	if first := !h.live() || h.unwanted; first {
+		h = hold{granted: now, late: h.late}
+		h.visit = e.sent.Add(t.watchdog / 3)
+	}
+	h.counts = e.counts
+	end := e.sent.Add(e.lease - t.drift(e.lease))
+	switch {
+	case e.lease == 0:
+		h.watched, h.lease = true, t.watchdog
+	case !h.watched && end.After(h.end):
+		h.end, h.lease = end, e.lease
+	}
+	h = h.promised(e.sent, e.ttl)
+	if last := h.granted.Add(t.maxHold); t.maxHold > 0 && h.watched && last.Before(h.visit) {
+		h.visit = last
+	}
+	return h, effects{}
 }
 
-// find is the snapshot of an owner's hold; zero: there is none.
-func (hs *holds) find(id lockstore.ID) (s snapshot) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if h := hs.byID[id]; h != nil {
-		s = hs.copy(h)
-	}
-	return s
+// unanswered: the reply to a LOCK was lost, and its verb does not wait for another one. After final it can no longer be done.
+type unanswered struct {
+	final time.Time
+	lease time.Duration
 }
 
-// copy is snapshot for one who has mu.
-func (hs *holds) copy(h *hold) snapshot {
-	n := h.id.Kind.Spec()
-	return snapshot{live: h.live(), doubt: h.doubt, beside: n.RW && hs.byID[h.id.As(n.Other)].live(), count: h.count, nth: h.nth, late: h.late, leased: h.leased, voted: h.voted}
-}
-
-// promise notes that Redis has answered to what was sent at asked that it has the hold until then. holds.mu is held.
-func (h *hold) promise(until, asked time.Time) {
-	if until.After(h.deadline) {
-		h.deadline, h.asked = until, asked
-	}
-}
-
-// certainUntil is until when we are sure of a hold. holds.mu is held.
-func (h *hold) certainUntil() time.Time {
-	if !h.mayEnd.IsZero() && h.mayEnd.Before(h.deadline) {
-		return h.mayEnd
-	}
-	return h.deadline
-}
-
-// live says whether a hold, which may be nil, is held and no RESET is giving it back. holds.mu is held.
-func (h *hold) live() bool { return h != nil && h.count > 0 && !h.leaving }
-
-// begin makes a hold live or brings it up to date after a grant. mu is held.
-func (hs *holds) begin(h *hold, c *Client, count int64) {
-	if h.count == 0 {
-		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
-		h.deadline, h.suspect, h.leaving, h.releasing, h.maybeUnrenewed = time.Time{}, "", false, false, false
-		h.renewals, h.lent, h.maybeCut, h.ownEnd = 0, nil, false, time.Time{}
-		hs.list(h)
-		telemetry.LocksHeld.Add(1)
-	}
-	h.count, h.unwanted = max(count, 1), false
-	h.taken, h.unsure = time.Time{}, false // the registration is this proxy's again
-	hs.grants++
-	h.nth = hs.grants
-	if hs.adopt(h, c); h.named && h.client == nil {
-		hs.leaveOwner(h)
-	}
-}
-
-// adopt makes c the connection whose life keeps the hold watched; none, if that has closed. mu is held.
-func (hs *holds) adopt(h *hold, c *Client) {
-	if c != nil {
-		h.own = c.namedLosses
-	}
-	if c != nil && c.over {
-		c = nil
-	}
-	if h.client == c {
-		return
-	}
-	if h.client != nil {
-		h.client.holds.Drop(&h.ofClient)
-		h.client.share.Held(-1)
-	}
-	h.client = c
-	if c == nil {
-		return
-	}
-	c.holds.Add(&h.ofClient, h)
-	c.share.Held(1)
-}
-
-// end makes a hold no longer live: released, lost, or no longer ours. mu is held.
-func (hs *holds) end(h *hold) {
-	if h.count == 0 {
-		return
-	}
-	h.count, h.inChunk, h.by = 0, nil, nil
-	hs.adopt(h, nil)
-	hs.schedule.Drop(h)
-	hs.deadlines.Drop(h)
-	hs.unlist(h)
-	telemetry.LocksHeld.Add(-1)
-	hs.forget(h)
-}
-
-// list and unlist note that a hold is, or is no longer, one of those that are live at its key. mu is held.
-func (hs *holds) list(h *hold) {
-	key := h.id.Line()
-	live := hs.byKey[key]
-	live.Add(&h.atKey, h)
-	hs.byKey[key] = live
-}
-
-func (hs *holds) unlist(h *hold) {
-	key := h.id.Line()
-	live := hs.byKey[key]
-	if live.Drop(&h.atKey); live.Len() == 0 {
-		delete(hs.byKey, key)
+func (e unanswered) on(h hold, now time.Time, _ terms) (hold, effects) {
+	h.late = lockstore.Later(h.late, lockstore.Later(now, e.final).Add(e.lease))
+	if h.live() {
+		h.visit = now // the next step sets the count again
 	} else {
-		hs.byKey[key] = live
+		h.clear = e.final
 	}
+	return h, effects{}
 }
 
-// count is how many holds are live.
-func (hs *holds) count() (n int64) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	for _, live := range hs.byKey {
-		n += int64(live.Len())
-	}
-	return n
+// gone: Redis does not have the hold, as it has said to a verb.
+type gone struct{}
+
+func (gone) on(h hold, now time.Time, t terms) (hold, effects) { return h.lost(h.whyGone(now), now, t) }
+
+// extending: a RENEW with a lease is about to be sent.
+type extending struct {
+	lease time.Duration
+	sent  time.Time
 }
 
-// any says whether a client of this proxy holds a lock.
-func (hs *holds) any(key lockstore.LineKey) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return hs.byKey[key].Len() > 0
+func (e extending) on(h hold, _ time.Time, t terms) (hold, effects) {
+	h.mayBe = e.sent.Add(e.lease - t.drift(e.lease))
+	return h, effects{}
 }
 
-// stopRenewing ends the renewals of a live hold: it expires with its lease.
-func (hs *holds) stopRenewing(h *hold) {
-	hs.mu.Lock()
-	hs.runOut(h)
-	hs.mu.Unlock()
-}
+// notExtended: the RENEW was not done; or, if it had no answer, it may have been.
+type notExtended struct{ unknown bool }
 
-// runOut is stopRenewing for one who has mu.
-func (hs *holds) runOut(h *hold) {
-	if h.count != 0 {
-		if h.watched {
-			h.watched, h.ownEnd = false, h.deadline
+func (e notExtended) on(h hold, now time.Time, _ terms) (hold, effects) {
+	if e.unknown {
+		if h.mayBe.Before(h.sure) {
+			h.sure = h.mayBe
 		}
-		hs.plan(h, hs.nextLook(h, time.Now()))
+		h.visit = now // which lets it last again
 	}
+	h.mayBe = time.Time{}
+	return h, effects{}
 }
 
-// plan makes the watchdog renew the hold, or look at it, at the given time. holds.mu is held.
-func (t *timetable) plan(h *hold, next time.Time) {
-	h.next = next
-	t.schedule.Put(h)
-	t.noteDeadline(h)
+// extended: RENEW has set the lease.
+type extended struct {
+	lease, ttl time.Duration
+	sent       time.Time
+}
+
+func (e extended) on(h hold, now time.Time, t terms) (hold, effects) {
+	h.mayBe, h.watched, h.lease = time.Time{}, false, e.lease
+	h.end = e.sent.Add(e.lease - t.drift(e.lease))
+	h.sure, h.asked = e.sent.Add(e.ttl), e.sent
+	if !now.Before(h.end) {
+		return h.lost(reasonExpired, now, t)
+	}
+	return h, effects{}
+}
+
+// handedOver: RENEW without a lease has handed the hold to the watchdog.
+type handedOver struct{}
+
+func (handedOver) on(h hold, _ time.Time, t terms) (hold, effects) {
+	if h.live() {
+		h.watched, h.lease = true, t.watchdog
+	}
+	return h, effects{}
+}
+
+// visited: the watchdog has come to the hold, with that lease.
+type visited struct {
+	there bool
+	lease time.Duration
+	sent  time.Time
+}
+
+func (e visited) on(h hold, now time.Time, t terms) (hold, effects) {
+	if !e.there {
+		return h.lost(h.whyGone(now), now, t)
+	}
+	if h.suspected.Before(e.sent) {
+		h.suspect = ""
+	}
+	if h.watched {
+		h.renewals++
+		h.renewed = e.sent
+	}
+	h = h.promised(e.sent, e.lease-t.drift(e.lease)).planned(e.sent, t)
+	if h.suspect != "" {
+		h.visit = now // suspected since this was sent
+	}
+	return h, effects{}
+}
+
+// notVisited: the watchdog could not come to the hold. If the request had no answer, it may still be done until late.
+type notVisited struct{ late time.Time }
+
+// on plans the next try sooner the nearer the deadline is.
+func (e notVisited) on(h hold, now time.Time, t terms) (hold, effects) {
+	h.late = lockstore.Later(h.late, e.late)
+	pause := min(h.due(t).Sub(now)/4, time.Second)
+	if h.watched {
+		pause = max(min(pause, h.lease/12), h.lease/100)
+	}
+	h.visit = now.Add(max(pause, 10*time.Millisecond))
+	return h, effects{}
+}
+
+// outlived: the hold has lasted for max-hold.
+type outlived struct{}
+
+func (outlived) on(h hold, now time.Time, t terms) (hold, effects) {
+	return h.lost(reasonMaxHold, now, t)
+}
+
+// unlocked: Redis has set the counts that an UNLOCK has asked for.
+type unlocked struct{ counts lockstore.Counts }
+
+func (e unlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
+	if !h.live() { // it was lost while the UNLOCK was under way, and stays so
+		return h, effects{}
+	}
+	if h.counts = e.counts; h.live() {
+		return h, effects{}
+	}
+	return h.ended(time.Time{})
+}
+
+// notUnlocked: Redis has refused the UNLOCK that would have ended the hold, or its reply was lost and it can no longer be done after final.
+type notUnlocked struct {
+	unknown bool
+	final   time.Time
+}
+
+func (e notUnlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
+	h.watched, h.unwanted, h.end = false, true, h.sure
+	if e.unknown && !h.doubt {
+		h.clear = e.final
+	}
+	return h, effects{}
+}
+
+// cleared: Redis was told that the connection has none of the lock any more, or could not be told.
+type cleared struct {
+	done bool
+	rw   bool // a read/write lock, which others may keep in Redis
+}
+
+func (e cleared) on(h hold, now time.Time, _ terms) (hold, effects) {
+	over := !e.rw && now.After(lockstore.Later(h.sure, h.late).Add(expirySlack))
+	if !e.done && !over {
+		h.clear = now.Add(clearPause)
+		return h, effects{}
+	}
+	if h.unwanted {
+		return h.ended(time.Time{})
+	}
+	h.clear = time.Time{}
+	return h, effects{}
+}
+
+// left: the connection has ended without giving the lock back, and may be at work: it runs out.
+type left struct{}
+
+func (left) on(h hold, _ time.Time, _ terms) (hold, effects) { return h.ended(time.Time{}) }
+
+// doubted: an earlier command of the connection may still take effect.
+type doubted struct{}
+
+func (doubted) on(h hold, _ time.Time, _ terms) (hold, effects) {
+	h.doubt = h.live()
+	return h, effects{}
+}
+
+// suspected: Redis may not have the hold any more.
+type suspected struct{ reason string }
+
+func (e suspected) on(h hold, now time.Time, _ terms) (hold, effects) {
+	if h.suspect != reasonForced { // that one is known, others are guesses
+		h.suspect = e.reason
+	}
+	h.suspected, h.visit = now, now
+	return h, effects{}
+}
+
+// shortened: the Redis that has the lock now has a clock that is ahead of the former one's by that much. What was sent after then was answered by
+// this one.
+type shortened struct {
+	by   time.Duration
+	then time.Time
+}
+
+func (e shortened) on(h hold, now time.Time, _ terms) (hold, effects) {
+	if !h.asked.After(e.then) {
+		h.sure = h.sure.Add(-e.by)
+		h.visit = now
+	}
+	return h, effects{}
+}
+
+// overdue: the time of due has come.
+type overdue struct{}
+
+func (overdue) on(h hold, now time.Time, t terms) (hold, effects) {
+	at := h.due(t)
+	switch {
+	case at.IsZero() || at.After(now): // it was put off
+		return h, effects{}
+	case h.watched || !h.nearEnd(now, t) && h.mayBe.IsZero():
+		return h.lost(reasonUnrenewed, now, t)
+	}
+	return h.lost(reasonExpired, now, t)
 }

@@ -27,14 +27,13 @@ type Holder struct {
 	Renewals int64
 	Lease    time.Duration // of a renewal when it is watched, else as it was taken
 
-	client *Client // whose hold it is; nil: nobody's here
+	by ClientInfo // the connection whose hold it is, or that named the owner last; the zero value: nobody's here
 }
 
-// introduce fills in who the holder is. It asks the client's connection, so no mutex is held.
+// introduce fills in whose the hold is. It asks the client's connection, so no mutex is held.
 func (h *Holder) introduce() {
-	if h.client != nil {
-		h.ClientID, h.Addr, h.Name = h.client.info.ID, h.client.info.Addr, h.client.info.Name()
-		h.User = h.client.info.User()
+	if h.by.ID != 0 {
+		h.ClientID, h.Addr, h.Name, h.User = h.by.ID, h.by.Addr, h.by.Name(), h.by.User()
 	}
 }
 
@@ -70,6 +69,7 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 	if err == nil {
 		in.Here = m.lines.waitingAt(db, key)
 		m.holds.describe(in.Holders, db, key)
+		m.leases.describe(in.Holders, db, key)
 		for i := range in.Holders {
 			in.Holders[i].introduce()
 		}
@@ -77,25 +77,47 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 	return in, err
 }
 
-// describe adds what this proxy knows of the holders of one lock.
+// describe adds what this proxy knows of the holders of one lock that are its connections.
 func (hs *holds) describe(all []Holder, db int, key string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	now := time.Now()
 	for i := range all {
-		if h := hs.byID[lockstore.ID{DB: db, Key: key, Owner: all[i].Owner, Kind: all[i].Kind}]; h != nil && h.count > 0 {
-			h.describe(&all[i], now)
-			if hs.store.Rules().Votes {
-				all[i].Holds = h.count // each node counts one
-			}
+		id := lockstore.ID{DB: db, Key: key, Owner: all[i].Owner, Kind: all[i].Kind}
+		rec := hs.byID[id.Hold()]
+		if rec == nil || rec.counts.Of(id.Kind) == 0 {
+			continue
+		}
+		rec.describe(&all[i], now)
+		if hs.votes {
+			all[i].Holds = rec.counts.Of(id.Kind) // each node counts one
 		}
 	}
 }
 
 // describe adds what this proxy knows of a live hold, at one time for all that are listed together. holds.mu is held.
-func (h *hold) describe(out *Holder, now time.Time) {
-	out.Local, out.Held, out.Watched, out.client = true, max(0, now.Sub(h.grantedAt)), h.watched, h.client
-	out.Renewed, out.Renewals, out.Lease = h.renewedAt, h.renewals, h.lease
+func (rec *record) describe(out *Holder, now time.Time) {
+	out.Local, out.Held, out.Watched = true, max(0, now.Sub(rec.granted)), rec.watched
+	out.Renewed, out.Renewals, out.Lease = rec.renewed, rec.renewals, rec.lease
+	if rec.client != nil {
+		out.by = rec.client.info
+	}
+}
+
+// describe adds what this proxy knows of the holders of one lock that are named owners.
+func (ls *leases) describe(all []Holder, db int, key string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now := time.Now()
+	for i := range all {
+		if l := ls.byID[lockstore.ID{DB: db, Key: key, Owner: all[i].Owner, Kind: all[i].Kind}]; l != nil {
+			l.describe(&all[i], now)
+		}
+	}
+}
+
+func (l *lease) describe(out *Holder, now time.Time) {
+	out.Local, out.Held, out.Lease, out.by = true, max(0, now.Sub(l.granted)), l.length, l.by
 }
 
 // Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.
@@ -115,9 +137,10 @@ const listPiece = 256
 // List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
 // it when not empty. What changes meanwhile may be in it, or not.
 func (m *Manager) List(owner, pattern string) []Entry {
-	out := append(m.holds.listHeld(owner), m.lines.listWaiting(owner)...)
+	out := slices.Concat(m.holds.listHeld(owner), m.leases.list(owner), m.lines.listWaiting(owner))
 	if pattern != "" {
-		out = slices.DeleteFunc(out, func(e Entry) bool { return !Glob(pattern, e.Key) })
+		fits := NewGlob(pattern)
+		out = slices.DeleteFunc(out, func(e Entry) bool { return !fits.Matches(e.Key) })
 	}
 	for i := range out {
 		out[i].introduce()
@@ -135,7 +158,9 @@ func (m *Manager) List(owner, pattern string) []Entry {
 }
 
 // HeldLongest are the locks held through this proxy, those first that have been held for longest: n at most.
-func (m *Manager) HeldLongest(n int) []Entry { return longest(m.holds.listHeld(""), n) }
+func (m *Manager) HeldLongest(n int) []Entry {
+	return longest(append(m.holds.listHeld(""), m.leases.list("")...), n)
+}
 
 // WaitingLongest are the verbs that wait at this proxy, those first that have waited for longest: n at most.
 func (m *Manager) WaitingLongest(n int) []Entry { return longest(m.lines.listWaiting(""), n) }
@@ -168,14 +193,16 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 	}
 	for _, held := range hs.byKey {
 		handed := handed(held)
-		for h := range held.All() {
-			if owner != "" && owner != h.id.Owner || h.releasing && handed {
+		for rec := range held.All() {
+			if owner != "" && owner != rec.id.Owner || rec.releasing && handed {
 				continue
 			}
-			e := Entry{DB: h.id.DB, Key: h.id.Key, Left: max(0, h.deadline.Sub(now))}
-			e.Owner, e.Kind, e.Holds = h.id.Owner, h.id.Kind, h.count
-			h.describe(&e.Holder, now)
-			out = append(out, e)
+			for _, kind := range rec.kinds() {
+				e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: max(0, rec.sure.Sub(now))}
+				e.Owner, e.Kind, e.Holds = rec.id.Owner, kind, rec.counts.Of(kind)
+				rec.describe(&e.Holder, now)
+				out = append(out, e)
+			}
 		}
 		if done += held.Len(); done >= listPiece {
 			done = 0
@@ -185,15 +212,49 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 	return out
 }
 
+// kinds are the sides that a hold has.
+func (rec *record) kinds() []Kind {
+	switch {
+	case rec.id.Kind == Plain:
+		return []Kind{Plain}
+	case rec.counts.Reads == 0:
+		return []Kind{Write}
+	case rec.counts.Writes == 0:
+		return []Kind{Read}
+	}
+	return []Kind{Read, Write}
+}
+
 // handed says that a lock has an owner here that is not releasing it: then those that are releasing it no longer have it. When a plain lock
 // has two owners here, one has been handed it by the other.
-func handed(held chain.Chain[*hold]) bool {
-	for h := range held.All() {
-		if !h.releasing {
+func handed(held chain.Chain[*record]) bool {
+	for rec := range held.All() {
+		if !rec.releasing {
 			return true
 		}
 	}
 	return false
+}
+
+// list names the locks of named owners.
+func (ls *leases) list(owner string) (out []Entry) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now, done := time.Now(), 0
+	for _, held := range ls.byKey {
+		for l := range held.All() {
+			if owner != "" && owner != l.id.Owner {
+				continue
+			}
+			e := Entry{DB: l.id.DB, Key: l.id.Key, Left: max(0, l.until.Sub(now))}
+			e.Owner, e.Kind, e.Holds = l.id.Owner, l.id.Kind, 1
+			l.describe(&e.Holder, now)
+			out = append(out, e)
+		}
+		done++
+		yield(&ls.mu, done)
+	}
+	return out
 }
 
 // listWaiting names those who wait.
@@ -220,7 +281,7 @@ func (ls *lines) listWaiting(owner string) (out []Entry) {
 	now := time.Now()
 	for _, w := range all {
 		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair, Place: w.place}
-		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), client: w.c}
+		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), by: w.c.info}
 		out = append(out, e)
 	}
 	return out
@@ -233,17 +294,32 @@ func (m *Manager) Hottest(most int) []hottest.Entry { return m.lines.hottest.Top
 func (m *Manager) ForgetHottest() { m.lines.hottest.Reset() }
 
 // Ages are how long the oldest hold through this proxy has lasted, and how long the longest wait has; 0: there is none.
-func (m *Manager) Ages() (hold, wait time.Duration) { return m.holds.oldest(), m.lines.longestWait() }
+func (m *Manager) Ages() (hold, wait time.Duration) {
+	return max(m.holds.oldest(), m.leases.oldest()), m.lines.longestWait()
+}
 
 func (hs *holds) oldest() (age time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	done := 0
-	for _, h := range hs.byID {
-		if done++; h.count > 0 {
-			age = max(age, time.Since(h.grantedAt))
+	for _, rec := range hs.byID {
+		if done++; rec.live() {
+			age = max(age, time.Since(rec.granted))
 		}
 		yield(&hs.mu, done)
+	}
+	return age
+}
+
+// oldest is how long ago the first of the leases was granted that there are.
+func (ls *leases) oldest() (age time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	done := 0
+	for _, l := range ls.byID {
+		age = max(age, time.Since(l.granted))
+		done++
+		yield(&ls.mu, done)
 	}
 	return age
 }
@@ -260,70 +336,4 @@ func (ls *lines) longestWait() (age time.Duration) {
 		yield(&ls.mu, done)
 	}
 	return age
-}
-
-// Glob says whether name matches a pattern of Redis' KEYS and SCAN: * ? [abc] [^a] [a-z] and \\ before a literal byte.
-// It is linear in memory and at worst len(pattern) x len(name) in time, whatever the pattern.
-func Glob(pattern, name string) bool {
-	star, resume := -1, 0 // the last *, and where in name it stopped taking bytes
-	p, n := 0, 0
-	for n < len(name) {
-		if p < len(pattern) && pattern[p] == '*' {
-			star, resume = p, n
-			p++
-			continue
-		}
-		if p < len(pattern) {
-			if size, ok := one(pattern[p:], name[n]); ok {
-				p += size
-				n++
-				continue
-			}
-		}
-		if star < 0 {
-			return false
-		}
-		resume++
-		p, n = star+1, resume
-	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
-}
-
-// one matches a byte with the first element of a pattern, which is size bytes long.
-func one(pattern string, b byte) (size int, ok bool) {
-	switch {
-	case pattern[0] == '?':
-		return 1, true
-	case pattern[0] == '\\' && len(pattern) > 1:
-		return 2, pattern[1] == b
-	case pattern[0] == '[':
-		return class(pattern, b)
-	}
-	return 1, pattern[0] == b
-}
-
-// class matches a byte with [...]; one that is not closed goes to the pattern's end, as in Redis.
-func class(pattern string, b byte) (size int, ok bool) {
-	i := 1
-	not := i < len(pattern) && pattern[i] == '^'
-	if not {
-		i++
-	}
-	for ; i < len(pattern) && pattern[i] != ']'; i++ {
-		switch {
-		case pattern[i] == '\\' && i+1 < len(pattern):
-			i++
-			ok = ok || pattern[i] == b
-		case i+2 < len(pattern) && pattern[i+1] == '-':
-			low, high := min(pattern[i], pattern[i+2]), max(pattern[i], pattern[i+2])
-			ok = ok || low <= b && b <= high
-			i += 2
-		default:
-			ok = ok || pattern[i] == b
-		}
-	}
-	return min(i+1, len(pattern)), ok != not
 }

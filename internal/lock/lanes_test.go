@@ -12,8 +12,8 @@ import (
 func TestIdleLaneIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wd := &watchdog{lanes: map[laneKey]*lane{}}
-		key := laneKey{node: new(int)}
-		ln := &lane{key: key, atOnce: 1, failed: 3, allow: renewAllowedMost, ended: time.Now(), open: map[chunkKey]*chunk{}}
+		key := laneKey(new(int))
+		ln := &lane{atOnce: 1, failed: 3, allow: renewAllowedMost, ended: time.Now(), open: map[chunkKey]*chunk{}}
 		ln.queue = agenda.New(func(c *chunk) time.Time { return c.deadline }, func(c *chunk) *int { return &c.inQueue })
 		wd.lanes[key] = ln
 		wd.startAll()

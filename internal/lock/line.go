@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,10 +29,11 @@ type lines struct {
 	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu
 	byKey map[lockstore.LineKey]*line
 	fair  map[lockstore.ID]int // how many verbs of an owner wait in a fair queue, from before they ask for their place there
+	named map[lockstore.ID]int // how many verbs of a named owner wait in a line
 }
 
 func newLines(l *life, o Options, hs *holds) *lines {
-	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}}
+	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}, named: map[lockstore.ID]int{}}
 }
 
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
@@ -75,10 +77,10 @@ type waiter struct {
 
 // asking is what a waiter's own goroutine keeps between its tries.
 type asking struct {
-	unheard error                    // of a request that may have been granted, and had run out before Redis could be asked
+	unheard error                    // why the reply to its last request was lost
 	hears   []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
 	splits  int                      // how often in a row its tries were split, on a quorum
-	lost    int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
+	final   time.Time                // of a request without an answer: until then it may yet get a place in the fair queue
 }
 
 func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *waiter {
@@ -120,6 +122,9 @@ func (ls *lines) join(w *waiter) {
 	if !w.id.Kind.Spec().Shared {
 		l.alone++
 	}
+	if w.r.Owner != "" {
+		ls.named[w.id]++
+	}
 	w.order()
 	w.parked = !w.first()
 	telemetry.LocksWaiting.Add(1)
@@ -160,6 +165,11 @@ func (ls *lines) leave(w *waiter, granted bool) {
 		w.hears[1].Close()
 	}
 	l.waiters.Remove(w.place)
+	if w.r.Owner != "" {
+		if ls.named[w.id]--; ls.named[w.id] == 0 {
+			delete(ls.named, w.id)
+		}
+	}
 	if !w.id.Kind.Spec().Shared {
 		l.alone--
 	}
@@ -228,19 +238,63 @@ func (ls *lines) ticket(w *waiter) int64 {
 }
 
 // afterGrant sets when the next in line tries. It need not try now, since the lock is held and messages reach it, unless
-// both can share the lock and it has no offer. handed says that the lock came from another client of this proxy.
+// it can share the lock: then the next ones try side by side. handed says that the lock came from another client of this proxy.
 func (ls *lines) afterGrant(w *waiter, handed bool) {
 	ls.mu.Lock()
-	l, next := w.line, w.place.Next()
+	l := w.line
 	l.troubled = false
 	if !handed {
 		l.turnEnded(l.messages.Load() > 1) // more than our own
 	}
-	together := next != nil && w.r.Kind.Spec().Shared && next.Value.(*waiter).id.Kind == w.r.Kind && !next.Value.(*waiter).claimed
+	if w.r.Kind.Spec().Shared {
+		w.callNext()
+	}
 	ls.mu.Unlock()
 	ls.tryNext(l, leaseOf(w.r, ls.opts))
-	if together {
-		l.Wake()
+}
+
+// sharedAtOnce is how many waiters that may share a lock try for it when one of them has got it. Each of them calls as many.
+const sharedAtOnce = 8
+
+// callNext makes those try that stand behind a waiter and may share the lock with it, up to the first that wants it alone. lines.mu is held.
+func (w *waiter) callNext() {
+	called := 0
+	for at := w.place.Next(); at != nil && called < sharedAtOnce; at = at.Next() {
+		next := at.Value.(*waiter)
+		if next.id.Kind != w.id.Kind {
+			return
+		}
+		if next.called || next.claimed {
+			continue
+		}
+		next.call()
+		called++
+	}
+}
+
+// call makes a waiter try although it is not the head of its line. lines.mu is held.
+func (w *waiter) call() {
+	w.called = true
+	retry.Wake(w.changed)
+}
+
+// callOwner makes the other verbs try that wait for a lock in the name of an owner that has just been given it: it has the lock.
+func (ls *lines) callOwner(id lockstore.ID) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.named[id] == 0 {
+		return
+	}
+	for _, key := range []lockstore.LineKey{id.Line(), id.Line().Fairly()} {
+		l := ls.byKey[key]
+		if l == nil {
+			continue
+		}
+		for at := l.waiters.Front(); at != nil; at = at.Next() {
+			if w := at.Value.(*waiter); w.id == id {
+				w.call()
+			}
+		}
 	}
 }
 
@@ -272,4 +326,39 @@ func (ls *lines) tryNext(l *line, ttl int64) {
 	ls.mu.Lock()
 	l.tryAt = time.Now().Add(poll)
 	ls.mu.Unlock()
+}
+
+// remaining is for how long whoever asked for the lock waits for it in any case; 0: it does not wait, or not any more.
+func (w *waiter) remaining() time.Duration {
+	switch {
+	case w == nil:
+		return 0
+	case w.r.Block == 0:
+		return math.MaxInt64
+	}
+	return max(0, lockstore.Milliseconds(w.r.Block)-time.Since(w.since))
+}
+
+// waitOf is the lock that a client waits for, and for how long it has; "": none.
+func (ls *lines) waitOf(c *Client) (key string, waited time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if w := c.waits; w != nil {
+		return w.id.Key, time.Since(w.since)
+	}
+	return "", 0
+}
+
+// wakeIf makes all who wait for some keys try: messages may have been missed.
+func (ls *lines) wakeIf(some func(key string) bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for key, l := range ls.byKey {
+		if some(key.Key) {
+			l.Wake()
+			if l.key.Fair {
+				retry.Wake(l.keep)
+			}
+		}
+	}
 }

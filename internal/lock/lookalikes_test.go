@@ -53,7 +53,7 @@ func TestWriterLooksLikeNoReader(t *testing.T) {
 	m := engine(t, s.URL(), Options{})
 	a, _ := client(m)
 	mustLock(t, a, Request{Key: "{a}:job", Kind: Read, Owner: "write", Lease: 600000})
-	mustLock(t, a, Request{Key: "a", Kind: Write, Owner: "job"})
+	mustLock(t, a, Request{Key: "a", Kind: Write, Owner: "job", Lease: 30_000})
 	mustUnlock(t, a, UnlockRequest{Key: "a", Owner: "job"}, true)
 	if got := hash(t, s, "a"); len(got) > 0 {
 		t.Fatalf("left: %v", got)

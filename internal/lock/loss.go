@@ -63,135 +63,65 @@ func (l lossRecord) error(key string) error {
 		lockstore.Printable(key), time.Since(l.at).Milliseconds(), l.reason, reasonText[l.reason])}
 }
 
-// orLost is the error for a connection whose UNLOCK or RENEW failed with err: LOCKLOST if a loss is known, else err.
-func (c *Client) orLost(h *hold, err error) error {
-	if lost, ok := c.lossOf(h.id); ok && !h.named && c.m.holds.snapshot(h).count == 0 {
-		return lost.error(h.id.Key)
-	}
-	return err
+// lossKey is whose loss it is, among those of one connection: the next verb about that lock is told, whatever its kind.
+type lossKey struct {
+	db  int
+	key string
 }
 
-// lose ends a live hold that was lost, and tells everybody who should know. One that an UNLOCK without a majority wanted to give back is not
-// lost: that UNLOCK is done now, and may be said again. lose does no I/O. mu is held.
-func (hs *holds) lose(h *hold, reason string) {
-	c := h.client
-	if h.unwanted {
-		hs.noteUnwanted(h)
-		hs.vacate(h, h.vacantAt(reason))
-		hs.end(h)
-		return
-	}
-	// A named owner that takes a lock for a fixed time knows when it ends: no push for that.
-	expected := reason == reasonExpired && h.named
-	hs.rememberLoss(h, lossRecord{reason, time.Now()})
-	hs.done.remove(h.id)
-	hs.vacate(h, h.vacantAt(reason))
-	hs.end(h)
-	hs.lost.Add(1)
-	telemetry.LockLost(context.Background(), h.id.Kind.String(), reason, 1)
-	if c != nil && !expected {
-		c.info.Push(Loss{Key: h.id.Key, Kind: h.id.Kind, Reason: reason})
-	}
-	lost := Lost{ID: h.id, Reason: reason, At: time.Now(), Expected: expected}
-	if c != nil {
-		lost.Addr = c.info.Addr
-	}
-	hs.lossLog.add(lost)
-}
+// untoldMost and untoldOverhead bound what one connection may have lost without having been told, in bytes: a connection with more is closed,
+// since nobody reads there.
+const untoldMost, untoldOverhead = 1 << 20, 128
 
-// noteUnwanted notes of a hold that is over that the UNLOCK is done which wanted to give it back, if one did. mu is held.
-func (hs *holds) noteUnwanted(h *hold) {
-	if h.unwanted {
-		hs.done.add(h.id, h.client, time.Now())
+// noteLoss keeps what was lost for the connection's next verb about it. holds.mu is held.
+func (c *Client) noteLoss(id lockstore.ID, l lossRecord) {
+	if c.losses == nil {
+		c.losses = map[lossKey]lossRecord{}
+	}
+	key := lossKey{id.DB, id.Key}
+	if _, known := c.losses[key]; !known {
+		c.untold += len(id.Key) + untoldOverhead
+	}
+	c.losses[key] = l
+	if c.untold > untoldMost {
+		c.info.Close("it has lost more locks than it is told of")
 	}
 }
 
-// vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. holds.mu is held.
-func (h *hold) vacantAt(reason string) time.Time {
-	switch now := time.Now(); reason {
-	case reasonExpired, reasonUnrenewed, reasonMaxHold:
-		return lockstore.Later(now, h.certainUntil())
-	default:
-		return now
-	}
+// takeLoss is what is remembered of a loss of the connection's. It is forgotten: the connection is told once.
+func (c *Client) takeLoss(db int, key string) (l lossRecord, ok bool) {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
+	return c.takeLossNow(db, key)
 }
 
-// recheckKey makes the watchdog check every live hold of a key at once: one of them may be newer than what ended the others.
-func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	for h := range hs.byKey[key].All() {
-		hs.suspect(h, reason)
+// takeLossNow is takeLoss for one who has holds.mu.
+func (c *Client) takeLossNow(db int, key string) (l lossRecord, ok bool) {
+	at := lossKey{db, key}
+	if l, ok = c.losses[at]; ok {
+		delete(c.losses, at)
+		c.untold -= len(key) + untoldOverhead
 	}
+	return l, ok
 }
 
-// recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that time: the last look may
-// have come between the two. mu is held.
-func (hs *holds) recheckLate(h *hold, sent time.Time) {
-	if sent.Before(hs.looked) {
-		hs.suspect(h, reasonGone)
+// told is the LOCKLOST that a verb about that lock is to answer first; nil: nothing was lost. To a verb that takes the lock it is no news that a
+// lease has ended when it was to end: that is forgotten when the lock is granted.
+func (c *Client) told(db int, key string, takes bool) error {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
+	if takes && c.losses[lossKey{db, key}].reason == reasonExpired {
+		return nil
 	}
+	l, ok := c.takeLossNow(db, key)
+	if !ok {
+		return nil
+	}
+	return l.error(key)
 }
 
-// suspect makes the watchdog check a hold at once. mu is held.
-func (hs *holds) suspect(h *hold, reason string) {
-	if h.suspect != reasonForced { // that one is known, others are guesses
-		h.suspect = reason
-	}
-	h.suspected, h.maybeCut = time.Now(), true
-	hs.plan(h, h.suspected)
-}
-
-// recheckIf makes the watchdog check, as soon as it can, those live holds for which why gives a reason; why gets their key, and what
-// they are suspected for already. Watched ones are renewed then.
-func (hs *holds) recheckIf(why func(key, already string) string) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	hs.looked = time.Now()
-	for key, live := range hs.byKey {
-		for h := range live.All() {
-			if reason := why(key.Key, h.suspect); reason != "" {
-				hs.suspect(h, reason)
-			}
-		}
-	}
-}
-
-// shorten moves the deadlines of the holds of some keys earlier by that much: at a new master whose clock is ahead of the
-// former one's locks end earlier, because Redis keeps the time at which a key expires, not its lease. What was sent after then was
-// answered by the new one.
-func (hs *holds) shorten(by time.Duration, then time.Time, some func(key string) bool) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	for key, live := range hs.byKey {
-		if !some(key.Key) {
-			continue
-		}
-		for h := range live.All() {
-			if h.asked.After(then) {
-				continue
-			}
-			h.deadline = h.deadline.Add(-by)
-			if hs.noteDeadline(h); h.deadline.Before(h.next) {
-				hs.plan(h, h.deadline)
-			}
-		}
-	}
-}
-
-// wakeIf makes all who wait for some keys try: messages may have been missed.
-func (ls *lines) wakeIf(some func(key string) bool) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for key, l := range ls.byKey {
-		if some(key.Key) {
-			l.Wake()
-			if l.key.Fair {
-				retry.Wake(l.keep)
-			}
-		}
-	}
-}
+// forgetLosses forgets all of them, for RESET. holds.mu is held.
+func (c *Client) forgetLosses() { c.losses, c.untold = nil, 0 }
 
 const (
 	// lossesLogged is how many losses are logged one by one each time; the others are counted.
@@ -217,11 +147,13 @@ type lossLog struct {
 // Lost is a hold that was lost.
 type Lost struct {
 	lockstore.ID
-	Reason   string
-	At       time.Time
-	Expected bool   // its owner knew when it would end
-	Addr     string // of the client that held it; "": it has gone
+	Reason string
+	At     time.Time
+	Addr   string // of the client that held it; "": it has gone
 }
+
+// Expected says that the holder knew when it would end.
+func (l Lost) Expected() bool { return l.Reason == reasonExpired }
 
 // Losses are the last ones, the newest first.
 func (m *Manager) Losses() []Lost {
@@ -280,7 +212,7 @@ func (l *lossLog) write() {
 	news, more := l.take()
 	for _, lost := range news {
 		level := slog.LevelWarn
-		if lost.Expected {
+		if lost.Expected() {
 			level = slog.LevelInfo
 		}
 		l.to.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner", lost.Owner, "reason", lost.Reason)

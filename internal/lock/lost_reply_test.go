@@ -12,43 +12,73 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// outOfReach is a store whose reply to the first LOCK is lost, whom nobody can ask for some time then, and who gets no second LOCK.
-type outOfReach struct {
-	lockstore.Store
-	asked   bool
-	silence time.Duration
-}
+// losesReplies is a store that does a LOCK, and loses the reply to it.
+type losesReplies struct{ lockstore.Store }
 
-func (s *outOfReach) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
-	if s.asked {
-		return lockstore.Acquired{}, &upstream.NotSentError{Cause: context.DeadlineExceeded}
-	}
-	s.asked = true
+func (s losesReplies) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
 	got, err := s.Store.Acquire(ctx, a)
 	if err == nil {
 		err = &upstream.LostError{Cause: context.DeadlineExceeded}
 	}
-	return lockstore.Acquired{Sent: got.Sent, NotAfter: got.NotAfter}, err
+	return lockstore.Acquired{Sent: got.Sent, Final: time.Now()}, err
 }
 
-func (s *outOfReach) Look(id lockstore.ID, named bool, notAfter int64, until time.Time) (lockstore.Seen, error) {
-	time.Sleep(s.silence)
-	return s.Store.Look(id, named, notAfter, until)
-}
-
-// TestGrantThatRanOutUnheard: a LOCK that may have been granted, and has run out before Redis could be asked, is not said to have been
-// without effect: it kept others out.
-func TestGrantThatRanOutUnheard(t *testing.T) {
-	for _, blocks := range []bool{false, true} {
+// TestLockWithoutItsReply: a LOCK that may have been granted is not said to have been without effect, and what it has made is given back.
+func TestLockWithoutItsReply(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
-			m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+			s := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, s, "one", Options{})
 			synctest.Wait() // the engine has begun, which reads its store
-			m.store = &outOfReach{Store: m.store, silence: 2 * time.Second}
+			m.store = losesReplies{m.store}
 			a, _ := client(m)
-			_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 1000, Blocks: blocks, Block: 4000})
-			if err == nil || !strings.Contains(err.Error(), "the reply to this LOCK was lost") {
+			_, err := a.Lock(context.Background(), Request{Key: "k", Kind: kind, Lease: 20_000})
+			if err == nil || !strings.Contains(err.Error(), "was lost") {
 				t.Error(err)
 			}
+			if time.Sleep(5 * time.Second); pttl(t, s, "k") > 0 {
+				t.Errorf("%v: %d ms are left", kind, pttl(t, s, "k"))
+			}
 		})
+	}
+}
+
+// TestReentryOfWhatHasGone: a connection that enters its lock again when that has gone is told of the loss once, and then holds it once, whether or
+// not somebody else had the lock meanwhile, or shares it now.
+func TestReentryOfWhatHasGone(t *testing.T) {
+	for name, r := range map[string]Request{
+		"plain": {Key: "k"}, "fair": {Key: "k", Fair: true, Blocks: true}, "fenced": {Key: "k", Fence: true},
+		"ends": {Key: "k", Lease: 20_000}, "reads": {Key: "k", Kind: Read}, "writes": {Key: "k", Kind: Write},
+	} {
+		for _, had := range []int{1, 2, 5} {
+			t.Run(name, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) { reenterGone(t, w, r, had) })
+			})
+		}
+	}
+}
+
+func reenterGone(t *testing.T, w *world.World, r Request, had int) {
+	s := w.NewNode(bubbleAddr)
+	m := bubbleEngine(t, w, s, "one", Options{})
+	a, told := client(m)
+	b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+	for range had {
+		mustLock(t, a, r)
+	}
+	s.Do(t, "DEL", "k")
+	mustLock(t, b, r)
+	if r.Kind != Read { // readers share it
+		mustUnlock(t, b, UnlockRequest{Key: "k"}, true)
+	}
+	_, err := a.Lock(context.Background(), r)
+	wantCode(t, err, "LOCKLOST")
+	mustLock(t, a, r)
+	if got := told.reasons(); got != "k:gone " {
+		t.Errorf("%d before: told %q", had, got)
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	if held := m.Stats().Held; held != 0 {
+		t.Errorf("%d before: %d are believed held", had, held)
 	}
 }

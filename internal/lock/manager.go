@@ -24,19 +24,17 @@ type Manager struct {
 	log      *slog.Logger
 	uuid     string
 	store    lockstore.Store
-	requests atomic.Uint64 // numbers registrations
 	grants   atomic.Int64
 	refusals atomic.Int64
 	*life
 
 	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the order of mutexes.
-	namedLosses *namedLosses     // what named owners lost
-	done        *finishedUnlocks // UNLOCKs of named owners, in case one is sent again
-	lossLog     *lossLog
-	holds       *holds
-	lines       *lines
-	giveBacks   *giveBacks
-	watchdog    *watchdog
+	lossLog   *lossLog
+	leases    *leases
+	holds     *holds
+	lines     *lines
+	giveBacks *giveBacks
+	watchdog  *watchdog
 }
 
 // life counts what is under way, and ends it.
@@ -59,26 +57,26 @@ func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: cmp.Or(o.UUID, uuid.NewString()),
-		life:        &life{drained: make(chan struct{}), ended: make(chan struct{})},
-		namedLosses: newNamedLosses(),
-		done:        newFinishedUnlocks(),
-		lossLog:     newLossLog(o.Logger),
+		life:    &life{drained: make(chan struct{}), ended: make(chan struct{})},
+		lossLog: newLossLog(o.Logger),
+		leases:  newLeases(),
 	}
-	m.holds = newHolds(o, m.namedLosses, m.done, m.lossLog)
+	m.holds = newHolds(o, m.lossLog)
 	m.lines = newLines(m.life, o, m.holds)
 	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
 	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
 	m.store = open(m.host())
 	showFailures()
-	m.holds.store, m.lines.store, m.giveBacks.store, m.watchdog.store = m.store, m.store, m.store, m.store
+	m.holds.at(m.store)
+	m.lines.store, m.giveBacks.store, m.watchdog.store, m.leases.vacate = m.store, m.store, m.store, m.store.Vacate
 	return m
 }
 
 // host is what the store knows of the engine.
 func (m *Manager) host() lockstore.Host {
 	return lockstore.Host{
-		UUID: m.uuid, Log: m.log, FairWait: m.opts.FairWait, FenceTTL: m.opts.FenceTTL, WarmChannels: m.opts.WarmChannels,
-		Background: m.background, Sleep: m.sleep, Recheck: m.holds.recheckIf, Wake: m.lines.wakeIf, Shorten: m.holds.shorten, Regain: m.watchdog.regain,
+		UUID: m.uuid, Log: m.log, FenceTTL: m.opts.FenceTTL, WarmChannels: m.opts.WarmChannels,
+		Background: m.background, Sleep: m.sleep, Recheck: m.holds.recheckIf, Wake: m.lines.wakeIf, Shorten: m.holds.shorten,
 	}
 }
 
@@ -89,7 +87,7 @@ func (m *Manager) UUID() string { return m.uuid }
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	for _, part := range append(m.store.Parts(), m.holds.watchDeadlines, m.watchdog.watch, m.lossLog.tell) {
+	for _, part := range append(m.store.Parts(), m.holds.watchDeadlines, m.leases.watchLeases, m.watchdog.watch, m.lossLog.tell) {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()
@@ -120,7 +118,7 @@ var errDraining = &Error{Code: "DRAINING", Text: "this proxy is shutting down an
 // Stats counts what this proxy did and has.
 func (m *Manager) Stats() Stats {
 	return Stats{
-		Held: m.holds.count(), Waiting: m.lines.count(),
+		Held: m.holds.count() + m.leases.count(), Waiting: m.lines.count(),
 		Granted: m.grants.Load(), Released: m.holds.given.Load(), Lost: m.holds.lost.Load(),
 		Renewed: m.holds.renewals.Load(), RenewalsFailed: m.watchdog.failures.Load(),
 		Refused: m.refusals.Load(),
@@ -146,9 +144,7 @@ const (
 type Options struct {
 	Watchdog     time.Duration // lease of a lock taken without EX or PX, renewed at a third of it: 30 s, Redisson's lockWatchdogTimeout
 	Poll         time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
-	FairWait     time.Duration // what Redisson's fair waiters wait (its fairLockWaitTimeout): 5 min, as there
 	Grace        time.Duration // time between a client's disconnect and the release of its locks: 0
-	OwnerGrace   time.Duration // time for which a named owner's lock is still renewed when its connection has gone: 0
 	MaxHold      time.Duration // a watched lock is not renewed beyond it: 0, off
 	FenceTTL     time.Duration // TTL of fencing tokens: 0, none, as Redisson
 	Reentry      Reentry       // auto
@@ -163,9 +159,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Poll <= 0 {
 		o.Poll = 3 * time.Second
-	}
-	if o.FairWait <= 0 {
-		o.FairWait = 5 * time.Minute
 	}
 	if o.Reentry == "" {
 		o.Reentry = reentryAuto

@@ -2,9 +2,9 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,15 +20,12 @@ import (
 // other. Each is taken as Lock takes it. r.Block is the time for all of them together: when it is over those that are left
 // are still tried once.
 //
-// While later locks are waited for the earlier ones are watched, whatever r.Lease says: none of them ends meanwhile, a lease of r.Lease
-// begins for all of them together when the last one is there, and a proxy that dies in between leaves what a watched lock leaves. A hold
-// that the owner had before, or that another connection has asked for or renewed meanwhile, is never shortened. It is watched after this
-// if it was before; without r.Lease it is watched from now on, as by Lock.
+// While later locks are waited for the earlier ones are kept alive, whatever r.Lease says: those of a connection by the watchdog, those that were
+// made for a named owner by this verb, with the watchdog's lease. When the last one is there each gets its lease.
 //
-// When a lock is refused, lost meanwhile (LOCKLOST), or r.Lease is over before the outcome of all is known (ErrNotAcquired), those
-// that were taken are given back, at each node in reverse order; so they are when ctx ends. A hold the owner had before is left as it
-// was: with its count, the end it would have had, and the connection that kept it; one that another connection has asked for or
-// renewed meanwhile stays as that has it. Errors are Lock's, and LOCKLOST.
+// When a lock is refused, or was lost meanwhile (LOCKLOST, NOTHELD), those that were taken are given back, at each node in reverse order; so they
+// are when the client goes. What a named owner had before stays. A connection must not have one of the locks already (ERR).
+// Errors are Lock's, and those.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	began := time.Now()
 	ctx, span := telemetry.Span(ctx, "MULTILOCK")
@@ -52,284 +49,245 @@ type multiLock struct {
 	c     *Client
 	r     Request
 	began time.Time
-	taken []*taking
+
+	mu    sync.Mutex // guards the expiries of those that were taken, which are kept alive meanwhile
+	taken []*taken
 }
 
-// taking is one lock that a MULTILOCK takes, and what its owner had of it before, which is restored if the MULTILOCK fails.
-type taking struct {
-	id    lockstore.ID
-	grant Grant
-	at    time.Time // when the lock was asked for
-	had   bool      // the owner had, or may have had, the lock before
-	saw   int64     // hold.nth of the owner's hold, if look has found one that nobody renewed; else 0
-
-	// guarded by holds.mu
-	until    time.Time // when the owner's earlier hold would have ended; zero: there was none, or it was renewed
-	promised time.Time // the hold is to last until then for another MULTILOCK, which is over: see leaveToOthers
-	before   *Client   // the connection that kept the hold before this taking
-	beneath  *taking   // the taking by which before had got the hold; nil: it had got it by a verb of its own, or this MULTILOCK has its locks
-	failed   bool      // the MULTILOCK has failed, and no connection keeps the hold by this taking any more
+// taken is one lock that a MULTILOCK has.
+type taken struct {
+	id     lockstore.ID
+	token  int64
+	expiry lockstore.Expiry // of a named owner's hold that this MULTILOCK has made, and that nobody has joined: the one it set last; else nil
+	until  time.Time        // when that hold ends
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	if err := c.m.nameable(keys...); err != nil {
 		return nil, err
 	}
+	order := canonical(keys)
+	if err := c.mayTakeTogether(order, r); err != nil {
+		return nil, err
+	}
 	b := &multiLock{c: c, r: r, began: time.Now()}
-	err := b.takeAll(ctx, canonical(keys))
-	if err != nil {
+	if err := b.takeAll(ctx, order); err != nil {
 		b.giveBack()
 		return nil, err
 	}
-	c.m.holds.endLending(b, true)
-	tokens := make(map[string]Grant, len(b.taken))
+	tokens := make(map[string]int64, len(b.taken))
 	for _, t := range b.taken {
-		tokens[t.id.Key] = t.grant
+		tokens[t.id.Key] = t.token
 	}
 	grants := make([]Grant, len(keys))
 	for i, key := range keys {
-		grants[i] = tokens[key]
+		grants[i].Token = tokens[key]
 	}
 	return grants, nil
 }
 
-func (b *multiLock) takeAll(ctx context.Context, order []string) error {
-	for _, key := range order {
-		if ctx.Err() != nil {
-			return ctx.Err()
+// mayTakeTogether tells the connection what it has lost of these locks, and refuses those that it has.
+func (c *Client) mayTakeTogether(keys []string, r Request) error {
+	if r.Owner != "" {
+		if r.Lease == 0 {
+			return errLeaseless
 		}
-		if err := b.take(ctx, key, len(order) > 1); err != nil {
-			return err
-		}
-	}
-	if len(order) == 1 {
 		return nil
 	}
-	b.lookAtAll(ctx)
-	// Side by side, so that the leases begin together; the connection's own goroutine waits for them.
+	for _, key := range keys {
+		if lost := c.told(r.DB, key, true); lost != nil {
+			return lost
+		}
+	}
+	for _, key := range keys {
+		plain, _ := c.id(Plain, r.DB, key, "")
+		if c.m.holds.inside(plain) || c.m.holds.inside(plain.As(Write)) {
+			return &Error{Code: "ERR", Text: fmt.Sprintf("this connection already holds '%s': MULTILOCK takes all of its locks or none", lockstore.Printable(key))}
+		}
+	}
+	return nil
+}
+
+func (b *multiLock) takeAll(ctx context.Context, order []string) error {
+	keeping, stop := context.WithCancel(context.Background())
+	var keeper sync.WaitGroup
+	if b.r.Owner != "" && len(order) > 1 {
+		keeper.Go(func() { b.keepAlive(keeping) })
+	}
+	err := b.takeEach(ctx, order)
+	stop()
+	keeper.Wait()
+	if err != nil || len(order) == 1 {
+		return err
+	}
+	// Side by side, so that the leases begin together.
 	var group errgroup.Group
 	group.SetLimit(releaseAtOnce)
-	for i, t := range b.taken {
-		if b.r.Lease > 0 || i < len(b.taken)-1 { // the last one is as fresh as LOCK's
-			group.Go(func() error { return b.finishTaken(ctx, t) })
-		}
+	for _, t := range b.taken {
+		group.Go(func() error { return b.settle(ctx, t) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if b.c.unheard(ctx, b.r) {
+	if ctx.Err() != nil || b.c.info.Gone() {
 		return context.Canceled
 	}
 	return b.allHeld()
 }
 
-// take takes one lock within the time that is left. watched: it is not the only one.
-func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
-	t, one := &taking{}, b.r
+func (b *multiLock) takeEach(ctx context.Context, order []string) error {
+	for _, key := range order {
+		if ctx.Err() != nil || b.c.info.Gone() {
+			return context.Canceled
+		}
+		if err := b.take(ctx, key, len(order) > 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes one lock within the time that is left. several: it is not the only one.
+func (b *multiLock) take(ctx context.Context, key string, several bool) error {
+	one := b.r
 	one.Key = key
-	if watched {
-		one.Lease, one.lent = 0, t
+	switch {
+	case several && one.Owner == "":
+		one.Lease = 0
+	case several:
+		one.Lease = min(one.Lease, b.c.m.opts.Watchdog.Milliseconds())
 	}
 	if one.Blocks && one.Block > 0 {
 		one.Block -= time.Since(b.began).Milliseconds()
 		one.Blocks = one.Block > 0 // 0 would be for ever
 	}
-	id, _ := b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
-	began := time.Now()
-	t.id, t.at = id, began
-	if err := b.look(ctx, t); err != nil {
+	g, err := b.c.lock(ctx, one)
+	if err != nil {
 		return err
 	}
-	g, err := b.c.lock(ctx, one)
-	if err == nil {
-		if b.c.m.store.Rules().Votes && !t.had {
-			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
-		}
-		t.grant = g
-		b.taken = append(b.taken, t)
+	t := &taken{token: g.Token}
+	t.id, _ = b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
+	if g.got.Made {
+		t.expiry, t.until = g.got.Expiry, g.got.Until()
 	}
-	return err
+	b.mu.Lock()
+	b.taken = append(b.taken, t)
+	b.mu.Unlock()
+	return nil
 }
 
-// look notes what the owner has before it is asked for. An owner with a name may have it through another proxy, too, or may have given back
-// there what is held here, or given an end to what is renewed here: if the answer to the request were lost, nobody could tell that hold from a
-// new one. On a quorum the attempt tells, but not whether the owner has a lock that some of the nodes have.
-func (b *multiLock) look(ctx context.Context, t *taking) error {
-	m := b.c.m
-	if here := m.holds.find(t.id); b.r.Owner != "" && (b.r.Lease > 0 || !m.store.Rules().Votes) && here.live {
-		s, err := m.store.Look(t.id, true, 0, time.Now().Add(time.Second)) // a connection may be lost meanwhile
-		if s.Unsure {
-			err = errUnsure(t.id)
-		} else if err == nil && (s.Count == 0 || here.watched && !s.Watched) {
-			err = m.watchdog.lookAgain(ctx, t.id, true, patience)
+// keepAlive lets the locks of a named owner last that this MULTILOCK has made, until ctx ends.
+func (b *multiLock) keepAlive(ctx context.Context) {
+	watchdog := b.c.m.opts.Watchdog
+	for b.c.m.sleep(ctx, min(watchdog, lockstore.Milliseconds(b.r.Lease))/3) {
+		b.mu.Lock()
+		all := slices.Clone(b.taken)
+		b.mu.Unlock()
+		for _, t := range all {
+			if t.expiry != nil && time.Until(t.until) < watchdog*2/3 {
+				b.keep(t, watchdog.Milliseconds())
+			}
 		}
-		if err != nil && here.watched {
+	}
+}
+
+// keep gives a lock that this MULTILOCK has made that lease, unless somebody has joined it since: then it is left alone from now on.
+func (b *multiLock) keep(t *taken, lease int64) {
+	done, err := b.c.m.store.Extend(context.Background(), lockstore.Extension{ID: t.id, Named: true, Lease: lease, Expiry: t.expiry})
+	switch {
+	case err == nil && done.Code == lockstore.LeaseSet:
+		t.expiry, t.until = done.Expiry, done.Sent.Add(lockstore.Milliseconds(done.TTL))
+		b.c.m.leases.note(b.c, t.id, lockstore.Milliseconds(lease), t.until)
+	case err == nil || lockstore.Unknown(err):
+		t.expiry = nil
+	}
+}
+
+// settle gives a lock the lease that was asked for.
+func (b *multiLock) settle(ctx context.Context, t *taken) error {
+	m := b.c.m
+	if b.r.Owner == "" {
+		if b.r.Lease == 0 {
+			return nil
+		}
+		rec, err := m.holds.enterSoon(ctx, b.c, t.id, patience)
+		if err != nil {
 			return err
 		}
+		return b.c.extend(ctx, rec, RenewRequest{DB: t.id.DB, Key: t.id.Key, Lease: b.r.Lease})
 	}
-	ours, watched := m.holds.noteBefore(t)
-	if watched || b.r.Owner == "" {
+	if t.expiry != nil {
+		if b.keep(t, b.r.Lease); t.expiry != nil {
+			return nil
+		}
+	}
+	// The owner had it already, or another of its connections has joined it: then the longer lease counts.
+	one := b.r
+	one.Key, one.Blocks, one.Fence, one.Replicas = t.id.Key, false, false, 0
+	g, _, err := b.c.try(ctx, one, nil)
+	if err == nil && g.got.Made {
+		t.expiry = g.got.Expiry
+		return notHeld(t.id.Key, false) // it was free meanwhile
+	}
+	return err
+}
+
+// allHeld looks whether all of a connection's locks are there, by what this proxy knows.
+func (b *multiLock) allHeld() error {
+	if b.r.Owner != "" {
 		return nil
 	}
-	s, err := m.store.Look(t.id, true, 0, time.Now())
-	if _, young := errors.AsType[*lockstore.YoungError](err); err != nil && !young && b.r.Lease > 0 && m.store.Rules().Votes {
-		return err // if some nodes had it, it would not be known whether somebody renews it
-	}
-	t.had = err != nil || s.Count > 0 || s.Unsure
-	watched = s.Watched && !s.Registration.Names(ours) // its renewals have ended here
-	if err == nil && s.Unsure && watched && b.r.Lease > 0 {
-		return errUnsure(t.id)
-	}
-	if t.until = (time.Time{}); err == nil && t.had && !watched {
-		t.until = s.MayEnd()
-	}
-	return nil
-}
-
-// noteBefore notes what the owner has here before the lock is asked for. known is the hold's registration, if this proxy has one.
-func (hs *holds) noteBefore(t *taking) (known lockstore.Registration, watched bool) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	h := hs.byID[t.id]
-	if t.had = h != nil && h.count > 0; !t.had {
-		return "", false
-	}
-	if t.until = h.endsAt(); !h.watched {
-		t.saw = h.nth
-	}
-	return h.registration, h.watched
-}
-
-// finishTaken gives a taken lock the lease asked for, and asks Redis whether it is still there.
-func (b *multiLock) finishTaken(ctx context.Context, t *taking) error {
-	lease, done := lockstore.Milliseconds(b.r.Lease), false
-	var err error
-	if lease > 0 && !t.watchedBefore() {
-		done, err = b.restoreLease(ctx, t, b.r.Lease)
-	}
-	if err == nil && (!done || b.r.Replicas > 0) { // RENEW does not wait for replicas
-		err = b.confirm(ctx, t, lease)
-	}
-	if b.r.Owner != "" && isCode(err, "NOTHELD") {
-		return b.lockOnceMore(ctx, t)
-	}
-	return err
-}
-
-// lockOnceMore sends LOCK once more for an owner that may have the lock through another proxy by now: then the longer lease counts.
-func (b *multiLock) lockOnceMore(ctx context.Context, t *taking) error {
-	one := b.r
-	one.Key, one.Blocks, one.Fence = t.id.Key, false, false
-	g, _, err := b.c.try(ctx, one, nil)
-	if err == nil {
-		g.Token = t.grant.Token
-		t.grant = g
-		b.c.m.holds.forgetEnd(t)
-	}
-	if err == nil && !g.again || errors.Is(err, ErrNotAcquired) {
-		return b.missing(t) // it was free meanwhile
-	}
-	return err
-}
-
-// watchedBefore says whether the owner had the hold before, and it was renewed, here or elsewhere.
-func (t *taking) watchedBefore() bool { return t.grant.entered && t.until.IsZero() }
-
-// restoreLease makes a hold end by itself again that only this MULTILOCK renews: when it would have ended, but not sooner than in atLeast ms, nor
-// sooner than was granted to a LOCK or RENEW for the same owner since. done is false if the hold is left alone: one of those has decided
-// about its end, or it has gone.
-func (b *multiLock) restoreLease(ctx context.Context, t *taking, atLeast int64) (done bool, err error) {
-	elsewhere := b.r.Owner != "" && time.Since(t.at) > round // there was time to name its owner through another proxy
-	if elsewhere {
-		if err := b.c.m.watchdog.lookAgain(ctx, t.id, true, patience); err != nil {
-			return false, err
-		}
-	}
-	nth, err := b.c.renew(ctx, RenewRequest{DB: t.id.DB, Key: t.id.Key, Owner: b.r.Owner}, func(h *hold) int64 {
-		end, ours := t.end(b.c.m, h, elsewhere)
-		if !ours || end.IsZero() && atLeast == 0 {
-			return 0
-		}
-		lease := max(time.Until(end).Milliseconds(), atLeast, 1)
-		if b.c.m.holds.leaveToOthers(t, h, lease) {
-			return 0
-		}
-		return lease
-	})
-	if nth != 0 {
-		t.grant.nth = nth
-	}
-	return nth != 0, err
-}
-
-// end is when the hold of a taken lock is to end if nobody renews it any more; zero: no end was granted to anybody. ours is false when
-// somebody else has decided about its end. The hold is busy.
-func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours bool) {
-	end, ours, here := m.holds.endHere(t, h)
-	if !ours || !elsewhere {
-		return end, ours
-	}
-	s, err := m.store.Look(t.id, true, 0, time.Now())
-	if err != nil || s.Count == 0 || s.Registration.NamesAlone(here.registration) { // with that name alone only this proxy's own renewals have lengthened it
-		return end, true
-	}
-	if seen := s.MayEnd(); seen.After(here.deadline.Add(expirySlack)) {
-		end = lockstore.Later(end, seen) // a LOCK has lengthened it
-	}
-	return end, true
-}
-
-// endHere is taking.end by what this proxy knows of the hold, beside that.
-func (hs *holds) endHere(t *taking, h *hold) (end time.Time, ours bool, s snapshot) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	_, lent := h.lent[t]
-	named := h.nth != t.grant.nth
-	if end = lockstore.Later(t.until, t.promised); named {
-		end = lockstore.Later(end, h.deadline)
-	}
-	return end, h.count > 0 && lent && (!named || h.watched), hs.copy(h)
-}
-
-// confirm lengthens a taken lock to at least lease and looks whether it is still there. If Redis cannot be asked our own
-// deadline still counts, unless replicas are to have it.
-func (b *multiLock) confirm(ctx context.Context, t *taking, lease time.Duration) error {
-	m, asked := b.c.m, time.Now()
-	if err := m.watchdog.extendLease(ctx, t.id, b.r.Owner != "", patience, lease); err != nil {
-		return err
-	}
-	switch s := m.holds.find(t.id); {
-	case s.count == 0:
-		return b.missing(t)
-	case b.r.Replicas > 0 && s.renewedAt.Before(asked):
-		return &Error{Code: "NOREPLICAS", Text: "the lease of '" + lockstore.Printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
-	}
-	return nil
-}
-
-// missing is the error for a taken lock that is no longer there.
-func (b *multiLock) missing(t *taking) error {
-	if lost, ok := b.c.lossOf(t.id); ok {
-		return lost.error(t.id.Key)
-	}
-	return notHeld(t.id.Key, false) // an owner with a name gave it back elsewhere
-}
-
-// allHeld looks whether all of the locks are ours by what this proxy knows.
-func (b *multiLock) allHeld() error {
 	for _, t := range b.taken {
-		switch s := b.c.m.holds.find(t.id); {
-		case s.count == 0:
-			return b.missing(t)
-		case !time.Now().Before(s.deadline):
-			return ErrNotAcquired // the answers took longer than the lease
+		if !b.c.m.holds.peek(t.id).live() {
+			if lost := b.c.told(t.id.DB, t.id.Key, false); lost != nil {
+				return lost
+			}
+			return notHeld(t.id.Key, false)
 		}
 	}
 	return nil
+}
+
+// giveBack releases what was taken, at each node the last one first. It does not end with the client, who never heard of these locks.
+func (b *multiLock) giveBack() {
+	if len(b.taken) == 0 {
+		return
+	}
+	m := b.c.m
+	given := make(chan struct{})
+	m.background(func() {
+		defer close(given)
+		atEachNode(m.store, b.taken, func(t *taken) string { return t.id.Key }, func(there []*taken) {
+			for _, t := range slices.Backward(there) {
+				b.giveBackOne(t)
+			}
+		})
+	})
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-given:
+	case <-timer.C: // it goes on in the background
+	}
+}
+
+func (b *multiLock) giveBackOne(t *taken) {
+	m := b.c.m
+	if b.r.Owner != "" {
+		if t.expiry != nil {
+			m.giveBacks.takeBack(t.id, lockstore.Acquired{Made: true, Expiry: t.expiry})
+			m.leases.forget(t.id)
+		}
+		return
+	}
+	if rec, err := m.holds.enter(context.Background(), b.c, t.id); err == nil {
+		m.giveBacks.giveBackBusy(rec)
+	}
+	_, _ = b.c.takeLoss(t.id.DB, t.id.Key) // the connection has never heard that it had it
 }
 
 // MultiUnlock gives back one hold at each of keys, at each node the last one in MultiLock's order first; a key named twice counts
-// once. r names the database and the owner. freed is the number of locks that are now free of this owner: one that it entered more
+// once. r names the database and the owner. freed is the number of locks that are now free of this owner: one that it has taken more
 // often is not among them.
 //
 // A lock that the owner does not hold is passed over. None is left out because of another: the error says afterwards what was
@@ -374,20 +332,20 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 	return freed, nil
 }
 
-// unlocking is the outcome for one of MULTIUNLOCK's locks.
-type unlocking struct {
+// unlockedOne is the outcome for one of MULTIUNLOCK's locks.
+type unlockedOne struct {
 	key  string
 	free bool
 	err  error
 }
 
 // unlockAll gives back one hold at each of keys, and returns the outcomes in their order.
-func (c *Client) unlockAll(ctx context.Context, keys []string, r UnlockRequest) []*unlocking {
-	all := make([]*unlocking, len(keys))
+func (c *Client) unlockAll(ctx context.Context, keys []string, r UnlockRequest) []*unlockedOne {
+	all := make([]*unlockedOne, len(keys))
 	for i, key := range keys {
-		all[i] = &unlocking{key: key}
+		all[i] = &unlockedOne{key: key}
 	}
-	atEachNode(c.m.store, all, func(u *unlocking) string { return u.key }, func(there []*unlocking) {
+	atEachNode(c.m.store, all, func(u *unlockedOne) string { return u.key }, func(there []*unlockedOne) {
 		for _, u := range slices.Backward(there) {
 			u.free, u.err = c.unlock(ctx, UnlockRequest{DB: r.DB, Key: u.key, Owner: r.Owner})
 		}

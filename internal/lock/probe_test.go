@@ -48,7 +48,7 @@ func TestNoLockWithoutACommandToGiveItBack(t *testing.T) {
 // them gives no lock, and nothing of the probe is left there.
 func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"ZADD", "ZREM", "RPUSH", "LRANGE", "HINCRBY", "GET", "PEXPIRE", "HGET", "LINSERT", "LPUSH", "LPOP", "HGETALL", "HLEN", "PTTL", "TYPE"} {
+	for _, command := range []string{"ZADD", "ZREM", "RPUSH", "LRANGE", "GET", "PEXPIRE", "HGET", "LINSERT", "LPUSH", "LPOP", "HGETALL", "HLEN", "PTTL", "TYPE"} {
 		s := testredis.Start(t, `--rename-command `+command+` ""`)
 		m := engine(t, s.URL(), Options{})
 		a, _ := client(m)

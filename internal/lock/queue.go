@@ -1,10 +1,10 @@
 package lock
 
 import (
+	"errors"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // The fair queue is Redisson's, in Redis, so its waiters and those of all proxies stand in one order. A waiter enters it when
@@ -58,8 +58,7 @@ func (ls *lines) refreshQueue(l *line) time.Duration {
 	ls.mu.Lock()
 	for _, n := range called {
 		w := waiters[n-1]
-		w.called = true
-		retry.Wake(w.changed)
+		w.call()
 	}
 	ls.mu.Unlock()
 	if next >= 0 {
@@ -76,7 +75,7 @@ func (ls *lines) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
 	for at := l.waiters.Front(); at != nil; at = at.Next() {
 		if w := at.Value.(*waiter); w.ticket != 0 {
 			waiters = append(waiters, w)
-			q.Places = append(q.Places, lockstore.Place{ID: w.id, Ticket: w.ticket})
+			q.Places = append(q.Places, lockstore.Place{ID: w.id, Place: w.ticket})
 		}
 	}
 	return waiters, q
@@ -89,18 +88,26 @@ func (ls *lines) enterQueue(id lockstore.ID) {
 	ls.mu.Unlock()
 }
 
-// leaveQueue notes that a waiter asks no more. One that gives up is taken out of the fair queue, unless the same owner waits in another
-// connection of this proxy.
-func (ls *lines) leaveQueue(w *waiter, granted bool) {
+// placeKept is for how long a waiter whose BLOCK has run out has its place in the fair queue still, in case it asks again.
+const placeKept = 2 * time.Second
+
+// leaveQueue notes that a waiter asks no more; err is why. One that gives up is taken out of the fair queue, unless the same owner waits in
+// another connection of this proxy; one whose BLOCK has run out after a while.
+func (ls *lines) leaveQueue(w *waiter, err error) {
 	ls.mu.Lock()
 	if ls.fair[w.id]--; ls.fair[w.id] == 0 {
 		delete(ls.fair, w.id)
 	}
 	ls.mu.Unlock()
 	stays := func() bool { return ls.queues(w.id) }
-	if !granted && !stays() {
-		ls.store.LeaveQueue(w.id, w.lost, stays)
+	if err == nil || stays() {
+		return
 	}
+	final := w.final
+	if errors.Is(err, ErrNotAcquired) {
+		final = lockstore.Later(final, time.Now().Add(placeKept))
+	}
+	ls.store.LeaveQueue(w.id, final, stays)
 }
 
 // queues says whether a verb of the owner asks for a place in the queue here, or has it.

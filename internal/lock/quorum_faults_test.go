@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,224 @@ import (
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
+// hasty are a node's times where a test counts in hundreds of milliseconds.
+var hasty = quorum.Options{NodeTimeout: 200 * time.Millisecond}
+
+// jobs are the engines of some proxies with a client each. The nodes' clocks are known, and the nodes know the scripts of plain locks.
+func (ns *simulated) jobs(t *testing.T, proxies ...string) (engines map[string]*Manager, clients map[string]*Client, told map[string]*losses) {
+	t.Helper()
+	engines, clients, told = map[string]*Manager{}, map[string]*Client{}, map[string]*losses{}
+	for _, name := range proxies {
+		engines[name] = ns.engine(t, name, 0, Options{}, hasty)
+		clients[name], told[name] = client(engines[name])
+	}
+	time.Sleep(2300 * time.Millisecond) // not beside a sample of the clocks
+	for _, name := range proxies {
+		mustLock(t, clients[name], Request{Key: "warm", Owner: "job", Lease: 30_000})
+		mustUnlock(t, clients[name], UnlockRequest{Key: "warm", Owner: "job"}, true)
+		mustUnlock(t, clients[name], UnlockRequest{Key: "warm", Force: true}, false)
+	}
+	return engines, clients, told
+}
+
+// away cuts a proxy off from the nodes with these numbers.
+func (ns *simulated) away(proxy string, nodes ...int) {
+	for _, i := range nodes {
+		ns.link(proxy, i).Cut()
+	}
+}
+
+// A LOCK's vote may also come after the UNLOCK to a node that had the lock by another LOCK of that owner.
+func TestQuorumUnlockOvertakesAVoteWhereItWasHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "first", "second")
+		ns.away("first", 0)
+		time.Sleep(2 * time.Second)
+		mustLock(t, c["first"], Request{Key: "k", Owner: "job", Lease: 30_000}) // on 1 and 2
+		time.Sleep(time.Second)
+		ns.link("second", 2).Delay(190*time.Millisecond, 0)
+		mustLock(t, c["second"], Request{Key: "other"})
+		time.Sleep(250 * time.Millisecond) // 2 has not answered in time
+		mustLock(t, c["second"], Request{Key: "k", Owner: "job", Lease: 30_000})
+		mustUnlock(t, c["first"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		ns.link("second", 2).Heal()
+		time.Sleep(2 * time.Minute)
+		if n := ns.holding(t, "k"); n > 0 {
+			t.Errorf("%d nodes have it for ever", n)
+		}
+	})
+}
+
+// A node whose clock has just been set back, by less than counts as set, keeps what its owner has taken since the UNLOCK that comes late.
+func TestQuorumLateUnlockWhereTheClockWentBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		_, c, _ := ns.jobs(t, "unlocks", "locks", "third")
+		mustLock(t, c["locks"], Request{Key: "k", Owner: "job", Lease: 30_000})
+		time.Sleep(time.Second)
+		ns.link("unlocks", 0).Delay(300*time.Millisecond, 0)
+		mustLock(t, c["unlocks"], Request{Key: "other"})
+		time.Sleep(250 * time.Millisecond) // 0 has not answered in time
+		ns.link("unlocks", 0).Delay(190*time.Millisecond, 0)
+		ns.servers[0].Jump(-200 * time.Millisecond)
+		mustUnlock(t, c["unlocks"], UnlockRequest{Key: "k", Owner: "job"}, true)
+		ns.away("locks", 2)
+		mustLock(t, c["locks"], Request{Key: "k", Owner: "job", Lease: 30_000})
+		time.Sleep(time.Second)
+		if _, err := c["third"].Lock(context.Background(), Request{Key: "k"}); err == nil {
+			t.Errorf("two have it; %d of the first one's two nodes kept it", ns.holding(t, "k", 2))
+		}
+	})
+}
+
+// Who waits for a lock and gets it when UNLOCK FORCE has come to the first nodes does not lose it when that comes to the others.
+func TestQuorumForceLeavesTheNextHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		engines, c, told := ns.jobs(t, "forces", "holds", "waits", "fourth")
+		for _, kinds := range [][2]Kind{{Plain, Plain}, {Write, Write}, {Write, Read}, {Read, Write}} {
+			key := kinds[0].String() + kinds[1].String()
+			ns.link("holds", 2).Delay(300*time.Millisecond, 0)
+			mustLock(t, c["holds"], Request{Key: key, Kind: kinds[0]}) // on 0 and 1
+			time.Sleep(2 * time.Second)
+			ns.away("waits", 0)
+			got := make(chan error, 1)
+			go func() {
+				_, err := c["waits"].Lock(context.Background(), Request{Key: key, Kind: kinds[1], Blocks: true})
+				got <- err
+			}()
+			time.Sleep(time.Second)
+			ns.link("forces", 2).Delay(60*time.Millisecond, 0)
+			mustUnlock(t, c["forces"], UnlockRequest{Key: key, Side: kinds[0], Force: true}, true)
+			if err := <-got; err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c["fourth"].Lock(context.Background(), Request{Key: key, Kind: Write}); err == nil && kinds[0] != Plain {
+				t.Errorf("%s: two have it: %d here, told %q", key, engines["waits"].Stats().Held, told["waits"].reasons())
+			}
+			if _, err := c["fourth"].Lock(context.Background(), Request{Key: key}); err == nil && kinds[0] == Plain {
+				t.Errorf("%s: two have it: %d here, told %q", key, engines["waits"].Stats().Held, told["waits"].reasons())
+			}
+			for _, proxy := range []string{"holds", "waits", "forces"} {
+				for i := range ns.servers {
+					ns.link(proxy, i).Heal()
+				}
+			}
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
+// far has all messages of a proxy be on their way for as long as between machines 30 to 50 ms apart.
+func (ns *simulated) far(proxy string) {
+	for i := range ns.servers {
+		ns.link(proxy, i).Delay(time.Duration(15+5*i)*time.Millisecond, 0)
+	}
+}
+
+// An UNLOCK … FORCE whose time is over is not done any more.
+func TestQuorumForceIsNotDoneLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		const timeout = 500 * time.Millisecond
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: timeout})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Lease: 60000})
+		mustLock(t, a, Request{Key: "rw", Kind: Write, Lease: 60000})
+		heldOn(t, ns, "k", 3, "on all")
+		heldOn(t, ns, "rw", 3, "on all")
+		for i := range ns.servers {
+			ns.link("one", i).Delay(timeout+200*time.Millisecond, 0)
+		}
+		for key, side := range map[string]Kind{"k": Plain, "rw": Write} {
+			if _, err := a.Unlock(context.Background(), UnlockRequest{Key: key, Side: side, Force: true}); err == nil {
+				t.Fatal("answered without the nodes")
+			}
+		}
+		time.Sleep(10 * time.Second)
+		heldOn(t, ns, "k", 3, "not freed")
+		heldOn(t, ns, "rw", 3, "not freed")
+	})
+}
+
+// Nodes that have just started are said to be too young, and for how long; LOCK with BLOCK waits for them.
+func TestQuorumWaitsForYoungNodes(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 3*time.Second, Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		got := locking(b, Request{Key: "multi", Blocks: true, Block: 30000, Owner: "job", Lease: 30_000})
+		_, err := a.Lock(context.Background(), Request{Key: "k"})
+		if wantCode(t, err, "NOQUORUM"); !strings.Contains(err.Error(), "0 of 3 nodes count, 2 are needed: the lock was not taken; 3 were started, or their clocks set, "+
+			"too recently, and enough nodes count in ") || strings.Contains(err.Error(), "unavailable") {
+			t.Error(err)
+		}
+		began := time.Now()
+		_, err = a.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 50})
+		if wantCode(t, err, "NOQUORUM"); time.Since(began) < 50*time.Millisecond {
+			t.Error("did not wait")
+		}
+		if _, err = a.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 30000}); err != nil {
+			t.Fatal(err)
+		}
+		granted(t, got, "a named owner")
+	})
+}
+
+// LOCKINFO shows the token that the holder was given, and none while it cannot be known.
+func TestQuorumInfoShowsTheHoldersToken(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
+		c, _ := client(m)
+		ns.servers[2].Do(t, "SET", lockstore.TokenKey("k"), 1<<51) // as a LOCK that failed may leave it on one node
+		for i := range 10 {
+			key := []string{"k", "l", "m"}[i%3]
+			g := mustLock(t, c, Request{Key: key, Fence: true, Lease: 30_000, Owner: fmt.Sprint("o", i)})
+			in, err := m.Info(context.Background(), 0, key)
+			if err != nil || !in.Fenced || in.Token != g.Token {
+				t.Errorf("the holder was given %d, LOCKINFO shows %d, %v, %v", g.Token, in.Token, in.Fenced, err)
+			}
+			mustUnlock(t, c, UnlockRequest{Key: key, Owner: fmt.Sprint("o", i)}, true)
+		}
+		ns.servers[0].Do(t, "SET", lockstore.TokenKey("n"), 7)
+		ns.link("one", 2).Cut()
+		if in, err := m.Info(context.Background(), 0, "n"); err != nil || in.Fenced {
+			t.Errorf("shown %d, which no majority has: %v", in.Token, err)
+		}
+	})
+}
+
+// An UNLOCK that was answered NOQUORUM, and was done on the nodes all the same, is no loss, also if the watchdog finds out before it is said
+// again.
+func TestQuorumUnlockDoneUnheard(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, 3)
+			a, lost := client(ns.engine(t, "one", 0, Options{}, hasty))
+			mustLock(t, a, Request{Key: "k", Kind: kind})
+			for i := 1; i < 3; i++ {
+				ns.link("one", i).Swallow(world.Replies)
+			}
+			_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: kind})
+			wantCode(t, err, "NOQUORUM")
+			for i := 1; i < 3; i++ {
+				ns.link("one", i).Cut()
+				ns.link("one", i).Heal()
+			}
+			time.Sleep(5 * time.Second)
+			if has := ns.holding(t, "k"); has != 0 || lost.reasons() != "" {
+				t.Errorf("%v: %d nodes have it, told %q", kind, has, lost.reasons())
+			}
+			if free, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: kind}); !free && !isCode(err, "NOTHELD") {
+				t.Error(kind, free, err)
+			}
+		})
+	}
+}
+
 // span is the time for which one holder was sure of a lock.
 type span struct {
 	key, owner string
@@ -23,12 +242,12 @@ type span struct {
 	shared     bool
 }
 
-// deadlineOf is until when the proxy is sure of a hold; zero: it is not held.
-func deadlineOf(m *Manager, id lockstore.ID) time.Time {
+// dueOf is when a connection's hold ends unless something happens before; zero: it is not held.
+func dueOf(m *Manager, id lockstore.ID) time.Time {
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
-	if h := m.holds.byID[id]; h != nil && h.count > 0 {
-		return h.deadline
+	if h := m.holds.byID[id.Hold()]; h != nil && h.live() {
+		return h.due(m.holds.terms)
 	}
 	return time.Time{}
 }
@@ -43,7 +262,7 @@ func worker(m *Manager, n int, end time.Time, note func(span)) {
 		case 0:
 			r.Lease = 300 + rand.Int64N(600)
 		case 1:
-			r.Owner = fmt.Sprintf("owner-%d-%d", n, round)
+			r.Owner, r.Lease = fmt.Sprintf("owner-%d-%d", n, round), 900
 		case 2:
 			r.Blocks = false
 		case 3:
@@ -64,7 +283,11 @@ func worker(m *Manager, n int, end time.Time, note func(span)) {
 		if rand.N(10) == 0 {
 			stay = time.Now().Add(rand.N(2500 * time.Millisecond))
 		}
-		for until := deadlineOf(m, id); ; until = deadlineOf(m, id) {
+		leased := g.got.Until()
+		for until := dueOf(m, id); ; until = dueOf(m, id) {
+			if r.Owner != "" {
+				until = leased
+			}
 			now := time.Now()
 			if until.IsZero() {
 				break

@@ -29,7 +29,7 @@ func TestClusterNames(t *testing.T) {
 			continue
 		}
 		for _, other := range []string{
-			lockstore.ChannelOf(name), lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.WatchKey(name, "o{w}ner"), lockstore.GuardKey(name), lockstore.ReadPrefix(name) + ":{o}",
+			lockstore.ChannelOf(name), lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.GuardKey(name), lockstore.ReadPrefix(name) + ":{o}",
 			lockstore.LineKey{Key: name, RW: true}.Channel(),
 			lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name),
 		} {
@@ -78,16 +78,16 @@ func TestClusterVerbs(t *testing.T) {
 	}
 	for i := range 3 {
 		key := nameIn("sides", i, 3)
-		mustLock(t, a, Request{Key: key, Kind: Read, Owner: "reader"})
+		mustLock(t, a, Request{Key: key, Kind: Read, Owner: "reader", Lease: 30_000})
 		mustLock(t, b, Request{Key: key, Kind: Read})
-		if _, err := b.Lock(ctx, Request{Key: key, Kind: Write, Owner: "writer"}); err != ErrNotAcquired {
+		if _, err := b.Lock(ctx, Request{Key: key, Kind: Write, Owner: "writer", Lease: 30_000}); err != ErrNotAcquired {
 			t.Error(err)
 		}
 		mustUnlock(t, a, UnlockRequest{Key: key, Owner: "reader"}, true)
 		mustUnlock(t, b, UnlockRequest{Key: key}, true)
 		mustLock(t, a, Request{Key: key, Kind: Write})
 		mustUnlock(t, a, UnlockRequest{Key: key}, true)
-		mustLock(t, a, Request{Key: key, Fair: true, Blocks: true, Block: 30000, Owner: "fair"})
+		mustLock(t, a, Request{Key: key, Fair: true, Blocks: true, Block: 30000, Owner: "fair", Lease: 30_000})
 		mustUnlock(t, a, UnlockRequest{Key: key, Owner: "fair"}, true)
 	}
 	for _, name := range []string{"a{b", "{}x", "x{}{y}", "a}b"} {

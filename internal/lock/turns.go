@@ -11,9 +11,10 @@ const (
 	handoffLong = 10
 	// handoffLongest is after how long they get a turn however few the grants were, because each hold is long.
 	handoffLongest = 100 * time.Millisecond
-	// handoffPause is how long our own waiters stand back then, at first; handoffPauseMost is the longest, if others need longer to come.
+	// handoffPause is how long our own waiters stand back then, at first; handoffPauseMost is the longest, if others need longer to come:
+	// they may be far away. However long it is, a turn takes a tenth of the time.
 	handoffPause     = 2 * time.Millisecond
-	handoffPauseMost = 16 * time.Millisecond
+	handoffPauseMost = 250 * time.Millisecond
 	// turnPoll is after how many ms, at first, a head tries again for a free lock that is another's to take: by then the other
 	// will have taken it, without a message, and its lease says when to try. Each time it has not, twice as long passes.
 	turnPoll = 10

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -19,25 +20,27 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	_, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := newWaiter(ctx, c, r, since)
 	defer func() {
-		if w.unheard != nil && lockstore.NotSent(err) { // which would say that nothing was done
-			err = outcomeUnknown(r.verb(), w.unheard)
+		if lockstore.Unknown(err) || w.unheard != nil && lockstore.NotSent(err) { // which would say that nothing was done
+			err = outcomeUnknown(r.verb(), cmp.Or(w.unheard, err))
 		}
 	}()
 	if r.Fair {
 		m.lines.enterQueue(w.id)
-		defer func() { m.lines.leaveQueue(w, err == nil) }()
+		defer func() { m.lines.leaveQueue(w, err) }()
 	}
 	var trouble error // of the last try, while Redis is away
 	// In the fair queue places are given by Redis: everybody asks for one.
-	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || named && m.holdsElsewhere(w.id) {
+	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || named && m.has(w.id) {
 		g, no, err := c.try(ctx, r, w)
 		switch {
+		case lockstore.Unknown(err):
+			trouble, w.unheard = err, err
 		case lockstore.EndsByItself(err):
 			trouble = err
 		case !errors.Is(err, ErrNotAcquired):
 			return g, err
 		}
-		w.ticket = no.ticket
+		w.ticket = no.place
 	}
 	_, span := telemetry.Span(ctx, "wait")
 	defer span.End()
@@ -94,9 +97,12 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 			m.lines.afterGrant(w, e.offer.acquire != nil)
 			return g, nil
 		case errors.Is(err, ErrNotAcquired):
+			w.unheard = nil
 			m.lines.refused(w, no)
 		case lockstore.Passing(err):
-			trouble = err
+			if trouble = err; lockstore.Unknown(err) {
+				w.unheard = err
+			}
 			m.lines.troubled(w.line)
 		default:
 			w.line.Wake() // the next head acts on what woke us
@@ -108,17 +114,17 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 	}
 }
 
-// event is what came to a waiter: an offer, the time to try, or an end; an offer may come together with another.
-type event struct {
+// arrival is what came to a waiter: an offer, the time to try, or an end; an offer may come together with another.
+type arrival struct {
 	offer offer
 	due   bool
 	ended error
 }
 
 // next waits for the next event.
-func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Timer) event {
+func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Timer) arrival {
 	m := w.c.m
-	var e event
+	var e arrival
 	woken, offered := false, false
 	wake := m.lines.park(w, timer)
 	select {
@@ -140,7 +146,7 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 }
 
 // came notes what came to a waiter, and says whether it is to try.
-func (ls *lines) came(w *waiter, e *event, woken, offered bool) {
+func (ls *lines) came(w *waiter, e *arrival, woken, offered bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l, first, called := w.line, w.first(), w.called
@@ -245,8 +251,8 @@ func (ls *lines) refused(w *waiter, no refusal) {
 		w.splits = 0
 	}
 	ls.mu.Lock()
-	if no.ticket != 0 && no.ticket != w.ticket {
-		w.ticket = no.ticket
+	if no.place != 0 && no.place != w.ticket {
+		w.ticket = no.place
 		w.order()
 	}
 	w.line.troubled = false

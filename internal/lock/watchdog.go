@@ -14,14 +14,15 @@ import (
 // round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
 const round = 50 * time.Millisecond
 
-// watchdog renews holds, and asks Redis about those that may have gone.
+// watchdog comes to every hold of a connection each third of its own lease, and lets the hold last: those that have no end for the whole lease,
+// the others for what is left of theirs. So it notices what Redis has lost, too. It also tells Redis of those that have ended.
 type watchdog struct {
 	*life
 	opts      Options
 	log       *slog.Logger
 	store     lockstore.Store
 	holds     *holds
-	giveBacks *giveBacks // of what turns out to be held longer than anybody wants it
+	giveBacks *giveBacks
 	failures  atomic.Int64
 
 	mu    sync.Mutex // guards the lanes and chunks; before holds.mu
@@ -32,13 +33,11 @@ func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
 	return &watchdog{life: l, opts: o, log: o.Logger, holds: hs, giveBacks: g, lanes: map[laneKey]*lane{}}
 }
 
-// watch renews the watched holds at a third of their lease, and checks those that are suspected, until ctx ends. It
-// never waits for Redis: chunks that find no place in their lane start when one is free.
+// watch works off the schedule until ctx ends. It never waits for Redis: chunks that find no place in their lane start when one is free.
 func (wd *watchdog) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		wd.holds.sweep(time.Now())
 		timer.Reset(min(wd.startDue(time.Now()), time.Minute))
 		select {
 		case <-ctx.Done():
@@ -49,11 +48,11 @@ func (wd *watchdog) watch(ctx context.Context) {
 	}
 }
 
-// startDue starts the renewals that are due, as far as there is room, and says when to come again.
+// startDue starts what is due, as far as there is room, and says when to come again.
 func (wd *watchdog) startDue(now time.Time) (next time.Duration) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
-	wd.holds.dispatchDue(now, wd.enqueue)
+	wd.giveBacks.releaseLater(wd.holds.dispatchDue(now, wd.enqueue), 0, wd.giveBacks.clear)
 	return min(wd.startAll(), wd.holds.untilDue(min(round, wd.opts.Watchdog/50)))
 }
 
@@ -64,264 +63,113 @@ func (hs *holds) untilDue(least time.Duration) time.Duration {
 	return hs.schedule.Sleep(least)
 }
 
-// dispatchDue decides what happens to the holds whose time in the schedule has come: enqueue gets, under mu, those of which Redis is asked.
-func (hs *holds) dispatchDue(now time.Time, enqueue func(*hold)) {
+// dispatchDue decides what happens to the records whose time in the schedule has come: enqueue gets, under mu, those to renew. ended are those of
+// which Redis is to be told that they have ended; they are busy.
+func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (ended []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for h, due := hs.schedule.Due(now); due; h, due = hs.schedule.Due(now) {
-		hs.schedule.Drop(h)
+	for rec, due := hs.schedule.Due(now); due; rec, due = hs.schedule.Due(now) {
+		hs.schedule.Drop(rec)
 		switch {
-		case h.count == 0:
-			hs.forget(h) // it was only kept until a renewal without an answer could no longer be done
-		case h.watched && h.abandoned(now):
-			hs.runOut(h)
-		case h.watched && hs.opts.MaxHold > 0 && now.Sub(h.grantedAt) >= hs.opts.MaxHold:
-			hs.lose(h, reasonMaxHold)
-		case !h.watched && !h.named && !now.Before(h.deadline):
-			// Its end needs no look: watchDeadlines tells it.
-		default:
-			enqueue(h)
+		case !rec.clear.IsZero():
+			if hs.tryBusy(rec) {
+				ended = append(ended, rec)
+			}
+		case rec.outlived(now, hs.terms):
+			hs.happen(rec, outlived{})
+		case rec.watched || rec.end.After(now): // else watchDeadlines ends it
+			enqueue(rec)
 		}
+	}
+	return ended
+}
+
+// tryBusy takes the busy mark of a record, if nobody has it; else whoever has it puts the record on the schedule again. mu is held.
+func (hs *holds) tryBusy(rec *record) bool {
+	select {
+	case rec.busy <- struct{}{}:
+		rec.users++
+		return true
+	default:
+		rec.passed = true
+		return false
 	}
 }
 
-// renewChunk extends the holds of a chunk, or looks at them, and notes the result for each. The holds are busy until then.
-func (wd *watchdog) renewChunk(c *chunk) outcomeOf {
-	if c.allow == 0 {
-		c.allow = lockstore.Allowed
-	}
+// renewChunk renews the holds of a chunk, and notes the result for each. They are busy until then.
+func (wd *watchdog) renewChunk(c *chunk) (came outcomeOf) {
 	ctx, span := telemetry.Span(context.Background(), "renew")
 	defer span.End()
+	r := wd.holds.renewal(c)
 	sent := time.Now()
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(c.planned)))
-	out, err := wd.store.Renew(ctx, wd.holds.renewal(c))
-	took := time.Since(sent)
+	out, err := wd.store.Renew(ctx, r)
 	if err != nil {
 		wd.failures.Add(int64(len(c.holds)))
 		telemetry.Renewal(ctx, "error", len(c.holds))
 	} else {
 		telemetry.Renewal(ctx, "ok", len(c.holds))
 	}
-	wd.giveBacks.surrenderLater(wd.holds.noteRenewals(c, out, err, sent)...)
-	return outcomeOf{err, took, c.restored != nil}
+	wd.holds.noteRenewals(c, r, out, err, sent)
+	return outcomeOf{err, time.Since(sent)}
 }
 
 // renewal makes the step for a chunk.
 func (hs *holds) renewal(c *chunk) lockstore.Renewal {
-	r := lockstore.Renewal{DB: c.db, Kind: c.kind, Lease: c.lease, Replicas: c.replicas, Allow: c.allow, Holds: make([]lockstore.Renewed, len(c.holds))}
+	r := lockstore.Renewal{DB: c.db, RW: c.rw, Allow: c.allow, Holds: make([]lockstore.Renewed, len(c.holds))}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h := c.restored; h != nil {
-		c.lease = max(0, time.Until(h.certainUntil()).Truncate(time.Millisecond))
-		r.Lease = c.lease
-	}
-	for i, h := range c.holds {
-		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.named, Registration: c.registrations[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
+	now := time.Now()
+	for i, rec := range c.holds {
+		r.Holds[i] = lockstore.Renewed{ID: rec.id, Counts: rec.counts, Lease: max(time.Millisecond, rec.asserts(now, hs.terms), c.least).Milliseconds()}
 	}
 	return r
 }
 
-// noteRenewals notes for each hold of a chunk the result of its renewal, and frees the hold. back are those that were
-// reported lost before the answer came: Redis has them for another lease, which nobody wants.
-func (hs *holds) noteRenewals(c *chunk, out []int64, err error, sent time.Time) (back []*hold) {
+// noteRenewals notes for each hold of a chunk the result of its renewal, and frees the hold.
+func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err error, sent time.Time) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for i, h := range c.holds {
-		said := int64(lockstore.Undecided)
-		if i < len(out) {
-			said = out[i]
+	for i, rec := range c.holds {
+		lease := lockstore.Milliseconds(r.Holds[i].Lease)
+		code := int64(lockstore.Undecided)
+		if err == nil && i < len(out) {
+			code = out[i]
 		}
-		ended := said == lockstore.NotThere || said == lockstore.TakenOver
-		known := lockstore.Answered(said) && (err == nil || ended)                  // an error may be that too few replicas have the others
-		if c.lease > 0 && (lockstore.Unknown(err) || said == lockstore.ReplyLost) { // a look lengthens nothing
-			h.late = time.Now().Add(c.allow)
+		var e event = visited{code == lockstore.StillThere, lease, sent}
+		if code == lockstore.Undecided {
+			e = notVisited{time.Now().Add(c.allow + lease)}
 		}
-		h.noteTaken(said)
-		switch {
-		case h.count == 0:
-			if known && said == lockstore.StillThere && c.lease > 0 && !h.doubt {
-				back = append(back, h)
+		if rec.live() {
+			if hs.happen(rec, e); code == lockstore.StillThere && rec.watched {
+				hs.renewals.Add(1)
 			}
-		case known:
-			hs.renewed(h, said, sent, c)
-		case err == nil && said == lockstore.Undecided && h.id.Kind == Read && hs.restores(h):
-			hs.plan(h, hs.nextLook(h, time.Now())) // its holds are too many for a look: Redis would say so again
-		default:
-			hs.renewalFailed(h)
+		} else if code != lockstore.NotThere {
+			// It was reported lost before the answer came: Redis may have it for another lease, which nobody wants.
+			rec.late = lockstore.Later(rec.late, time.Now().Add(c.allow+lease))
+			if rec.clear.IsZero() && rec.client != nil {
+				rec.clear = time.Now()
+			}
 		}
-		hs.free(h)
-	}
-	return back
-}
-
-// regain is the Regain of lockstore.Host. What has become of the hold since the renewal counts: it may have got an end.
-func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*lockstore.Acquire)) {
-	h, err := wd.holds.enter(context.Background(), r.ID, r.Named)
-	if err != nil {
-		return
-	}
-	defer wd.holds.leave(h)
-	s := wd.holds.snapshot(h)
-	if !s.watched {
-		lease = time.Until(s.deadline)
-	}
-	if s.live && !s.unwanted && s.attempt == r.Attempt && lease >= time.Millisecond {
-		take(&lockstore.Acquire{
-			ID: r.ID, Named: r.Named, Count: s.count, Beside: s.beside,
-			Lease: lease.Milliseconds(), Watched: s.watched, Registration: s.registration,
-		})
+		hs.free(rec)
 	}
 }
 
-// noteTaken remembers since when another connection seems to have taken a hold over. What is undecided does not refute that. holds.mu is held.
-func (h *hold) noteTaken(said int64) {
-	switch h.unsure = said == lockstore.Undecided; {
-	case h.unsure:
-	case said != lockstore.Taking:
-		h.taken = time.Time{}
-	case h.taken.IsZero():
-		h.taken = time.Now()
-	}
-}
-
-// renewed notes one element of the renewal script's answer. mu is held.
-func (hs *holds) renewed(h *hold, code int64, sent time.Time, c *chunk) {
-	switch code {
-	case lockstore.StillThere:
-		if h.suspected.Before(sent) {
-			h.suspect = ""
-		}
-		if c.lease > 0 {
-			h.promise(sent.Add(c.lease-hs.store.Rules().Drift(c.lease)), sent) // Redis keeps the longer one too
-		}
-		if c.restored == h {
-			h.asked = sent // its lease is what was left until the deadline, but for less than a millisecond
-		}
-		if c.restored == h && h.suspect == "" && h.id.Kind != Read { // what readers have, Redisson's watchdog may cut again
-			h.maybeCut = false
-		}
-		if c.lease > 0 && (h.watched || c.replicas > 0) { // not when a look has restored what it had
-			hs.renewals.Add(1)
-			h.renewals++
-			h.renewedAt = sent
-		}
-		if h.suspect != "" {
-			hs.plan(h, time.Now()) // suspected since this was sent
-		} else if h.watched {
-			hs.planNext(h, sent)
-		} else {
-			hs.stillThere(h)
-		}
-	case lockstore.TakenOver: // it is watched, or ends, there
-		hs.noteUnwanted(h)
-		hs.end(h)
-	default:
-		hs.lose(h, h.whyGone())
-	}
-}
-
-// whyGone is the reason why Redis does not have a hold. holds.mu is held.
-func (h *hold) whyGone() string {
-	switch {
-	case !h.watched && !time.Now().Before(h.deadline):
-		return reasonExpired
-	case h.suspect != "":
-		return h.suspect
-	default:
-		return reasonGone
-	}
-}
-
-// expirySlack is how much later than by our pessimistic deadline a lease may end in Redis.
-const expirySlack = time.Second
-
-// vacate makes the store wake those that wait for a lock whose hold ends by itself, from at on: see lockstore.Waits. holds.mu is held.
-func (hs *holds) vacate(h *hold, at time.Time) {
-	hs.store.Vacate(h.id, at, lockstore.Later(at, h.deadline).Add(expirySlack))
-}
-
-// stillThere goes on with an unwatched hold that Redis still has: until its deadline, and past it if another proxy
-// lengthens the lock of a named owner, which is then no longer ours to follow. mu is held.
-func (hs *holds) stillThere(h *hold) {
-	now, last := time.Now(), h.deadline.Add(expirySlack)
-	switch {
-	case !h.named && !now.Before(h.deadline):
-		if hs.tellIfOver(h, now); h.count > 0 { // its owner reads beside it
-			hs.plan(h, hs.nextLook(h, now))
-		}
-	case now.Before(h.deadline):
-		hs.plan(h, hs.nextLook(h, now))
-	case now.Before(last):
-		hs.vacate(h, now)
-		hs.plan(h, last)
-	default:
-		hs.end(h)
-	}
-}
-
-// renewalFailed plans the next try sooner the nearer the deadline is. mu is held.
-func (hs *holds) renewalFailed(h *hold) {
-	now, pause := time.Now(), expirySlack
-	if at, ok := h.lossAt(); ok {
-		pause = min(at.Sub(now)/4, time.Second)
-		if h.watched {
-			pause = max(min(pause, h.lease/12), h.lease/100)
-		}
-		pause = max(pause, 10*time.Millisecond)
-	}
-	hs.plan(h, now.Add(pause))
-}
-
-const (
-	// takenLook is how long lookAgain waits before it looks again.
-	takenLook = 50 * time.Millisecond
-	// unsureLook is for how long it looks again while nodes do not agree.
-	unsureLook = time.Second
-)
-
-// lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would. It waits for others at work on the hold for so long.
-// On a quorum it goes on until it is known whether another connection has given a named owner's hold back, or has taken it over. The error is
-// errUnsure when the nodes do not tell.
-func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, named bool, long time.Duration) error {
-	for began := time.Now(); ; {
-		if err := wd.extendLease(ctx, id, named, long, 0); err != nil {
-			return err
-		}
-		s := wd.holds.find(id)
-		unsure := s.unsure && named && wd.store.Rules().Votes
-		if !s.live || s.taken.IsZero() && !unsure {
-			return nil
-		}
-		if unsure && time.Since(began) > unsureLook {
-			return errUnsure(id)
-		}
-		if !wd.sleep(ctx, takenLook) {
-			return ctx.Err()
-		}
-	}
-}
-
-// extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
-func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, named bool, long, atLeast time.Duration) error {
-	h, err := wd.holds.enterSoon(ctx, id, named, long)
+// visitNow has the watchdog come to one hold at once, and waits for that: whoever asks is told what Redis has of it.
+func (wd *watchdog) visitNow(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) error {
+	rec, err := wd.holds.enterSoon(ctx, c, id, long)
 	if err != nil {
 		return err
 	}
-	s := wd.holds.snapshot(h)
-	if s.count == 0 {
-		wd.holds.leave(h)
+	return wd.visitBusy(rec, 0)
+}
+
+// visitBusy is visitNow of a record that is busy, and leaves it. least is for how long the hold is to last at least.
+func (wd *watchdog) visitBusy(rec *record, least time.Duration) error {
+	if h := wd.holds.peek(rec.id); !h.live() || h.unwanted || h.doubt {
+		wd.holds.leave(rec)
 		return nil
 	}
-	c := &chunk{chunkKey: chunkKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{""}}
-	if s.watched {
-		c.lease, c.replicas = s.lease, s.replicas
-	}
-	if s.watched || atLeast == 0 { // else the registration would end with this lease
-		c.registrations[0] = s.registration
-	}
-	if atLeast > 0 {
-		c.lease, c.replicas = max(c.lease, atLeast), s.replicas
-	}
-	wd.renewChunk(c) // leaves it
-	return nil
+	c := &chunk{chunkKey: chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW}, holds: []*record{rec}, planned: time.Now(), allow: lockstore.Allowed, least: least}
+	return wd.renewChunk(c).err
 }

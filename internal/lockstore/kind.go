@@ -3,9 +3,8 @@
 package lockstore
 
 import (
+	"strconv"
 	"strings"
-
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // Kind is what sort of hold an owner has of a key.
@@ -24,28 +23,18 @@ const (
 type Spec struct {
 	name   string
 	Verb   string
+	side   string // in the arguments of scripts for read/write locks
 	suffix string // of the owner in the hash
 	Letter byte   // in the arguments of scripts for locks of every kind
 	RW     bool   // one side of a read/write lock; Other is the opposite one
 	Other  Kind
 	Shared bool // several owners hold it together
-
-	Acquire, Release, Renew, Extend, Look *scripts.Script
 }
 
 var kindSpecs = [...]Spec{
-	Plain: {
-		name: "plain", Verb: "LOCK", Letter: 'P',
-		Acquire: scripts.Acquire, Release: scripts.Release, Renew: scripts.Renew, Extend: scripts.Extend, Look: scripts.Look,
-	},
-	Read: {
-		name: "read", Verb: "RLOCK", Letter: 'R', RW: true, Other: Write, Shared: true,
-		Acquire: scripts.ReadAcquire, Release: scripts.ReadRelease, Renew: scripts.ReadRenew, Extend: scripts.ReadExtend, Look: scripts.ReadLook,
-	},
-	Write: {
-		name: "write", Verb: "WLOCK", Letter: 'W', suffix: writeSuffix, RW: true, Other: Read,
-		Acquire: scripts.WriteAcquire, Release: scripts.WriteRelease, Renew: scripts.Renew, Extend: scripts.WriteExtend, Look: scripts.Look,
-	},
+	Plain: {name: "plain", Verb: "LOCK", Letter: 'P'},
+	Read:  {name: "read", Verb: "RLOCK", Letter: 'R', side: "read", RW: true, Other: Write, Shared: true},
+	Write: {name: "write", Verb: "WLOCK", Letter: 'W', side: "write", suffix: writeSuffix, RW: true, Other: Read},
 }
 
 // Kinds are all there are.
@@ -81,46 +70,38 @@ func (id ID) Field() string {
 	return id.Owner
 }
 
-// WatchKey holds the registration of a named owner's hold.
-func (id ID) WatchKey() string { return WatchKey(id.Key, id.Field()) }
-
-// VotesKey is where a node notes which attempts count on a hold.
-func (id ID) VotesKey() string { return besideHold("lockproxy_votes", id.Key, id.Field()) }
-
-// Keys are the first KEYS of every script on this hold: the hash, and for a reader what the keys of its holds begin with.
-func (id ID) Keys() []string {
+// Hold names what a connection has of a lock, on both sides: the same for either.
+func (id ID) Hold() ID {
 	if id.Kind == Read {
-		return []string{id.Key, ReadPrefix(id.Key) + ":" + id.Field() + ":rwlock_timeout"}
+		id.Kind = Write
 	}
-	return []string{id.Key}
+	return id
 }
 
-// PlainKeys are the first KEYS of the scripts that free a plain lock, or wait for it.
-func PlainKeys(name string) []string { return append(make([]string, 0, 5), name, QueueKey(name)) }
+// Reader is where the hash of a read/write lock counts the owner's read holds.
+func (id ID) Reader() string { return rwField(id.Key, id.Owner) }
 
-// AcquireKeys are the first KEYS of the script that takes this hold, ReleaseKeys of that which gives it back.
-func (id ID) AcquireKeys() []string {
+// Side is the kind as scripts for read/write locks take it.
+func (id ID) Side() string { return id.Kind.Spec().side }
+
+// ReadHold is the key of one read hold of the owner; they are counted from 1.
+func (id ID) ReadHold(number int64) string {
+	return ReadPrefix(id.Key) + ":" + id.Reader() + ":rwlock_timeout:" + strconv.FormatInt(number, 10)
+}
+
+// Keys are the KEYS of the scripts that take this hold and give it back: the hash, what waits, and the fencing token.
+func (id ID) Keys() []string {
+	keys := append(make([]string, 0, 4), id.Key, "", TokenKey(id.Key))
 	if id.Kind == Plain {
-		return append(make([]string, 0, 5), id.Key, OwnQueueKey(id.Key))
+		keys[1] = OwnQueueKey(id.Key)
+	} else {
+		keys[1] = id.Line().Channel()
 	}
-	return id.Keys()
+	return keys
 }
 
-func (id ID) ReleaseKeys() []string {
-	if id.Kind == Plain {
-		return PlainKeys(id.Key)
-	}
-	return append(id.Keys(), id.Line().Channel())
-}
-
-// Rest are the last ARGV of the scripts of a read/write lock: the owner's field on the other side, and what the keys of all
-// readers' holds begin with.
-func (id ID) Rest() []string {
-	if n := id.Kind.Spec(); n.RW {
-		return []string{id.As(n.Other).Field(), ReadPrefix(id.Key)}
-	}
-	return nil
-}
+// QueueKeys are the KEYS of the scripts on the fair queue of a plain lock.
+func QueueKeys(name string) []string { return append(make([]string, 0, 3), name, QueueKey(name)) }
 
 // LineKey names what is waited for together: a plain lock, the same in the fair queue, or both sides of a read/write lock.
 type LineKey struct {

@@ -1,9 +1,6 @@
 package lockstore
 
-import (
-	"strconv"
-	"strings"
-)
+import "strings"
 
 // Prefixed builds a name beside a lock as Redisson's prefixName does: the lock's own hash tag, or the whole name as the tag,
 // so that all keys and channels of one lock live on one slot.
@@ -27,28 +24,16 @@ func QueueKey(name string) string { return Prefixed("redisson_lock_queue", name)
 // `a` may say who waits for that.
 func SharesQueue(name string) bool { return wholeTag(name) }
 
+// noQueue stands where the names of fair queues begin. It has the same length, since scripts make the name of the channel from the queue's.
+const noQueue = "lockproxy_no_queue_"
+
 // OwnQueueKey is QueueKey, or, for a lock without a queue, a key that never exists.
 func OwnQueueKey(name string) string {
+	key := QueueKey(name)
 	if SharesQueue(name) {
-		return GuardKey(name)
+		return noQueue + key[len(noQueue):]
 	}
-	return QueueKey(name)
-}
-
-// WatchKey holds the registration of a named owner's hold: which LOCK made it, or has it renewed.
-func WatchKey(name, owner string) string { return besideHold("lockproxy_watch", name, owner) }
-
-// besideHold builds the name of a key that belongs to one owner's hold. If braces in the name leave open where it ends and the
-// owner begins, the owner's length tells. A name that has only closing braces gets a hash tag, and a prefix of its own, since
-// `a}` and `{a}}` would share a key otherwise.
-func besideHold(prefix, name, owner string) string {
-	switch {
-	case strings.Contains(name, "{"):
-		prefix += strconv.Itoa(len(owner))
-	case strings.Contains(name, "}"):
-		prefix += "_" + strconv.Itoa(len(owner))
-	}
-	return Prefixed(prefix, name) + ":" + owner
+	return key
 }
 
 // MaxName is the length in bytes a lock's name may have: names are remembered after their lock has gone, and travel with

@@ -7,8 +7,7 @@ import (
 
 // Rules are what the locks of a store are bound by. The zero value is that of a store where each lock is on the only Redis.
 type Rules struct {
-	// Votes: each lock is on several nodes, of which a majority decides. An owner's hold counts one, each attempt is taken back under
-	// its own name, and nobody queues.
+	// Votes: each lock is on several nodes, of which a majority decides. An owner's hold counts one there, and nobody queues.
 	Votes    bool
 	MaxLease time.Duration // the longest lease of such locks
 	// Slots: each lock is on the node of its name's slot.

@@ -7,79 +7,104 @@ import "time"
 // Allowed is how long Redis may take to get to a verb's step: after that it does nothing.
 const Allowed = time.Second
 
-// Acquire asks for a hold, for an owner that may have it already.
+// Counts is how often a connection is in a lock. A named owner has a lock or not, and no count: zero.
+type Counts struct {
+	Reads  int64 // of a read/write lock
+	Writes int64 // of that; or of a plain lock
+}
+
+// Of is the count of one side.
+func (c Counts) Of(k Kind) int64 {
+	if k == Read {
+		return c.Reads
+	}
+	return c.Writes
+}
+
+// With are the counts of which one side's is n.
+func (c Counts) With(k Kind, n int64) Counts {
+	if k == Read {
+		c.Reads = n
+	} else {
+		c.Writes = n
+	}
+	return c
+}
+
+// Total is the sum of both sides.
+func (c Counts) Total() int64 { return c.Reads + c.Writes }
+
+// Acquire asks for a side of a lock, for an owner that may have it already.
 type Acquire struct {
-	ID           ID
-	Named        bool         // the owner has a name of its own: it has the lock or not
-	Count        int64        // how often the owner is in the lock, as far as is known
-	Beside       bool         // it holds the other side of a read/write lock
-	Lease        int64        // ms
-	Watched      bool         // it is renewed
-	Registration Registration // of a named owner's hold
-	Fence        bool
+	ID     ID     // its Kind is the side
+	Counts Counts // what a connection's hold is to have: 1 in all makes the hold if it is not there, more do not; zero: a named owner
+	Lease  int64  // ms
+	Fence  bool
 
 	Replicas    int64         // so many are to have it,
 	ReplicaWait time.Duration // within that
-	Patience    time.Duration // for how long it is sent again while it was surely not done
-	Blocks      bool          // whoever asks waits, and comes again after a refusal
+	Patience    time.Duration // for how long it is sent again while it was not done, or may not have been
+	Blocks      bool          // its verb waits, and comes again after a refusal
 	Splits      int           // how often in a row a quorum's votes were split when it asked
 	Queues      bool          // a refusal puts it into the fair queue,
-	Ticket      int64         // at this place; 0: the last
+	Place       int64         // at this place; 0: the last
 }
 
-// Acquired is the outcome of an acquire, perhaps found out after its reply was lost. Code is Granted, Refused, Upgrade, NoHold or OtherKind.
+// Named says that the owner has a name of its own.
+func (a *Acquire) Named() bool { return a.Counts == Counts{} }
+
+// Acquired is the outcome of an acquire. Code is Granted, Refused, Upgrade, NoHold or OtherKind.
 type Acquired struct {
 	Code   int64
-	Count  int64 // of the owner's holds; of a refusal OthersTurn, or 0
-	TTL    int64 // ms, of the hold; of a refusal: of the other one's (negative: none known)
-	Token  int64 // of a refusal the place in the fair queue
-	Raised bool  // it made a hold, or entered one again; else a named owner had it
+	Made   bool   // the owner did not have it before
+	TTL    int64  // ms, of the hold; of a refusal: of the other one's (negative: none known)
+	Token  int64  // the fencing token
+	Expiry Expiry // of a named owner's hold that this has made
 
-	Unrenewed bool // and nobody renewed it before this
+	Place int64 // of a refusal: in the fair queue
+	Turn  bool  // of a refusal: nobody has the lock, Redis keeps it for another waiter of the fair queue
+	Split bool  // of a quorum: nobody may have the lock, since several asked at once; TTL is when to ask again
 
-	Acked    int64     // replicas that have it
-	Attempt  string    // of a quorum: under which the hold counts there
-	Split    bool      // of a quorum: nobody may have the lock, since several asked at once; TTL is when to ask again
-	Sent     time.Time // before the request that was answered: the lease counts from then
-	NotAfter int64     // of the request sent last, whatever came of it
+	Acked int64     // replicas that have it
+	Sent  time.Time // before the request that was answered: the lease counts from then
+	Final time.Time // of an unknown outcome: after that it is not done any more
 }
 
-// Release gives back one hold, or all of an owner.
+// Expiry is when a named owner's hold ends by Redis' clock, in ms since 1970, on each node that has it; 0: that node has not. It is even if a step
+// has made the hold, and stays so for as long as nobody has joined it: see scripts/lease.lua. nil: it is not known.
+type Expiry []int64
+
+// One is the expiry on one Redis; 0: it is not known.
+func (e Expiry) One() int64 {
+	if len(e) == 0 {
+		return 0
+	}
+	return e[0]
+}
+
+// Until is when a grant ends that nobody renews.
+func (a Acquired) Until() time.Time { return a.Sent.Add(Milliseconds(a.TTL)) }
+
+// Release gives back what an owner has of a lock, or some of it.
 type Release struct {
-	ID           ID
-	Named        bool
-	Count        int64        // how often the owner is in the lock, as far as is known
-	All          bool         // every hold of the owner
-	Alone        bool         // nothing is done when a named owner is back through another connection, or another LOCK counts on its hold
-	Registration Registration // the one known; if Redis has another one, its proxy is told that the hold has ended
+	ID     ID     // its Kind is the side that is given back, once or wholly
+	Named  bool   // the owner has a name of its own, and gives back that side
+	Counts Counts // what a connection's hold is to have from now on
+	Whole  bool   // a connection gives back all that it has, on either side
+	Expiry Expiry // nothing is done unless a named owner's hold has this expiry: nobody has joined it then; nil: whatever it has
+	Quiet  bool   // nobody is woken
 
-	// Of a quorum.
-	Attempt string    // only what counts for the hold under this name is given back
-	Known   string    // the attempt by which the hold is held
-	GiveUp  time.Time // there is nothing left to give back then
-
-	Waiters Waiters // who may be given the lock by the same script; nil: nobody
+	Next *Handoff // who gets the lock, if this frees it; nil: nobody
 }
-
-// Frees says that no hold of the owner is left after this, as far as is known.
-func (r *Release) Frees() bool { return r.All || r.Count <= 1 }
 
 // Released is the outcome of a release.
 type Released struct {
-	Code     int64     // Freed, StillHeld, NotHeld or OtherKind
-	Left     int64     // beside StillHeld how many holds; beside NotHeld and OtherKind EndedElsewhere, or 0
-	Sent     time.Time // before the request that was sent last
-	NotAfter int64     // of that
-	RunsOut  bool      // with an error: it is not to be renewed any more
-}
-
-// Waiters are those on this proxy that wait for a lock which is given back.
-type Waiters interface {
-	// Claim picks those that may be given it next; nil: nobody. They wait from then on until Given has been called.
-	Claim() *Handoff
-	// Given tells them what each has got, in their order. turn says that none of them has got the lock, because waiters elsewhere have their
-	// turn now.
-	Given(all []Acquired, turn bool, err error)
+	Code  int64      // Freed, StillHeld, NotHeld or OtherKind
+	Sent  time.Time  // before the request that was sent last
+	Final time.Time  // of an unknown outcome: after that it is not done any more
+	Again bool       // the reply to an earlier request was lost, which may have been done
+	Given []Acquired // what each of Release.Next has got, in their order
+	Turn  bool       // none of them has got the lock, because waiters elsewhere have their turn now
 }
 
 // Handoff is who gets a lock that is given back.
@@ -95,83 +120,57 @@ type Forcing struct {
 	Key  string
 	Kind Kind // Plain; or Read or Write for a read/write lock
 	Side Kind // of that only this one; Plain: both
-	// Only are those who alone are to lose it: nothing is freed if another one has the lock by then, and of readers the others go on.
-	// nil: everybody.
-	Only []Owned
-}
-
-// Fields are where the lock's hash counts the holds of Only.
-func (f Forcing) Fields() (all []string) {
-	for _, o := range f.Only {
-		all = append(all, ID{Key: f.Key, Owner: o.Owner, Kind: o.Kind}.Field())
-	}
-	return all
 }
 
 // Seen is what there is of one owner's hold.
 type Seen struct {
-	At                time.Time // before it was asked
-	Count, TTL, Token int64
-	Most              int64        // of a quorum: the TTL for which a majority may have it, by what is known; else 0
-	Registration      Registration // of a named owner's hold
-	Registered        bool         // there is one, be it empty
-	Watched           bool         // and somebody renews the hold
-	Unsure            bool         // of a quorum: with the nodes that have not answered a majority may have it although Count is 0. Most, Watched and Registration are, then, as if it had
+	Plain, Writes, Reads bool
+	Unsure               bool // of a quorum: with the nodes that have not answered a majority may have it
 }
 
-// MayEnd is until when the hold may last, by what is known; zero: it has no end.
-func (s Seen) MayEnd() time.Time {
-	ttl := max(s.TTL, s.Most)
-	if ttl <= 0 {
-		return time.Time{}
+// Sides are those on which there is a hold.
+func (s Seen) Sides() (held []Kind) {
+	for _, side := range []struct {
+		Kind
+		held bool
+	}{{Plain, s.Plain}, {Read, s.Reads}, {Write, s.Writes}} {
+		if side.held {
+			held = append(held, side.Kind)
+		}
 	}
-	return s.At.Add(Milliseconds(ttl))
+	return held
 }
 
-// Renewal begins the leases of some holds anew, all of one kind and in one slot, or only looks at the holds.
+// Renewal lets connections' holds last, all of one kind of lock and in one slot.
 type Renewal struct {
-	DB       int
-	Kind     Kind
-	Lease    time.Duration // 0: only look
-	Replicas int64
-	Allow    time.Duration // how long Redis may take to get to it
-	Holds    []Renewed
+	DB    int
+	RW    bool
+	Allow time.Duration // how long Redis may take to get to it
+	Holds []Renewed
 }
 
 // Renewed is one hold of a renewal.
 type Renewed struct {
-	ID           ID
-	Named        bool
-	Registration Registration  // of a named owner's hold, as far as it is known: by it Redis tells whether another connection has ended it, or taken it over
-	Attempt      string        // of a quorum: what it was had by
-	Lease        time.Duration // of the hold, also when it is only looked at
-	Taken        time.Time     // since when another connection seems to have taken it over; zero: it does not
+	ID     ID
+	Counts Counts
+	Lease  int64 // ms, for which the hold lasts at least
 }
 
 // Extension sets the lease of one hold anew, whatever it had left.
 type Extension struct {
-	ID           ID
-	Named        bool
-	Lease        int64        // ms
-	Watched      bool         // it is renewed from now on; else it ends with that lease
-	Registration Registration // of a named owner's hold from now on
-	Known        Registration // and so far; if Redis has another one, its proxy is told that the hold has ended
-	Attempt      string       // of a quorum: the attempt by which it is held; "": it was taken through another proxy
-	Count        int64        // how often its owner is in the lock, as far as is known
-	Again        bool         // an earlier request may have been done: nothing is done when a named owner is back through another connection
-
-	// MayEnd is called before each request is sent, with when the hold ends if Redis does it: the holder must be told by then, even if no
-	// answer comes. It is called again when Redis has not done the request, with what is still possible then; zero: no request without an
-	// answer can have been done. After an error the last call stands; when the error is returned no request can be done any more.
-	MayEnd func(at time.Time)
+	ID     ID     // its Kind is the side of a named owner; a connection has one lease for both
+	Named  bool   // the owner has a name of its own
+	Lease  int64  // ms
+	Expiry Expiry // nothing is done unless a named owner's hold has this expiry, which says that nobody has joined it; nil: whatever it has
 }
 
 // Extended is the outcome of an extension.
 type Extended struct {
-	Code       int64     // LeaseSet, Overruled, NotHeld or OtherKind
-	Count, TTL int64     // beside NotHeld and OtherKind Count is EndedElsewhere, or 0
-	Sent       time.Time // before the request that was answered
-	Attempt    string    // the attempt by which the hold is held now
+	Code   int64  // LeaseSet, NotHeld or OtherKind
+	TTL    int64  // ms
+	Expiry Expiry // of a named owner's hold that nobody has joined
+	Sent   time.Time
+	Unsure bool // of a quorum: no majority has said that it was done, and some nodes may have done it
 }
 
 // Queue is the owners of one proxy that wait in the fair queue of a plain lock.
@@ -183,6 +182,6 @@ type Queue struct {
 
 // Place is where one of them stands.
 type Place struct {
-	ID     ID
-	Ticket int64
+	ID    ID
+	Place int64
 }

@@ -26,19 +26,18 @@ type Steps interface {
 	Admit(ctx context.Context, name string, wait time.Duration) error
 	Acquire(ctx context.Context, a *Acquire) (Acquired, error)
 	Release(ctx context.Context, r *Release) (Released, error)
-	Renew(ctx context.Context, r Renewal) ([]int64, error) // returns the result for each hold, even beside an error about all of them
+	Renew(ctx context.Context, r Renewal) ([]int64, error) // returns StillThere, NotThere or Undecided for each hold
 	Extend(ctx context.Context, e Extension) (Extended, error)
 	Force(ctx context.Context, f Forcing) (code int64, err error)
 }
 
 // Reads are what is asked about locks.
 type Reads interface {
-	// Look waits until a request with that not-after can no longer be done, and reads what there is of one owner's hold; of a
-	// named owner also the registration. It tries again after failures, until giveUp.
-	Look(id ID, named bool, notAfter int64, giveUp time.Time) (Seen, error)
+	// Look reads what there is of one owner's holds. It waits until final has passed, so that a request that was sent before is not done any
+	// more. It tries again after failures, until giveUp.
+	Look(id ID, final, giveUp time.Time) (Seen, error)
 	Info(ctx context.Context, db int, key string) (Info, error)
-	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold, or Plain
-	Nodes() []NodeInfo                                    // of a quorum
+	Nodes() []NodeInfo // of a quorum
 	// Able is why locks cannot be had, by trial locks of the last ten seconds; nil: they can. where has it for each Redis that keeps locks.
 	Able() (where []Ability, err error)
 }
@@ -49,9 +48,9 @@ type Waits interface {
 	// RefreshQueue tells Redis that owners still wait in a fair queue; called are those, counted from 1, that are to try now, next
 	// is in how long others may be (negative: none).
 	RefreshQueue(q Queue) (called []int64, next time.Duration, err error)
-	// LeaveQueue takes an owner out of a fair queue. Until lost has passed a request without an answer may still put the owner
+	// LeaveQueue takes an owner out of a fair queue. Until final has passed a request without an answer may still put the owner
 	// there. What takes longer goes on in the background, unless stays says by then that the owner is to stay.
-	LeaveQueue(id ID, lost int64, stays func() bool)
+	LeaveQueue(id ID, final time.Time, stays func() bool)
 	// Vacate wakes those that wait for a lock whose hold ends by itself, from at on. If the owner has the lock after until, it has
 	// taken it anew.
 	Vacate(id ID, at, until time.Time)
@@ -83,10 +82,10 @@ type Opener func(Host) Store
 
 // Host is what a store knows of the engine that it works for, and what it asks and tells it.
 type Host struct {
-	UUID               string // of this proxy
-	Log                *slog.Logger
-	FairWait, FenceTTL time.Duration
-	WarmChannels       int // channels nobody waits on that stay subscribed
+	UUID         string // of this proxy
+	Log          *slog.Logger
+	FenceTTL     time.Duration
+	WarmChannels int // channels nobody waits on that stay subscribed
 
 	Background func(work func())                               // runs work that outlives the step that began it
 	Sleep      func(ctx context.Context, d time.Duration) bool // says whether d has passed; the end of ctx, or of the engine, may come first
@@ -99,9 +98,6 @@ type Host struct {
 	// Shorten moves the deadlines of the holds of some keys earlier by that much, but not those that go by an answer to what was sent
 	// after then.
 	Shorten func(by time.Duration, then time.Time, some func(key string) bool)
-	// Regain calls take with the step that asks for a renewed hold once more, if the hold is still what that renewal says. No other
-	// step on the hold begins before take has returned.
-	Regain func(r Renewed, lease time.Duration, take func(*Acquire))
 }
 
 // The reasons for which a hold may be missing that a store knows of.

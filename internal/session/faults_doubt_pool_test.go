@@ -15,7 +15,7 @@ func TestDoubtIsTheConnections(t *testing.T) {
 	data := testredis.NewProxy(t, server.Addr())
 	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{})
 	locks, writes := connect(t, addr), connect(t, addr)
-	if got := locks.ask("LOCK orders OWNER worker"); got != "OK" {
+	if got := locks.ask("LOCK orders OWNER worker EX 30"); got != "OK" {
 		t.Fatal(got)
 	}
 	if got := writes.ask("SET stock 1"); got != "OK" {

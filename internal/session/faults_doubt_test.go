@@ -51,11 +51,6 @@ var doubts = []doubtful{
 	{name: "says UNLOCK twice", lock: "LOCK KEY", then: follow("UNLOCK KEY", "UNLOCK KEY")},
 	{name: "has UNLOCK in the pipeline and says it again", lock: "LOCK KEY", pipe: "UNLOCK KEY", then: follow("UNLOCK KEY")},
 	{name: "says UNLOCK and RESET", lock: "LOCK KEY", then: follow("UNLOCK KEY", "RESET")},
-	{name: "unlocks its owner's lock", lock: "LOCK KEY OWNER o", then: follow("UNLOCK KEY OWNER o")},
-	{name: "unlocks its owner's lock twice", lock: "LOCK KEY OWNER o", then: follow("UNLOCK KEY OWNER o", "UNLOCK KEY OWNER o")},
-	{name: "unlocks its owner's lock and again elsewhere", lock: "LOCK KEY OWNER o", then: func(c, other *client, key string) []string {
-		return []string{c.ask("UNLOCK " + key + " OWNER o"), other.ask("UNLOCK " + key + " OWNER o")}
-	}},
 	{name: "unlocks a lease of its own", lock: "LOCK KEY PX 15000", then: follow("UNLOCK KEY")},
 	{name: "holds it twice and unlocks", lock: "LOCK KEY SELF", pipe: "LOCK KEY SELF", then: follow("UNLOCK KEY", "UNLOCK KEY")},
 	{name: "enters it again and unlocks", lock: "LOCK KEY SELF", then: follow("LOCK KEY SELF", "UNLOCK KEY", "UNLOCK KEY")},

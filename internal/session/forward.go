@@ -161,11 +161,6 @@ func (s *Session) askAt(at backend.Place, words ...[]byte) ([]byte, error) {
 	return s.pipes.Ask(words, at)
 }
 
-// askKey is ask at the node that has the key, which is the word after the command's name.
-func (s *Session) askKey(words ...string) ([]byte, error) {
-	return s.askAt(backend.AtKey(), bytesOf(words)...)
-}
-
 func bytesOf(words []string) [][]byte {
 	all := make([][]byte, len(words))
 	for i, w := range words {

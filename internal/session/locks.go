@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -21,7 +22,10 @@ func (s *Session) Locks() *lock.Client {
 	if l := s.locks.engine.Load(); l != nil {
 		return l
 	}
-	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.peer.id, Addr: s.peer.addr, Name: s.Name, User: s.clientUser, Push: s.push, Gone: s.guard.HungUp})
+	l := s.srv.o.Locks.NewClient(lock.ClientInfo{
+		ID: s.peer.id, Addr: s.peer.addr, Name: s.Name, User: s.clientUser, Push: s.push, Gone: s.guard.HungUp,
+		Close: func(why string) { s.guard.Cut(downstream.Left, why) },
+	})
 	if s.settings.lib[0] != "" {
 		l.SetLibrary(true)
 	}
@@ -76,34 +80,61 @@ var grants = sync.OnceValue(func() *expirable.LRU[grant, error] {
 	return expirable.NewLRU[grant, error](grantsKept, nil, grantKept)
 })
 
-// May returns Redis' refusal if this client may not write, or read, key. Redis is asked as the client, with a
-// command that changes nothing. For the service account it need not be asked.
-func (s *Session) May(key []byte, write bool) error {
+// May returns Redis' refusal if this client may not write, or read, one of the keys. Redis is asked as the client, with
+// commands that change nothing, about all keys at once. For the service account it need not be asked.
+func (s *Session) May(write bool, keys ...[]byte) error {
 	if s.isService() {
 		return nil
 	}
-	asked := grant{of: s.srv.up.backend, ident: s.ident, key: string(key), write: write, rights: s.srv.access.rights.Load()}
-	if err, known := grants().Get(asked); known {
-		return err
+	var asked []grant
+	var questions [][][]byte
+	for _, key := range keys {
+		one := grant{of: s.srv.up.backend, ident: s.ident, key: string(key), write: write, rights: s.srv.access.rights.Load()}
+		err, known := grants().Get(one)
+		if err != nil {
+			return err
+		}
+		if !known {
+			asked, questions = append(asked, one), append(questions, one.question())
+		}
 	}
-	var reply []byte
-	var err error
-	if write {
-		reply, err = s.askKey("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
-	} else {
-		reply, err = s.askKey("PTTL", asked.key)
+	if len(asked) == 0 {
+		return nil
 	}
+	if s.lockedOut() {
+		return &upstream.ReplyError{Line: noAuth}
+	}
+	replies, err := s.pipes.AskKeys(questions)
 	if err != nil {
 		return err
 	}
+	for i, reply := range replies {
+		if err := asked[i].answered(reply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// question is what Redis is asked about a key.
+func (g grant) question() [][]byte {
+	if g.write {
+		return [][]byte{[]byte("HDEL"), []byte(g.key), []byte("lockproxy:" + strconv.FormatUint(rand.Uint64(), 36))}
+	}
+	return [][]byte{[]byte("PTTL"), []byte(g.key)}
+}
+
+// answered keeps what Redis has said about a key, and returns its refusal.
+func (g grant) answered(reply []byte) error {
+	var err error
 	if line, bad := resp.ErrorLine(reply); bad {
 		err = &upstream.ReplyError{Line: line}
 		if !strings.HasPrefix(line, "NOPERM") {
 			return err // the key's or the server's state: not worth keeping
 		}
 	}
-	if len(key) <= longestKey {
-		grants().Add(asked, err)
+	if len(g.key) <= longestKey {
+		grants().Add(g, err)
 	}
 	return err
 }

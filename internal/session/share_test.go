@@ -37,9 +37,9 @@ func TestShareOfAUser(t *testing.T) {
 	nobody.expect("+OK\r\n", "LOCK", "others")
 	a.expect("+OK\r\n", "LOCK", "l1")
 	a.expect("+OK\r\n", "LOCK", "l1") // is the same lock
-	b.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me")
+	b.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me", "EX", "30")
 	c.expect(tooMany+"locks per user reached\r\n", "LOCK", "l3")
-	c.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me")
+	c.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me", "EX", "30")
 	bob.expect("+OK\r\n", "MULTILOCK", "2", "l3", "l4")
 	a.expect(":0\r\n", "UNLOCK", "l1")
 	a.expect(":1\r\n", "UNLOCK", "l1")

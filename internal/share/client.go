@@ -56,3 +56,15 @@ func (c *Client) Waited() {
 		c.user.waited()
 	}
 }
+
+// Lease counts a lock that a named owner was given through the client: for the present user, until the lease has ended.
+func (c *Client) Lease() (ended func()) {
+	user := c.user
+	if user == nil {
+		return func() {}
+	}
+	if !c.asks.Swap(false) {
+		user.hold(1)
+	}
+	return func() { user.hold(-1) }
+}

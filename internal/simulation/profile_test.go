@@ -47,14 +47,14 @@ var profiles = []*profile{
 	{
 		name: "faults", about: "everything is hurt: links, nodes, clocks, proxies", stores: one,
 		users: 4, far: ms, options: lock.Options{Watchdog: 6 * second, Poll: 3 * second},
-		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true,
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
 			MinLease: 500, MaxLease: 5000, PXShare: 0.4, MaxBlock: 3000, Pause: second, KeyLife: 10 * second},
 		harms: []harm{dropLink, dropLink, dropLink, cutLink, swallowLink, slowLink, stopNode, flushScripts, killProxy}, pause: 5 * second,
 	},
 	{
 		name: "forgets", about: "nodes restart empty and their clocks jump: two may hold a lock then, and nobody waits for ever", stores: one,
 		users: 3, options: lock.Options{Watchdog: 6 * second, Poll: 3 * second},
-		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Deaths: true, Lapses: true, WatchedOwners: true, Unfenced: true,
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Deaths: true, Lapses: true, Unfenced: true,
 			MinLease: 500, MaxLease: 5000, PXShare: 0.4, MaxBlock: 3000, Pause: second, KeyLife: 10 * second},
 		harms: []harm{restartNode, jumpClock, dropLink, stopNode, killProxy}, pause: 10 * second,
 	},
@@ -85,7 +85,7 @@ var profiles = []*profile{
 	{
 		name: "quorum", about: "nodes stop, forget and are cut off, and no two hold one lock", stores: []string{"quorum3", "quorum5"},
 		users: 4, options: lock.Options{Watchdog: 9 * second, Poll: 3 * second}, quorum: quorumTimes,
-		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true, Unfenced: true,
+		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, Unfenced: true,
 			MinLease: 1000, MaxLease: 9000, PXShare: 0.4, MaxBlock: 3000, Pause: 2 * second, KeyLife: 30 * second},
 		harms: []harm{stopNode, stopNode, restartOfQuorum, dropLink, dropLink, cutLink, swallowLink, slowLink, isolate, stopMajority, drift, killProxy},
 		pause: 10 * second,

@@ -39,7 +39,7 @@ func withLock(ctx context.Context, r redis.UniversalClient, name string, wait, l
 		if errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 			return // a write may still be on its way: the lock is left to expire
 		}
-		// LOCKLOST: it was lost meanwhile.
+		// NOTHELD: it was lost meanwhile.
 		err = errors.Join(err, r.Do(context.WithoutCancel(ctx), "UNLOCK", name, "OWNER", owner).Err())
 	}()
 	return work(held, token)
@@ -64,7 +64,7 @@ func renewLock(held context.Context, r redis.UniversalClient, name, owner string
 		switch {
 		case err == nil:
 			expiry.Reset(time.Until(sent.Add(lease)))
-		case errors.As(err, &reply): // LOCKLOST, NOTHELD
+		case errors.As(err, &reply): // NOTHELD
 			lose(err)
 			return
 		} // no answer: the lease has two more thirds

@@ -119,7 +119,7 @@ static void *critical(void *unused) {
     for (int i = 0; i < 10; i++) {
         snprintf(owner, sizeof owner, "%d-%lx-%d", getpid(), (unsigned long)pthread_self(), i);
         for (int granted = 0; !granted;)
-            REPLY(c, (granted = r->type == REDIS_REPLY_STATUS) || r->type == REDIS_REPLY_NIL, "LOCK section OWNER %s BLOCK 2000", owner);
+            REPLY(c, (granted = r->type == REDIS_REPLY_STATUS) || r->type == REDIS_REPLY_NIL, "LOCK section OWNER %s EX 30 BLOCK 2000", owner);
         int count = 0;
         REPLY(c, r->str && (count = atoi(r->str), 1), "GET counter");
         TEXT(c, "OK", "SET counter %d", count + 1);

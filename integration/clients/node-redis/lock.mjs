@@ -22,7 +22,7 @@ export async function withLock(send, name, work, { waitMs = 4000, leaseMs = 3000
       await send(['RENEW', name, 'OWNER', owner, 'PX', `${leaseMs}`]);
       until = Math.max(until, sent + leaseMs);
     } catch (error) {
-      if (error instanceof ErrorReply) end.abort(error); // LOCKLOST, NOTHELD; without an answer the lease has two more thirds
+      if (error instanceof ErrorReply) end.abort(error); // NOTHELD; without an answer the lease has two more thirds
     }
   }, leaseMs / 3);
 
@@ -35,6 +35,6 @@ export async function withLock(send, name, work, { waitMs = 4000, leaseMs = 3000
   } finally {
     clearInterval(expiry);
     clearInterval(heart);
-    if (release) await send(['UNLOCK', name, 'OWNER', owner]); // LOCKLOST: it was lost meanwhile
+    if (release) await send(['UNLOCK', name, 'OWNER', owner]); // NOTHELD: it was lost meanwhile
   }
 }

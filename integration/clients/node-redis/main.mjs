@@ -171,30 +171,29 @@ async function locks(r) {
   ok('contention');
 
   // BLOCK shorter than the client's patience: nil. Longer: it hangs up, and the wait ends with it.
-  assert.equal(await r.send(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '300']), null);
+  assert.equal(await r.send(['LOCK', 'busy', 'OWNER', 'late', 'EX', '30', 'BLOCK', '300']), null);
   const hasty = await connect({ socket: { socketTimeout: 500, reconnectStrategy: false } });
-  await assert.rejects(hasty.sendCommand(['LOCK', 'busy', 'OWNER', 'hasty', 'BLOCK', '60000']));
+  await assert.rejects(hasty.sendCommand(['LOCK', 'busy', 'OWNER', 'hasty', 'EX', '30', 'BLOCK', '60000']));
   assert.equal(await other.sendCommand(['UNLOCK', 'busy']), 1);
-  assert.equal(await r.send(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '4000']), 'OK');
+  assert.equal(await r.send(['LOCK', 'busy', 'OWNER', 'late', 'EX', '30', 'BLOCK', '4000']), 'OK');
   assert.equal(await r.send(['UNLOCK', 'busy', 'OWNER', 'late']), 1);
   ok('block');
 
-  // The news of a lost lock arrives while the connection is idle: later replies must be the right ones. node-redis has no
-  // handler for it.
-  assert.equal(await r.send(['LOCK', 'lost', 'OWNER', 'me']), 'OK');
+  // A named owner's lock that is gone: nothing is pushed, and the owner is told when it asks.
+  assert.equal(await r.send(['LOCK', 'lost', 'OWNER', 'me', 'EX', '30']), 'OK');
   await lose('lost');
   for (let i = 0; i < 20; i++) {
     assert.deepEqual(await Promise.all([r.set('after', i), r.get('after'), r.echo('x')]), ['OK', `${i}`, 'x']);
   }
-  await assert.rejects(r.send(['UNLOCK', 'lost', 'OWNER', 'me']), /LOCKLOST/);
+  await assert.rejects(r.send(['UNLOCK', 'lost', 'OWNER', 'me']), /NOTHELD/);
 
   // The work hears of it from the next RENEW, and its end says so.
   await assert.rejects(withLock(r.send, 'lost', async ({ signal, lost }) => {
     assert.equal(lost(), false);
     await lose('lost');
     if (!signal.aborted) await new Promise((told) => signal.addEventListener('abort', told));
-    assert.match(signal.reason.message, /LOCKLOST/);
-  }, { leaseMs: 3000 }), /LOCKLOST/);
+    assert.match(signal.reason.message, /NOTHELD/);
+  }, { leaseMs: 3000 }), /NOTHELD/);
   ok('lost');
   await Promise.all([mine.close(), other.close()]);
 }

@@ -120,7 +120,7 @@ function data(Redis $r): void
 function critical(Redis $r, string $key): void
 {
     $owner = bin2hex(random_bytes(16));
-    while (!$r->rawCommand('LOCK', $key, 'OWNER', $owner, 'BLOCK', '2000'));
+    while (!$r->rawCommand('LOCK', $key, 'OWNER', $owner, 'EX', '30', 'BLOCK', '2000'));
     try {
         $r->set('counter', (string) ((int) $r->get('counter') + 1));
     } finally {
@@ -164,16 +164,16 @@ function locks(Redis $r): void
 
     // BLOCK shorter than the client's patience: nil. Longer: it gives up, but the connection stays open, and the wait with
     // it (and so would a reply nobody expects any more). close() ends it.
-    same($r->rawCommand('LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '300'), false);
+    same($r->rawCommand('LOCK', 'busy', 'OWNER', 'late', 'EX', '30', 'BLOCK', '300'), false);
     $hasty = connect(0.5);
     try {
-        same($hasty->rawCommand('LOCK', 'busy', 'OWNER', 'hasty', 'BLOCK', '60000'), 'a time-out');
+        same($hasty->rawCommand('LOCK', 'busy', 'OWNER', 'hasty', 'EX', '30', 'BLOCK', '60000'), 'a time-out');
     } catch (RedisException $e) {
         same(preg_match('/read error|socket error on read/', $e->getMessage()), 1);
         $hasty->close();
     }
     same($other->rawCommand('UNLOCK', 'busy'), 1);
-    same($r->rawCommand('LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '4000'), true);
+    same($r->rawCommand('LOCK', 'busy', 'OWNER', 'late', 'EX', '30', 'BLOCK', '4000'), true);
     same($r->rawCommand('UNLOCK', 'busy', 'OWNER', 'late'), 1);
     ok('block');
 

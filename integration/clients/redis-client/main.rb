@@ -93,7 +93,7 @@ end
 # argument, in seconds, to the read time-out.
 def critical(r, key)
   owner = SecureRandom.uuid
-  nil until r.blocking_call(2, "LOCK", key, "OWNER", owner, "BLOCK", 2000)
+  nil until r.blocking_call(2, "LOCK", key, "OWNER", owner, "EX", "30", "BLOCK", 2000)
   begin
     r.call("SET", "counter", r.call("GET", "counter").to_i + 1)
   ensure
@@ -124,11 +124,11 @@ def locks(r)
   ok "contention"
 
   # BLOCK shorter than the client's patience: nil. Longer: the client hangs up, and the wait ends with it.
-  same r.call("LOCK", "busy", "OWNER", "late", "BLOCK", 300), nil
+  same r.call("LOCK", "busy", "OWNER", "late", "EX", "30", "BLOCK", 300), nil
   hasty = RedisClient.new(RedisClient.config(host: HOST, port: PORT, timeout: 0.5))
-  fails(RedisClient::ReadTimeoutError) { hasty.call("LOCK", "busy", "OWNER", "hasty", "BLOCK", 60_000) }
+  fails(RedisClient::ReadTimeoutError) { hasty.call("LOCK", "busy", "OWNER", "hasty", "EX", "30", "BLOCK", 60_000) }
   same other.call("UNLOCK", "busy"), 1
-  same r.call("LOCK", "busy", "OWNER", "late", "BLOCK", 4000), "OK"
+  same r.call("LOCK", "busy", "OWNER", "late", "EX", "30", "BLOCK", 4000), "OK"
   same r.call("UNLOCK", "busy", "OWNER", "late"), 1
   ok "block"
 

@@ -38,7 +38,7 @@ def lock(r, name, wait_ms=4000, lease_s=30):
             try:
                 r.execute_command("RENEW", name, "OWNER", owner, "EX", lease_s)
                 hold.until = sent + lease_s  # from before it was sent: never later than Redis has it
-            except redis.ResponseError:  # LOCKLOST, NOTHELD
+            except redis.ResponseError:  # NOTHELD
                 hold.told = True
                 return
             except redis.RedisError:

@@ -33,17 +33,8 @@ func (c Call) answered(sent time.Duration) {
 	telemetry.ScriptDone(c.Script.Name, telemetry.Clock()-sent)
 }
 
-// NotAfter is a time in µs of Redis' clock as the not-after of a script, which is less a second. Short scripts compare its digits with
-// those of Redis' second, to see whether they are in time. With another number of digits (before 2001, after 2286) it begins with a
-// zero, so that the comparison never says so.
-func NotAfter(at int64) string {
-	const digits = 16
-	text := strconv.FormatInt(max(0, at-1e6), 10)
-	if len(text) != digits {
-		return "0" + text
-	}
-	return text
-}
+// NotAfter is a time in µs of Redis' clock as the not-after of a script.
+func NotAfter(at int64) string { return strconv.FormatInt(max(0, at), 10) }
 
 // Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is moving to the node. It does not
 // end early: what was sent has an outcome, which the caller must know. Errors are those of Outcome.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -96,48 +95,19 @@ func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
 	return kind, owners
 }
 
-// Look is the script that says what there is of one owner's hold, of a named owner with the registration.
-func Look(id lockstore.ID, named bool) Call {
-	keys := append(id.Keys(), lockstore.TokenKey(id.Key))
-	if named {
-		keys = append(keys, id.WatchKey())
-	}
-	return Call{DB: id.DB, Script: id.Kind.Spec().Look, Keys: keys, Args: []string{id.Field()}}
+// Look is the script that says what there is of one owner's holds.
+func Look(id lockstore.ID) Call {
+	return Call{DB: id.DB, Script: scripts.Look, Keys: []string{id.Key}, Args: []string{id.Owner, id.Reader(), lockstore.ReadPrefix(id.Key)}}
 }
 
 // Seen reads its reply; now is Redis' clock in µs by then.
 func Seen(reply rueidis.RedisMessage) (s lockstore.Seen, now int64) {
 	parts, _ := reply.ToArray()
-	if len(parts) != 5 {
+	if len(parts) != 6 {
 		return s, 0
 	}
 	clock, _ := parts[0].ToString()
 	now, _ = strconv.ParseInt(clock, 10, 64)
-	s.Count, _ = parts[1].AsInt64()
-	s.TTL, _ = parts[2].AsInt64()
-	s.Token, _ = parts[3].AsInt64()
-	text, err := parts[4].ToString()
-	s.Registration, s.Registered = lockstore.ParseRegistration(text), err == nil
-	s.Watched = s.Registration.Renewed()
-	return s, now
-}
-
-// Sides asks for the sides of a read/write lock that an owner has, or whether it has a plain one.
-func Sides(client rueidis.Client, id lockstore.ID) rueidis.Completed {
-	jitter.Turn(id.As(lockstore.Read).Field(), nil)
-	return client.B().Hmget().Key(id.Key).Field("mode", id.As(lockstore.Plain).Field(), id.As(lockstore.Read).Field(), id.As(lockstore.Write).Field()).Build()
-}
-
-// SidesIn reads the reply.
-func SidesIn(parts []rueidis.RedisMessage) (held []lockstore.Kind) {
-	if len(parts) != 1+len(lockstore.Kinds) {
-		return nil
-	}
-	mode, _ := parts[0].ToString()
-	for i, k := range lockstore.Kinds {
-		if text, _ := parts[1+i].ToString(); text != "" && k.Spec().RW == (mode != "") {
-			held = append(held, k)
-		}
-	}
-	return held
+	has := func(i int) bool { n, _ := parts[i].AsInt64(); return n == 1 }
+	return lockstore.Seen{Plain: has(1), Writes: has(2), Reads: has(3)}, now
 }

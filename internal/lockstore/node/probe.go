@@ -22,7 +22,7 @@ var errProbe = errors.New("a lock that was taken for a try did not behave as one
 const anyCode = -99
 
 // probeLease is the lease of the probe's locks in ms, and what its fencing token lasts at most.
-const probeLease = "1000"
+const probeLease = 1000
 
 // probeNames is how many names are tried to find one in a slot of the node: enough for every slot.
 const probeNames = 20 * 16384
@@ -45,22 +45,17 @@ func (s Site) probe(name, verb string, brief bool) (cannot string, err error) {
 		return "", err
 	}
 	var steps []probeStep
-	var left []string
+	left := []string{name}
 	for _, kind := range lockstore.Kinds {
 		t := tryOut{site: s, id: lockstore.ID{Key: name, Owner: s.UUID + ":0", Kind: kind}, verb: verb}
-		left = append(left, t.id.VotesKey())
 		if !brief {
 			steps = append(steps, t.steps()...)
 		} else if kind == lockstore.Plain {
 			steps = t.brief()
 		}
-		for _, id := range []lockstore.ID{t.id, t.next()} {
-			if left = append(left, id.WatchKey()); kind == lockstore.Read {
-				left = append(left, id.Keys()[1]+":1")
-			}
-		}
+		left = append(left, t.id.ReadHold(1), t.next().ReadHold(1))
 	}
-	left = append(left, name, lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
+	left = append(left, lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
 	replies := sendSteps(client, steps, left, "EVALSHA")
 	for _, reply := range replies {
 		if unknownScript(reply.Error()) {

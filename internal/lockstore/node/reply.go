@@ -3,36 +3,23 @@ package node
 import (
 	"github.com/redis/rueidis"
 
-	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // Shape is how many integers a script returns, so that what reads them finds them there whatever a node says. The zero value is one or more.
 type Shape struct {
-	Least int   // so many at least
-	Alone Alone // whether one alone will do
-	Grant bool  // one more is there if the first says that the lock was granted
-	Names int   // those behind the first are from 1 to that; 0: any
+	Least int  // so many at least,
+	Late  bool // or one alone, which says that the script was too late
+	Names int  // those behind the first are from 1 to that; 0: any
 }
-
-// Alone says when one integer is a whole reply, although there are more in others.
-type Alone int
-
-const (
-	Never    Alone = iota
-	TooLate        // when it says that the script was too late
-	AnyShort       // when it is the answer of a common case, too
-)
 
 // Fits says whether a reply has that shape.
 func (s Shape) Fits(out []int64) bool {
-	switch {
-	case len(out) == 0:
-		return false
-	case len(out) == 1 && (s.Alone == AnyShort || s.Alone == TooLate && Late(out)):
+	if len(out) == 1 && s.Late && Late(out) {
 		return true
-	case len(out) < s.Least, s.Grant && out[0] == lockstore.Granted && len(out) == s.Least:
+	}
+	if len(out) == 0 || len(out) < s.Least {
 		return false
 	}
 	for _, n := range out[1:] {

@@ -15,23 +15,24 @@ import (
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	id := lockstore.ID{Key: "k", Owner: "me"}
-	ask, back := &lockstore.Acquire{ID: id, Lease: 1000}, &lockstore.Release{ID: id}
+	ask, back := &lockstore.Acquire{ID: id, Counts: lockstore.Counts{Writes: 1}, Lease: 1000}, &lockstore.Release{ID: id, Whole: true}
 	two := lockstore.Renewal{Holds: []lockstore.Renewed{{ID: id}, {ID: id}}}
-	next := &lockstore.Handoff{Asks: []*lockstore.Acquire{ask, ask}, Line: id.Line()}
+	handed := *back
+	handed.Next = &lockstore.Handoff{Asks: []*lockstore.Acquire{ask, ask}, Line: id.Line()}
 	var s Steps
 	type replies [][]int64
 	for name, c := range map[string]struct {
 		call     Call
 		fit, odd replies
 	}{
-		"acquire": {s.Acquire(ask, "1").Brief(), replies{{1}, {0}, {-2}, {-2, 0, 0, 0}, {0, 0, 5, 0}, {1, 1, 5, 0, 1}}, replies{{}, {0, 0}, {1, 1, 5}, {1, 1, 5, 0}}},
-		"vote":    {AsVote(s.Candidacy(*ask), id, "a", false, "1"), replies{{-2, 0, 0, 0}, {0, 0, 5, 9}, {1, 1, 5, 0, 1}}, replies{{}, {0}, {1}, {0, 0, 5}, {1, 1, 5, 0}}},
-		"release": {s.Release(back, "1").Brief(), replies{{1}, {-2}, {0, 3}}, replies{{}}},
-		"drop":    {s.Drop(back, "", "1"), replies{{-2, 0}, {0, 3}}, replies{{}, {1}}},
-		"handoff": {s.Handoff(back, next, "1"), replies{{1, 0, 0, 1, 1, 5, 0, 1, -9, -9, -9, -9, -9}}, replies{{}, {1}, {-2}, {1, 0, 0, 1, 1, 5, 0, 1}}},
-		"renew":   {Renew(two, "1").Brief(), replies{{1, 0}, {-2}}, replies{{}, {1}}},
-		"votes":   {RenewVotes(two, "1"), replies{{1, 0}, {-2}}, replies{{}, {1}}},
-		"extend":  {Extend(lockstore.Extension{ID: id, Lease: 1}, "1"), replies{{1, 1, 5}, {-2, 0, 0}}, replies{{}, {1}, {1, 1}}},
+		"acquire": {s.Acquire(ask, "1"), replies{{-2, 0, 0, 0, 0}, {0, 0, 5, 0, 0}, {1, 1, 5, 0, 0}}, replies{{}, {1}, {-2}, {0, 0}, {1, 1, 5}, {1, 1, 5, 0}}},
+		"vote":    {s.Vote([]*lockstore.Acquire{ask}, "1"), replies{{-2, 0, 0, 0, 0}, {0, 0, 5, 9, 0}, {1, 1, 5, 0, 0}}, replies{{}, {1}, {1, 1, 5, 0}}},
+		"votes":   {s.Vote([]*lockstore.Acquire{ask, ask}, "1"), replies{{1, 1, 5, 0, 0, 0, 0, 5, 9, 0}}, replies{{}, {1}, {1, 1, 5, 0, 0}}},
+		"release": {s.Release(back, "1"), replies{{1, 0}, {-2, 0}, {0, 3}}, replies{{}, {1}, {-2}}},
+		"handoff": {s.Handoff(&handed, "1"), replies{{1, 0, 0, 1, 1, 5, 0, 0, -9, -9, -9, -9, -9}}, replies{{}, {1}, {-2}, {1, 0, 0, 1, 1, 5, 0, 0}}},
+		"renew":   {Renew(two, "1"), replies{{1, 0}, {-2}}, replies{{}, {1}}},
+		"extend":  {Extend(lockstore.Extension{ID: id, Lease: 1}, false, "1"), replies{{1, 5, 0}, {-2, 0, 0}}, replies{{}, {1}, {1, 1}}},
+		"raise":   {s.Raise(id, 7, "1"), replies{{1}, {-2}}, replies{{}}},
 		"force":   {s.Force(lockstore.Forcing{Key: "k"}, "1"), replies{{1}, {0}}, replies{{}}},
 		"refresh": {s.Refresh(lockstore.Queue{Key: "k", Places: make([]lockstore.Place, 2)}, "1"), replies{{-1}, {-2}, {5, 1, 2}}, replies{{}, {5, 0}, {5, 3}, {5, -1}}},
 		"vacant":  {s.Vacant([]lockstore.ID{id, id}), replies{{0, -1}}, replies{{}, {0}, {-2}}},

@@ -19,13 +19,13 @@ type right struct {
 
 // One key of each kind is asked about: what Redis says of it holds for all keys that the rules in docs/OPERATIONS.md are for. Which
 // names locks have is not known here; a script whose lock is out of bounds is refused before it begins.
-var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_watch:{lockproxy}", "{lockproxy}:rwlock_timeout"}
+var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_fair:{lockproxy}", "{lockproxy}:rwlock_timeout"}
 
 // accountCommands are the commands of the scripts that name a key, with what follows it.
 var accountCommands = []string{
-	"del", "exists", "get", "hdel 1", "hexists 1", "hget 1", "hgetall", "hincrby 1 1", "hkeys", "hlen", "hmget 1", "hset 1 1", "lindex 0",
-	"linsert BEFORE 1 1", "llen", "lpop", "lpush 1", "lrange 0 1", "lrem 0 1", "pexpire 1", "pttl", "rpush 1", "set 1", "type", "zadd 1 1",
-	"zcard", "zrange 0 1", "zrem 1", "zscore 1",
+	"del", "exists", "get", "hdel 1", "hexists 1", "hget 1", "hgetall", "hkeys", "hlen", "hmget 1", "hscan 0", "hset 1 1", "hstrlen 1", "lindex 0",
+	"linsert BEFORE 1 1", "llen", "lpop", "lpush 1", "lrange 0 1", "lrem 0 1", "pexpire 1", "pexpireat 1", "pexpiretime", "pttl", "rpush 1", "set 1",
+	"strlen", "type", "zadd 1 1", "zcard", "zrange 0 1", "zrem 1", "zscore 1",
 }
 
 // Rules are the ACL rules for all that locks need of the service account: of one Redis, on a cluster, on a quorum. Tests of the engine give an
@@ -56,6 +56,7 @@ func rights(way PubSub, clustered, quorum bool) []right {
 		key := accountKeys[i]
 		all = append(all, right{pattern, "get " + key + "|exists " + key + "|del " + key, true})
 	}
+	all = append(all, right{"+memory|usage", "memory usage " + strings.Join(accountKeys, "|memory usage "), false})
 	const channel = " redisson_lock__channel:{lockproxy}"
 	needed, other := []string{"time", "evalsha 0 0", "eval 0 0"}, []string{"ping", "info memory"}
 	classic, sharded := !clustered || way != PubSubSharded, clustered && way != PubSubClassic

@@ -13,22 +13,25 @@ import (
 // splitTries is how often a LOCK that does not wait asks when the nodes were split among several that asked at once.
 const splitTries = 4
 
-// Acquire asks all nodes for a lock. What it returns is final: what no majority gave is taken back.
+// Acquire asks all nodes for a lock. What it returns is final: what no majority gave is taken back. A connection's lock that it takes once more is
+// renewed: nesting is only counted here.
 func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
+	if a.Counts.Total() > 1 && onNode(a.Counts).Total() == 1 {
+		return q.acquireAgain(ctx, a)
+	}
 	for splits := a.Splits; ; splits++ {
-		v := q.vote(a)
-		t := q.tallyOf(v.all)
-		ans, err := q.judge(a, v, t)
-		ans.Sent, ans.Attempt = v.sent, v.attempt
-		if t.Verdict() == tally.Split {
-			ans.Split, ans.TTL = true, splitPause(time.Since(v.sent), splits).Milliseconds()
+		b := q.ballot(a)
+		t := q.tallyOf(b.all)
+		ans, err := q.judge(a, b, t)
+		if ans.Sent = b.sent; t.Verdict() == tally.Split {
+			ans.Split, ans.TTL = true, splitPause(time.Since(b.sent), splits).Milliseconds()
 		}
 		if err == nil && ans.Code == lockstore.Granted && a.Fence {
 			ans.Token, err = q.fence(a, t)
 		}
-		granted := err == nil && ans.Code == lockstore.Granted
-		if v.decide(granted, t.Verdict() == tally.Won, q.until(0)); !granted {
-			v.sitOut()
+		b.quiet = t.Verdict() != tally.Won
+		if b.decide(err == nil && ans.Code == lockstore.Granted); !b.won {
+			b.takeBack()
 		}
 		if !ans.Split || a.Blocks || splits == splitTries-1 || !q.host.Sleep(ctx, lockstore.Milliseconds(ans.TTL)) {
 			return ans, err
@@ -36,82 +39,157 @@ func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Ac
 	}
 }
 
-// vote is one attempt: one round of an acquire. It has a name of its own on the nodes, under which it counts on the hold that it
-// made or found there, and under which it is taken back, whoever else counts on that hold.
-type vote struct {
-	attempt string
-	sent    time.Time
-	all     []result               // the answers that came in time
-	until   time.Time              // after that no node does anything
-	giveUp  time.Time              // by then the lease is over on every node that voted
-	back    func(string) node.Call // takes the attempt back on one node, and wakes nobody
-	loud    func(string) node.Call // as back, and wakes whoever waits
-	decided chan struct{}          // closed by decide
-	won     bool                   // or else it is taken back
-	told    bool                   // it had a majority: others may have seen that the lock was held, and wait for it
-	backBy  time.Time              // until when sitOut waits for votes to be taken back
-	cleared chan struct{}          // gets one for each node whose vote came in time, when that is taken back
-	gave    map[*quorumNode]bool   // of the nodes whose answer came in time: whether it was a vote
-}
-
-// decide sets the outcome of a vote.
-func (v *vote) decide(won, told bool, backBy time.Time) {
-	v.won, v.told, v.backBy, v.gave = won, told, backBy, map[*quorumNode]bool{}
-	for _, r := range v.all {
-		v.gave[r.node] = r.code() == lockstore.Granted
+// acquireAgain is Acquire of a lock that the connection has.
+func (q *store) acquireAgain(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
+	got.Sent = time.Now()
+	r := lockstore.Renewal{DB: a.ID.DB, RW: a.ID.Kind.Spec().RW, Holds: []lockstore.Renewed{{ID: a.ID, Counts: a.Counts, Lease: a.Lease}}}
+	out, err := q.Renew(ctx, r)
+	switch {
+	case err != nil:
+		return got, err
+	case out[0] != lockstore.StillThere:
+		got.Code = lockstore.NoHold
+		return got, nil
 	}
-	close(v.decided)
+	got.Code, got.TTL = lockstore.Granted, a.Lease-lockstore.Drift(lockstore.Milliseconds(a.Lease)).Milliseconds()
+	if a.Fence {
+		got.Token, err = q.nextToken(a)
+	}
+	return got, err
 }
 
-// sitOut waits until all nodes whose vote came in time have taken it back, or backBy has passed.
-func (v *vote) sitOut() {
-	timer := time.NewTimer(time.Until(v.backBy))
-	defer timer.Stop()
-	for _, gave := range v.gave {
-		if !gave {
-			continue
+// ballot is one round of votes.
+type ballot struct {
+	q       *store
+	a       *lockstore.Acquire
+	sent    time.Time
+	until   time.Time     // after that no node does anything
+	all     []result      // the answers that came in time
+	decided chan struct{} // closed when won is set
+	won     bool
+	quiet   bool             // taking back wakes nobody
+	cleared chan *quorumNode // gets each node that has taken its vote back
+}
+
+// decide sets the outcome, and what the nodes are to have from now on.
+func (b *ballot) decide(won bool) {
+	if b.won = won; !won && !b.a.Named() {
+		for _, n := range b.q.all {
+			b.q.want(n, b.a.ID, b.before())
 		}
+	}
+	close(b.decided)
+}
+
+// before is what the connection had before this LOCK.
+func (b *ballot) before() lockstore.Counts {
+	return b.a.Counts.With(b.a.ID.Kind, b.a.Counts.Of(b.a.ID.Kind)-1)
+}
+
+// ballot asks all nodes for their votes.
+func (q *store) ballot(a *lockstore.Acquire) *ballot {
+	b := &ballot{q: q, a: a, sent: time.Now(), until: q.until(lockstore.Milliseconds(a.Lease)), decided: make(chan struct{}), cleared: make(chan *quorumNode, len(q.all))}
+	answers := make(chan result, len(q.all))
+	for _, n := range q.all {
+		if !a.Named() {
+			q.want(n, a.ID, a.Counts)
+		}
+		q.host.Background(func() { b.voteOf(n, answers) })
+	}
+	b.all = collect(answers, len(q.all), b.until, q.decided)
+	return b
+}
+
+// voteOf asks one node for its vote, and takes that back if the lock was not won.
+func (b *ballot) voteOf(n *quorumNode, answers chan<- result) {
+	q, end := b.q, func(error, time.Time) {}
+	if !b.a.Named() {
+		var ok bool
+		if end, ok = q.begin(context.Background(), n, b.a.ID, b.until); !ok {
+			answers <- unasked(n)
+			return
+		}
+	}
+	select {
+	case <-b.decided: // without this node: it must not vote now, since the lock may have been given back
+		end(nil, b.until)
+		return
+	default:
+	}
+	r := q.ask(n, b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
+	end(r.err, b.until)
+	answers <- r
+	<-b.decided
+	switch {
+	case b.won:
+		return
+	case b.a.Named():
+		q.retract(b.a.ID, r, b.quiet)
+	case r.code() == lockstore.Granted || lockstore.Unknown(r.err):
+		_ = q.drop(n, b.a.ID, b.until.Add(lockstore.Milliseconds(b.a.Lease)), b.quiet)
+	}
+	b.cleared <- n
+}
+
+// candidacy is an acquire as a node is asked: a hold counts one there.
+func (q *store) candidacy(a *lockstore.Acquire) *lockstore.Acquire {
+	one := *a
+	one.Counts = onNode(a.Counts)
+	return &one
+}
+
+// retract takes back a vote for a named owner, if it has made the hold on that node and nobody has joined it there.
+func (q *store) retract(id lockstore.ID, r result, quiet bool) {
+	if r.code() != lockstore.Granted {
+		return
+	}
+	got := node.Acquired(r.out)
+	if !got.Made || got.Expiry == nil {
+		return
+	}
+	q.ask(r.node, q.until(0), func(notAfter string) node.Call {
+		return q.steps.Release(&lockstore.Release{ID: id, Named: true, Expiry: got.Expiry, Quiet: quiet}, notAfter)
+	})
+}
+
+// takeBack waits, for a moment, for the nodes that have voted for a lock that was not won, and take their votes back: others who ask get them. A
+// connection keeps what it had before.
+func (b *ballot) takeBack() {
+	q := b.q
+	voted := map[*quorumNode]bool{}
+	for _, r := range b.all {
+		if r.code() == lockstore.Granted {
+			voted[r.node] = true
+		}
+	}
+	if before := b.before(); !b.a.Named() && before.Total() > 0 {
+		if before.Of(b.a.ID.Kind) == 0 {
+			_, _ = q.releaseOwn(&lockstore.Release{ID: b.a.ID, Counts: before, Quiet: b.quiet})
+		}
+		return
+	}
+	timer := time.NewTimer(time.Until(q.until(0)))
+	defer timer.Stop()
+	for len(voted) > 0 {
 		select {
-		case <-v.cleared:
+		case n := <-b.cleared:
+			delete(voted, n)
 		case <-timer.C:
 			return
 		}
 	}
 }
 
-// vote sends the acquire to all nodes.
-func (q *store) vote(a *lockstore.Acquire) *vote {
-	c, lease := q.steps.Candidacy(*a), lockstore.Milliseconds(a.Lease)
-	v := &vote{
-		attempt: q.newAttempt(), sent: time.Now(), until: q.until(lease),
-		decided: make(chan struct{}), cleared: make(chan struct{}, len(q.all)),
-	}
-	v.giveUp = v.until.Add(lease)
-	back := &lockstore.Release{ID: a.ID, Named: a.Named, All: true, Registration: a.Registration, Attempt: v.attempt}
-	v.loud = func(notAfter string) node.Call { return q.steps.Retract(back, notAfter) }
-	v.back = func(string) node.Call { return q.steps.RetractQuietly(back) }
-	id, fence := a.ID, a.Fence
-	build := func(notAfter string) node.Call { return node.AsVote(c, id, v.attempt, fence, notAfter) }
-	answers := make(chan result, len(q.all))
-	for _, n := range q.all {
-		q.host.Background(func() { q.voteOf(n, id, v, build, answers) })
-	}
-	v.all = collect(answers, len(q.all), v.until, q.decided)
-	return v
-}
-
 // decided says whether to wait for no more votes: either those still to come cannot change the result, or a majority has voted and only nodes
-// are missing that did not answer what they were asked last. Such a node is not waited for, because the votes given so far are kept
-// meanwhile: others who ask for the lock do not get them, are refused, and come again at the same time as this one does. A vote that comes
-// later is taken back.
+// are missing that are in trouble. Such a node is not waited for, because the votes given so far are kept
+// meanwhile: others who ask for the lock do not get them, are refused, and come again at the same time as this one does.
 func (q *store) decided(all []result) bool {
 	t := q.tallyOf(all)
-	if t.Clear() {
-		return true
-	}
-	if !t.Quorate() {
-		return false
-	}
+	return t.Clear() || t.Quorate() && q.onlyTroubled(all)
+}
+
+// onlyTroubled says whether all nodes that have not answered are in trouble.
+func (q *store) onlyTroubled(all []result) bool {
 	answered := map[*quorumNode]bool{}
 	for _, r := range all {
 		answered[r.node] = true
@@ -124,60 +202,37 @@ func (q *store) decided(all []result) bool {
 	return true
 }
 
-// voteOf asks one node for its vote, and makes it take the vote back if the lock was not won: also a vote that came too late, or
-// whose reply was lost.
-func (q *store) voteOf(n *quorumNode, id lockstore.ID, v *vote, build func(string) node.Call, answers chan<- result) {
-	mine := q.beginAlone(n, id, v.until)
-	if mine == nil {
-		answers <- unasked(n)
-		return
-	}
-	defer q.end(n, id, mine)
-	select {
-	case <-v.decided: // without this node: it must not vote now, since the lock may have been given back
-		return
-	default:
-	}
-	r := q.ask(n, v.until, build)
-	answers <- r
-	if lockstore.Unknown(r.err) {
-		q.host.Sleep(context.Background(), time.Until(v.until)+node.ClockTolerance) // after that it is not done any more
-	}
-	<-v.decided
-	if v.won || r.code() != lockstore.Granted && !lockstore.Unknown(r.err) {
-		return
-	}
-	back := v.back
-	if v.told {
-		back = v.loud
-	}
-	q.insist(n, v.giveUp, back)
-	if v.gave[n] {
-		v.cleared <- struct{}{}
-	}
-}
-
-// judge makes one answer from the nodes' answers. Its Count and Raised are what a single Redis would say of the owner's holds.
-func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.Acquired, error) {
+// judge makes one answer from the nodes' answers.
+func (q *store) judge(a *lockstore.Acquire, b *ballot, t tally.Tally) (lockstore.Acquired, error) {
 	switch t.Verdict() {
 	case tally.OtherLock:
 		return lockstore.Acquired{Code: lockstore.OtherKind}, nil
 	case tally.Upgrade:
 		return lockstore.Acquired{Code: lockstore.Upgrade}, nil
 	case tally.NoQuorum:
-		return lockstore.Acquired{}, q.noMajority(v.all, t.Voted(), "the lock was not taken")
+		return lockstore.Acquired{}, q.noMajority(b.all, t.Voted(), "the lock was not taken")
 	case tally.Held, tally.Split:
 		return lockstore.Acquired{TTL: t.Free()}, nil
 	}
-	ans := lockstore.Acquired{Code: lockstore.Granted, Count: 1, Raised: true, TTL: t.Lasts()}
-	switch {
-	case !t.Had(): // if some nodes had it nevertheless, that was left of an earlier hold
-	case a.Named:
-		ans.Count, ans.Raised, ans.Unrenewed = max(a.Count, 1), false, t.Unrenewed()
-	default:
-		ans.Count = a.Count + 1
+	return lockstore.Acquired{Code: lockstore.Granted, Made: !t.Had(), TTL: t.Lasts(), Expiry: q.expiries(b.all)}, nil
+}
+
+// expiries are those that a named owner's votes have made, of each node; nil: none.
+func (q *store) expiries(all []result) lockstore.Expiry {
+	at, any := make(lockstore.Expiry, len(q.all)), false
+	for i, n := range q.all {
+		for _, r := range all {
+			if r.node != n || r.code() != lockstore.Granted {
+				continue
+			}
+			at[i] = node.Acquired(r.out).Expiry.One()
+			any = any || at[i] != 0
+		}
 	}
-	return ans, nil
+	if !any {
+		return nil
+	}
+	return at
 }
 
 // fence raises a majority to the highest token of the nodes that gave the lock: they give no lower one any more.
@@ -185,9 +240,22 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	id, token := a.ID, t.Token()
 	build := func(notAfter string) node.Call { return q.steps.Raise(id, token, notAfter) }
 	until := q.until(lockstore.Milliseconds(a.Lease))
-	all := gather(q, until, func(n *quorumNode) result { return q.ask(n, until, build) }, q.done)
+	all := gather(q, until, func(_ context.Context, n *quorumNode) result { return q.ask(n, until, build) }, q.done)
 	if raised := q.tallyOf(all); !raised.Done() {
 		return 0, q.noMajority(all, raised.Count(scripts.Done), "the fencing token is not safe, the lock was given back")
 	}
 	return token, nil
+}
+
+// nextToken asks the nodes for a token for a lock that the connection has.
+func (q *store) nextToken(a *lockstore.Acquire) (int64, error) {
+	again := *a
+	again.Counts = onNode(a.Counts)
+	b := q.ballot(&again)
+	b.decide(true)
+	t := q.tallyOf(b.all)
+	if !t.Done() {
+		return 0, q.noMajority(b.all, t.Voted(), "the fencing token is not known")
+	}
+	return q.fence(a, t)
 }

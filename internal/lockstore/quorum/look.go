@@ -20,7 +20,7 @@ type said[T any] struct {
 // known.
 func each[T any](q *store, unknown string, ask func(*quorumNode) (T, error)) (answered []said[T], err error) {
 	asked := []result{}
-	for _, s := range gather(q, q.until(0), func(n *quorumNode) (s said[T]) {
+	for _, s := range gather(q, q.until(0), func(_ context.Context, n *quorumNode) (s said[T]) {
 		s.node = n
 		if s.err = n.admit(); s.err != nil {
 			return s
@@ -75,31 +75,15 @@ func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, err
 	return out, nil
 }
 
-// SidesHeld asks a majority on which sides of a read/write lock an owner has a hold, or whether it has a plain one.
-func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind, error) {
-	answers, err := each(q, "what this owner holds cannot be said", func(n *quorumNode) ([]lockstore.Kind, error) {
-		client, err := n.Control.Client(id.DB)
-		if err != nil {
-			return nil, node.Outcome(err)
-		}
-		parts, err := client.Do(context.Background(), node.Sides(client, id)).ToArray()
-		return node.SidesIn(parts), node.Outcome(err)
-	})
-	if err != nil {
-		return nil, err
+// Look is what a majority has of one owner's holds.
+func (q *store) Look(id lockstore.ID, final, _ time.Time) (lockstore.Seen, error) {
+	if wait := time.Until(final); wait > 0 {
+		q.host.Sleep(context.Background(), wait)
 	}
-	return tally.Sides(valuesOf(answers), len(q.all)), nil
-}
-
-// Look is what a majority has of one owner's hold.
-func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (lockstore.Seen, error) {
-	at := time.Now()
 	answers, err := each(q, "what is held cannot be said", func(n *quorumNode) (lockstore.Seen, error) {
-		reply, err := n.Eval(node.Look(id, named), false)
+		reply, err := n.Eval(node.Look(id), false)
 		seen, _ := node.Seen(reply)
 		return seen, err
 	})
-	all := tally.Seen(valuesOf(answers), len(q.all))
-	all.At = at
-	return all, err
+	return tally.Seen(valuesOf(answers), len(q.all)), err
 }

@@ -5,9 +5,7 @@ package quorum
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
@@ -19,7 +17,7 @@ import (
 )
 
 // On each node an owner's hold counts one, whatever the nesting: setting it and dropping it can be done twice, so nodes
-// that missed a step never disagree about a number. Only this proxy knows how often a connection has entered its lock.
+// that missed a step never disagree about a number. Only this proxy knows how often a connection has taken its lock.
 
 // Options are the nodes of a quorum and its times. All proxies must have the same.
 type Options struct {
@@ -38,18 +36,12 @@ type store struct {
 	host             lockstore.Host
 	steps            node.Steps
 	all              []*quorumNode
-	node.Subscribers               // one for each node
-	attempts         atomic.Uint64 // numbers them
+	node.Subscribers // one for each node
 	maxLease         time.Duration
 	timeout          time.Duration
 
-	mu       sync.Mutex
-	underWay map[stepKey]*step // the last one under way on an owner's hold on a node
-}
-
-type stepKey struct {
-	node *quorumNode
-	id   lockstore.ID
+	mu    sync.Mutex
+	holds map[holdKey]*nodeHold // of connections, at which a step is under way, or is to be
 }
 
 // manyCalls is how many calls may wait for one node, which may be frozen. One more fails at once.
@@ -73,7 +65,7 @@ func newStore(h lockstore.Host, o Options) *store {
 	if o.NodeTimeout <= 0 {
 		o.NodeTimeout = 200 * time.Millisecond
 	}
-	q := &store{host: h, steps: node.NewSteps(node.Publish, h), maxLease: o.MaxLease, timeout: o.NodeTimeout, underWay: map[stepKey]*step{}}
+	q := &store{host: h, steps: node.NewSteps(node.Publish, h), maxLease: o.MaxLease, timeout: o.NodeTimeout, holds: map[holdKey]*nodeHold{}}
 	for _, n := range o.Nodes {
 		one := &quorumNode{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errNoAnswer}
 		q.all = append(q.all, one)
@@ -92,11 +84,6 @@ func (q *store) resubscribed(n *quorumNode) {
 // recheck makes the engine check every hold.
 func (q *store) recheck(reason string) {
 	q.host.Recheck(func(string, string) string { return reason })
-}
-
-// newAttempt makes the name of an attempt.
-func (q *store) newAttempt() string {
-	return q.host.UUID + ":" + strconv.FormatUint(q.attempts.Add(1), 36)
 }
 
 func (q *store) majority() int { return tally.Majority(len(q.all)) }
@@ -142,7 +129,7 @@ func (q *store) Rules() lockstore.Rules { return lockstore.Rules{Votes: true, Ma
 
 func (q *store) RefreshQueue(lockstore.Queue) ([]int64, time.Duration, error) { return nil, -1, nil }
 
-func (q *store) LeaveQueue(lockstore.ID, int64, func() bool) {}
+func (q *store) LeaveQueue(lockstore.ID, time.Time, func() bool) {}
 
 func (q *store) Vacate(lockstore.ID, time.Time, time.Time) {}
 
@@ -173,6 +160,9 @@ func (r result) code() int64 {
 func unasked(n *quorumNode) result {
 	return result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 }
+
+// final is when a step can no longer be done that was to be begun by until, by the clocks of all nodes.
+func final(until time.Time) time.Time { return until.Add(node.ClockTolerance) }
 
 // noCode is the code of a node that did not answer.
 const noCode = -99
@@ -228,11 +218,14 @@ func (q *store) ask(n *quorumNode, until time.Time, build func(notAfter string) 
 	return r
 }
 
-// gather calls work for all nodes side by side, and returns their answers as soon as these are enough, or until has passed.
-func gather[T any](q *store, until time.Time, work func(*quorumNode) T, enough func(all []T) bool) []T {
+// gather calls work for all nodes side by side, and returns their answers as soon as these are enough, or until has passed. Then ctx ends for work
+// that is left, which goes on.
+func gather[T any](q *store, until time.Time, work func(ctx context.Context, n *quorumNode) T, enough func(all []T) bool) []T {
+	ctx, over := context.WithCancel(context.Background())
+	defer over()
 	answers := make(chan T, len(q.all))
 	for _, n := range q.all {
-		q.host.Background(func() { answers <- work(n) })
+		q.host.Background(func() { answers <- work(ctx, n) })
 	}
 	return collect(answers, len(q.all), until, enough)
 }
@@ -253,100 +246,6 @@ func collect[T any](answers <-chan T, count int, until time.Time, enough func(al
 }
 
 func everybody[T any]([]T) bool { return false }
-
-// step is a step under way for one owner's hold on one node: a vote, or a release. The next one for the same hold is sent to that node only
-// when it is known whether this one was done: of two requests under way the node might do the later one first.
-type step struct {
-	drops bool          // it is a release, which is sent again until the node has answered or the lease is over there
-	said  result        // the node's last answer
-	done  chan struct{} // closed when it is known whether the step was done, and said is set
-
-	// Of a release, which also does those that are asked for while it is under way. Guarded by store.mu.
-	asked int64              // when the last one was asked for, by the node's clock in µs
-	wants *lockstore.Release // what is to be given back: one attempt, or the whole hold once that was asked for
-}
-
-// begin notes that a hold is about to be given back on a node; asked is when that was asked for, by the node's clock. It returns a new
-// step, mine, which the caller sends when the step before is over (nil: at once), and ends. If a release is under way there already, it
-// returns that one as before, and no new step: before also does what r asks for. Both are nil once answered is closed: the owner may have
-// come back since.
-func (q *store) begin(n *quorumNode, r *lockstore.Release, asked int64, answered <-chan struct{}) (before, mine *step) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	select {
-	case <-answered:
-		return nil, nil
-	default:
-	}
-	key := stepKey{n, r.ID}
-	if before = q.underWay[key]; before != nil && before.drops {
-		if before.asked = max(before.asked, asked); before.wants.Attempt != "" && r.Attempt == "" {
-			before.wants = r
-		}
-		return before, nil
-	}
-	mine = &step{drops: true, asked: asked, wants: r, done: make(chan struct{})}
-	q.underWay[key] = mine
-	return before, mine
-}
-
-// askedFor is what a release is to give back by now, and when that was asked for last.
-func (q *store) askedFor(s *step) (wants *lockstore.Release, asked int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return s.wants, s.asked
-}
-
-// beginAlone is begin for a vote, or for a RENEW. It waits until no other step is under way for the hold on that node, and returns nil if
-// there still is one at until, or if it is a release that a node which does not answer may keep waiting for long.
-func (q *store) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (mine *step) {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	for {
-		mine, before := q.beginIdle(n, id)
-		if before == nil {
-			return mine
-		}
-		if before.drops && n.troubled() {
-			return nil
-		}
-		select {
-		case <-before.done:
-		case <-timer.C:
-			return nil
-		}
-	}
-}
-
-// beginIdle is begin for a vote if no other step is under way for the hold on that node. Else mine is nil, and before is that other step.
-func (q *store) beginIdle(n *quorumNode, id lockstore.ID) (mine, before *step) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	key := stepKey{n, id}
-	if before = q.underWay[key]; before != nil {
-		return nil, before
-	}
-	mine = &step{done: make(chan struct{})}
-	q.underWay[key] = mine
-	return mine, nil
-}
-
-// current is the step under way for an owner's hold on a node; nil: there is none. A release may end the hold even if another LOCK of that owner
-// counts on it.
-func (q *store) current(n *quorumNode, id lockstore.ID) *step {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.underWay[stepKey{n, id}]
-}
-
-func (q *store) end(n *quorumNode, id lockstore.ID, mine *step) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if key := (stepKey{n, id}); q.underWay[key] == mine {
-		delete(q.underWay, key)
-	}
-	close(mine.done)
-}
 
 // splitPause is how long to wait before votes that were split are asked for again. It is random, from a range that is several times as long
 // as asking took, so that those who asked at once do not do so again. The range doubles with each split, up to 300 ms. Votes also look split

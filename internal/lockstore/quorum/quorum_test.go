@@ -48,7 +48,7 @@ func openStore(t *testing.T, servers []*testredis.Server, background func(work f
 		o.Nodes = append(o.Nodes, Node{Name: s.Addr(), Control: control})
 	}
 	return newStore(lockstore.Host{
-		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), FairWait: time.Minute, WarmChannels: 1, Background: background,
+		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), WarmChannels: 1, Background: background,
 		Sleep: func(ctx context.Context, d time.Duration) bool { return retry.Sleep(ctx, d, nil) },
 	}, o)
 }
@@ -56,89 +56,129 @@ func openStore(t *testing.T, servers []*testredis.Server, background func(work f
 // What a verb is to do on a node may begin late, on a busy machine after its owner has heard the answer of the others. It must not touch then
 // what the owner has got from that node since.
 func TestLateStepSparesWhatWasTakenSince(t *testing.T) {
-	id := lockstore.ID{Key: "k", Owner: "me"}
-	for name, late := range map[string]func(q *store) error{
-		"UNLOCK": func(q *store) error {
-			done, err := q.Release(t.Context(), &lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)})
-			if err == nil && done.Code != lockstore.Freed {
-				err = fmt.Errorf("it is not freed: %d", done.Code)
-			}
-			return err
-		},
-		"RENEW": func(q *store) error {
-			if _, err := q.Extend(t.Context(), lockstore.Extension{ID: id, Lease: 20_000, Count: 1, MayEnd: func(time.Time) {}}); err != nil {
-				return err
-			}
-			_, err := q.Release(t.Context(), &lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)})
-			return err
-		},
+	type owner struct {
+		id     lockstore.ID
+		counts lockstore.Counts // zero: a named one
+	}
+	release := func(q *store, o owner) error {
+		named := o.counts.Total() == 0
+		done, err := q.Release(t.Context(), &lockstore.Release{ID: o.id, Named: named, Whole: !named})
+		if err == nil && done.Code != lockstore.Freed {
+			err = fmt.Errorf("it is not freed: %d", done.Code)
+		}
+		return err
+	}
+	for kind, o := range map[string]owner{
+		"connection":  {lockstore.ID{Key: "k", Owner: "me"}, lockstore.Counts{Writes: 1}},
+		"named owner": {lockstore.ID{Key: "k", Owner: "job"}, lockstore.Counts{}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			servers := testredis.StartSet(t, 3)
-			var running sync.WaitGroup
-			var mu sync.Mutex
-			holdBack, heldBack := false, make(chan func(), 1)
-			q := openStore(t, servers, func(work func()) {
+		for name, late := range map[string]func(q *store) error{
+			"UNLOCK": func(q *store) error { return release(q, o) },
+			"RENEW": func(q *store) error {
+				if _, err := q.Extend(t.Context(), lockstore.Extension{ID: o.id, Named: o.counts.Total() == 0, Lease: 20_000}); err != nil {
+					return err
+				}
+				return release(q, o)
+			},
+		} {
+			t.Run(name+" of a "+kind, func(t *testing.T) {
+				t.Parallel()
+				servers := testredis.StartSet(t, 3)
+				var running sync.WaitGroup
+				var mu sync.Mutex
+				holdBack, heldBack := false, make(chan func(), 1)
+				q := openStore(t, servers, func(work func()) {
+					mu.Lock()
+					defer mu.Unlock()
+					if holdBack { // the first one, which is for the first node
+						holdBack = false
+						heldBack <- work
+						return
+					}
+					running.Go(work)
+				})
+				take := func(lease int64) {
+					t.Helper()
+					got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: o.id, Counts: o.counts, Lease: lease})
+					if err != nil || got.Code != lockstore.Granted {
+						t.Fatal(got, err)
+					}
+				}
+				take(30_000)
+				running.Wait()
 				mu.Lock()
-				defer mu.Unlock()
-				if holdBack { // the first one, which is for the first node
-					holdBack = false
-					heldBack <- work
-					return
+				holdBack = true
+				mu.Unlock()
+				if err := late(q); err != nil {
+					t.Fatal(err)
 				}
-				running.Go(work)
+				take(60_000) // of two nodes, at least
+				before := servers[0].Do(t, "PTTL", "k").(int64)
+				running.Go(<-heldBack)
+				running.Wait()
+				if after := servers[0].Do(t, "PTTL", "k").(int64); before > 30_000 && after <= 30_000 {
+					t.Errorf("what was taken there anew had %d ms left, and has %d", before, after)
+				}
 			})
-			take := func(lease int64) {
-				t.Helper()
-				got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Lease: lease})
-				if err != nil || got.Code != lockstore.Granted {
-					t.Fatal(got, err)
-				}
-			}
-			take(30_000)
-			running.Wait()
-			mu.Lock()
-			holdBack = true
-			mu.Unlock()
-			if err := late(q); err != nil {
-				t.Fatal(err)
-			}
-			take(60_000) // of two nodes, at least
-			before := servers[0].Do(t, "PTTL", "k").(int64)
-			running.Go(<-heldBack)
-			running.Wait()
-			if after := servers[0].Do(t, "PTTL", "k").(int64); before > 30_000 && after <= 30_000 {
-				t.Errorf("what was taken there anew had %d ms left, and has %d", before, after)
-			}
-		})
+		}
 	}
 }
 
-// A renewal that a node answers while a vote is under way there does not tell that the node lacks the hold: it is not given it once more, which might
-// be after the vote has come and an UNLOCK through another proxy has passed.
-func TestRenewalBesideAVote(t *testing.T) {
+// While a step on a connection's hold is under way on a node, a renewal is not sent there: the others decide. The next one gives that node the hold
+// again.
+func TestStepsOnOneHoldFollowEachOther(t *testing.T) {
 	servers := testredis.StartSet(t, 3)
 	var running sync.WaitGroup
 	q := openStore(t, servers, func(work func()) { running.Go(work) })
-	regained := 0
-	q.host.Regain = func(lockstore.Renewed, time.Duration, func(*lockstore.Acquire)) { regained++ }
-	id := lockstore.ID{Key: "k", Owner: "job"}
-	got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Named: true, Watched: true, Lease: 30_000, Registration: "r"})
-	if err != nil || got.Code != lockstore.Granted {
+	id, counts := lockstore.ID{Key: "k", Owner: "me"}, lockstore.Counts{Writes: 1}
+	if got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Counts: counts, Lease: 30_000}); err != nil || got.Code != lockstore.Granted {
 		t.Fatal(got, err)
 	}
 	running.Wait()
-	servers[2].Do(t, "DEL", "k", id.WatchKey())
-	renew := func(want int) {
+	servers[2].Do(t, "DEL", "k")
+	renew := func(want int64) {
 		t.Helper()
-		out, err := q.Renew(t.Context(), lockstore.Renewal{Lease: 30 * time.Second, Allow: time.Second, Holds: []lockstore.Renewed{
-			{ID: id, Named: true, Registration: "r", Attempt: got.Attempt, Lease: 30 * time.Second}}})
-		if running.Wait(); err != nil || out[0] != lockstore.StillThere || regained != want {
-			t.Errorf("%v %v, given back %d times", out, err, regained)
+		out, err := q.Renew(t.Context(), lockstore.Renewal{Allow: time.Second, Holds: []lockstore.Renewed{{ID: id, Counts: counts, Lease: 30_000}}})
+		if err != nil || out[0] != lockstore.StillThere {
+			t.Error(out, err)
+		}
+		running.Wait()
+		if there := servers[2].Do(t, "EXISTS", "k").(int64); there != want {
+			t.Errorf("the hold is there: %d", there)
 		}
 	}
-	mine, _ := q.beginIdle(q.all[2], id)
+	until := time.Now().Add(5 * time.Second)
+	end, ok := q.begin(t.Context(), q.all[2], id, until)
+	if !ok {
+		t.Fatal("somebody is at the hold")
+	}
 	renew(0)
-	q.end(q.all[2], id, mine)
+	end(nil, until)
 	renew(1)
+}
+
+// A connection's hold is forgotten once no node is to have any of it.
+func TestNothingIsKeptOfWhatWasGivenBack(t *testing.T) {
+	servers := testredis.StartSet(t, 3)
+	var running sync.WaitGroup
+	q := openStore(t, servers, func(work func()) { running.Go(work) })
+	for _, kind := range lockstore.Kinds {
+		id := lockstore.ID{Key: kind.String(), Owner: "me", Kind: kind}
+		counts := lockstore.Counts{}.With(kind, 1)
+		if got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Counts: counts, Lease: 30_000}); err != nil || got.Code != lockstore.Granted {
+			t.Fatal(got, err)
+		}
+		if done, err := q.Release(t.Context(), &lockstore.Release{ID: id, Whole: true}); err != nil || done.Code != lockstore.Freed {
+			t.Fatal(done, err)
+		}
+	}
+	running.Wait()
+	if len(q.holds) != 0 {
+		t.Errorf("%d are kept", len(q.holds))
+	}
+	for _, s := range servers {
+		if left := s.Do(t, "DBSIZE").(int64); left != 0 {
+			t.Errorf("%d keys are left: %q", left, s.Do(t, "KEYS", "*"))
+		}
+	}
 }

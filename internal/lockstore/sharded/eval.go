@@ -102,19 +102,3 @@ func (d *store) evalReplicated(ctx context.Context, l limits, c node.Call, repli
 	})
 	return reply, acked, err
 }
-
-// read runs a command that only reads at the Redis of key.
-func (d *store) read(ctx context.Context, db int, key string, build func(rueidis.Client) rueidis.Completed) (result rueidis.RedisResult, err error) {
-	err = d.do(ctx, usual, key, func(s *shard, ask bool) error {
-		client, err := s.Control.Client(db)
-		if err != nil {
-			return node.Outcome(err)
-		}
-		result = node.Do(client, build(client), ask)
-		if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return node.Outcome(err)
-		}
-		return nil
-	})
-	return result, err
-}

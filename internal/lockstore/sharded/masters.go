@@ -59,8 +59,6 @@ type clusterShard struct {
 	stop        context.CancelFunc
 	parts       sync.WaitGroup
 
-	regress atomic.Int64 // after its clock was set back: in µs by that clock, until when requests that came too late may still be done there
-
 	// guarded by masters.mu
 	users  int
 	left   bool // it is no longer a master
@@ -314,10 +312,6 @@ func (m *masters) sampleOf(sh *shard) error {
 		return err
 	}
 	m.host.Log.Warn("the clock of a node jumped, checking every lock there", "node", sh.is.Addr, "by", jump.By)
-	if jump.By < 0 {
-		now, _ := sh.Clock.Now()
-		sh.regress.Store(max(sh.regress.Load(), now-jump.By.Microseconds()+lateMost.Microseconds()))
-	}
 	m.recheck(sh, lockstore.Clock)
 	return nil
 }

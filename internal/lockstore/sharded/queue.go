@@ -14,7 +14,7 @@ import (
 
 // RefreshQueue sends the script that tells which waiters are alive.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
-	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
 		c := d.steps.Refresh(q, text)
 		return c.Ints(d.eval(context.Background(), l, c))
 	})
@@ -28,8 +28,8 @@ func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Durat
 //
 // It waits until that is done, but no longer than notAfter: while Redis hangs, the end of the client's connection and the release of its other
 // locks must not wait for it.
-func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
-	if lost == 0 {
+func (d *store) LeaveQueue(id lockstore.ID, final time.Time, stays func() bool) {
+	if !time.Now().Before(final) {
 		left := make(chan struct{})
 		d.host.Background(func() { d.leaveOrLater(id, stays, left) })
 		select {
@@ -38,7 +38,7 @@ func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
 		}
 		return
 	}
-	d.host.Background(func() { d.leaveAfter(lost, id, stays) })
+	d.host.Background(func() { d.leaveAfter(final, id, stays) })
 }
 
 // leaveOrLater leaves the queue. It closes left when Redis has answered, or cannot be reached: then it goes on for a while.
@@ -50,10 +50,9 @@ func (d *store) leaveOrLater(id lockstore.ID, stays func() bool, left chan<- str
 	}
 }
 
-// leaveAfter leaves the queue when a request without an answer, whose not-after is lost, can no longer put the owner there.
-func (d *store) leaveAfter(lost int64, id lockstore.ID, stays func() bool) {
-	now, final := d.now(), d.final(lost)
-	if d.host.Sleep(context.Background(), time.Duration(final-now)*time.Microsecond+time.Millisecond) {
+// leaveAfter leaves the queue when a request without an answer can no longer put the owner there.
+func (d *store) leaveAfter(final time.Time, id lockstore.ID, stays func() bool) {
+	if d.host.Sleep(context.Background(), time.Until(final)) {
 		_ = d.sendLeave(id, stays)
 	}
 }
@@ -80,8 +79,8 @@ func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 		}
 		return s.Eval(c, ask)
 	}
-	err := d.idempotent(func() (int64, error) {
-		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+	_, err := d.repeat(context.Background(), repeatedFor, func() (int64, error) {
+		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
 			c := d.steps.Leave(id, text)
 			return c.Ints(d.evalBy(context.Background(), l, c, send))
 		})

@@ -88,8 +88,6 @@ func (m *masters) noteLost(allowed time.Duration) {
 	}
 }
 
-func (m *masters) again(err error) bool { return lockstore.NotSent(err) }
-
 // final is when, by the proxy's clock, a request that was to be sent with that not-after can no longer be done: it may have been
 // sent later than it was prepared for.
 func (m *masters) final(at int64) int64 {
@@ -97,19 +95,6 @@ func (m *masters) final(at int64) int64 {
 		return 0
 	}
 	return max(at, m.lost.Load())
-}
-
-// clockAt turns what the node of a key says of its clock into the proxy's time; 0: what was lost there may still be done.
-func (m *masters) clockAt(key string, now int64) int64 {
-	sh := m.use(cluster.Slot([]byte(key)), nil)
-	if sh == nil {
-		return 0
-	}
-	defer m.unuse(sh)
-	if now <= sh.regress.Load() {
-		return 0
-	}
-	return m.now()
 }
 
 // prepare completes the call for the shard that it is sent to.

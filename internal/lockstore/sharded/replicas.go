@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// replicaVerbs is how many LOCKs with REPLICAS may be under way in a database of a node, each on a connection of its own. The other
-	// connections are for renewals, of which a lane has no more than renewSmall under way: if one waited for a connection, its not-after would pass.
-	replicaVerbs = upstream.WaitersMost - renewSmall
+	// replicaVerbs is how many LOCKs with REPLICAS may be under way in a database of a node, each on a connection of its own: if one waited for a
+	// connection, its not-after would pass.
+	replicaVerbs = upstream.WaitersMost
 	// replicaTurn is how long a LOCK waits for others to be through, at most: no longer than for its replicas. Meanwhile the watchdog passes its
 	// hold by.
 	replicaTurn = time.Second

@@ -77,8 +77,6 @@ func (s *single) prepare(_ *shard, _ limits, c node.Call) (node.Call, error) { r
 
 func (s *single) wasLate(*shard) {} // tooLate reads the clock again
 
-func (s *single) again(error) bool { return false }
-
 func (s *single) notAfter(allow time.Duration) (text string, at int64, err error) {
 	now, known := s.only.Clock.Now()
 	if !known {
@@ -95,8 +93,6 @@ func (s *single) now() int64 {
 	now, _ := s.only.Clock.Now()
 	return now
 }
-
-func (s *single) clockAt(_ string, now int64) int64 { return now }
 
 // sample asks Redis for its time.
 func (s *single) sample() error {

@@ -6,18 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // inTime calls send to run a script that changes something, and again with twice the time if Redis got to it too late. It returns
 // what the script did, when the last one was sent, and its not-after.
-func (d *store) inTime(again time.Duration, send func(l limits, text string, notAfter int64) ([]int64, error)) (out []int64, sent time.Time, at int64, err error) {
+func (d *store) inTime(again time.Duration, send func(l limits, notAfter string) ([]int64, error)) (out []int64, sent time.Time, at int64, err error) {
 	for try := range lateTries {
 		l := limits{notAfter << try, again}
 		var text string
@@ -25,7 +22,7 @@ func (d *store) inTime(again time.Duration, send func(l limits, text string, not
 			return nil, sent, at, err
 		}
 		sent = time.Now()
-		if out, err = send(l, text, at); err != nil || !node.Late(out) {
+		if out, err = send(l, text); err != nil || !node.Late(out) {
 			return out, sent, at, err
 		}
 		if err = d.tooLate(time.Since(sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
@@ -35,7 +32,32 @@ func (d *store) inTime(again time.Duration, send func(l limits, text string, not
 	return nil, sent, at, err
 }
 
-// Acquire sends the script, again only when it surely was not done.
+// repeatedFor is for how long a step whose reply was lost is sent again.
+const repeatedFor = 5 * time.Second
+
+// repeat runs a step, which may be done twice without harm, until Redis answers, for so long. It is sent again only when the not-after of the
+// request before has passed. With an error that says that the outcome is unknown, final is when the last request can no longer be done.
+func (d *store) repeat(ctx context.Context, long time.Duration, step func() (notAfter int64, err error)) (final time.Time, err error) {
+	giveUp := time.Now().Add(long)
+	var lost error // of the last request whose reply was lost; only a reply to a later one ends the doubt then
+	for failures := retry.Insist(); ; {
+		at, err := step()
+		switch {
+		case lockstore.Unknown(err):
+			lost = err
+			final = time.Now().Add(time.Duration(d.final(at)-d.now())*time.Microsecond + time.Millisecond)
+		case lost == nil || !lockstore.NotSent(err):
+			return time.Time{}, err
+		}
+		pause := max(failures.Next(), min(time.Until(final), lateMost))
+		if time.Now().Add(pause).After(giveUp) || !d.host.Sleep(ctx, pause) {
+			return final, lost
+		}
+	}
+}
+
+// Acquire sends the script, and again when it was not done, or its reply was lost: for an owner with a name and for a connection it may be done
+// twice.
 func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
 	if a.Replicas > 0 {
 		leave, err := d.turns.enter(ctx, replicaKey{d.Lane(a.ID.Key).Node, a.ID.DB}, min(a.ReplicaWait, replicaTurn))
@@ -44,21 +66,28 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 		}
 		defer leave()
 	}
-	var acked int64
-	out, sent, at, err := d.inTime(a.Patience, func(l limits, text string, _ int64) (out []int64, err error) {
-		out, acked, err = d.evalAcquire(ctx, l, a, text)
-		return out, err
+	lost := false
+	final, err := d.repeat(ctx, min(a.Patience, repeatedFor), func() (int64, error) {
+		var acked int64
+		out, sent, at, err := d.inTime(a.Patience, func(l limits, text string) (out []int64, err error) {
+			out, acked, err = d.evalAcquire(ctx, l, a, text)
+			return out, err
+		})
+		if err == nil {
+			got = node.Acquired(out)
+		}
+		got.Acked, got.Sent, lost = acked, sent, lost || lockstore.Unknown(err)
+		return at, err
 	})
-	if err == nil {
-		got = node.Acquired(a, out)
+	if got.Final = final; lost {
+		got.Expiry = nil // which of the requests has made the hold is not known
 	}
-	got.Acked, got.Sent, got.NotAfter = acked, sent, at
 	return got, err
 }
 
 // evalAcquire sends the script once. acked is how many replicas have it then, if it asks for some.
 func (d *store) evalAcquire(ctx context.Context, l limits, a *lockstore.Acquire, notAfter string) (out []int64, acked int64, err error) {
-	c := d.steps.Acquire(a, notAfter).Brief()
+	c := d.steps.Acquire(a, notAfter)
 	if a.Replicas == 0 {
 		out, err = d.evalInts(ctx, l, c)
 		return out, 0, err
@@ -68,99 +97,56 @@ func (d *store) evalAcquire(ctx context.Context, l limits, a *lockstore.Acquire,
 	return out, acked, err
 }
 
-// Release sends the script, again only when it surely was not done.
+// Release sends the script. That of a connection is sent again when its reply was lost; that of a named owner, and one that gives the lock to
+// others, is not.
 func (d *store) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
-	out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string, notAfter int64) ([]int64, error) {
-		return d.evalRelease(ctx, l, r, text, notAfter)
-	})
-	if done.Sent, done.NotAfter = sent, at; err == nil {
-		done.Code, done.Left = node.Released(out)
+	long := repeatedFor
+	if r.Named || r.Next != nil {
+		long = 0
 	}
+	final, err := d.repeat(ctx, long, func() (int64, error) {
+		if r.Next != nil {
+			return d.handOff(ctx, r, &done)
+		}
+		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) { return d.evalInts(ctx, l, d.steps.Release(r, text)) })
+		if done.Sent = sent; err == nil {
+			done.Code = out[0]
+		}
+		done.Again = done.Again || lockstore.Unknown(err)
+		return at, err
+	})
+	done.Final = final
 	return done, err
 }
 
-// evalRelease sends the script once, with a hand-off to those that wait.
-func (d *store) evalRelease(ctx context.Context, l limits, r *lockstore.Release, text string, notAfter int64) ([]int64, error) {
-	if r.Waiters != nil && r.Frees() {
-		if next := r.Waiters.Claim(); next != nil {
-			out, err := d.handOff(ctx, limits{allow: l.allow}, r, next, text, notAfter)
-			if !d.again(err) {
-				return out, err
-			}
-			// The release alone is sent again: handOff has told the waiters that they were not given the lock.
-		}
+// handOff sends the script that gives the lock to others. It is sent once: they wait for it.
+func (d *store) handOff(ctx context.Context, r *lockstore.Release, done *lockstore.Released) (notAfter int64, err error) {
+	out, sent, at, err := d.inTime(0, func(l limits, text string) ([]int64, error) { return d.evalInts(ctx, l, d.steps.Handoff(r, text)) })
+	if err == nil {
+		*done = node.HandedOn(out, len(r.Next.Asks))
 	}
-	return d.evalInts(ctx, l, d.steps.Release(r, text).Brief())
-}
-
-// handOff runs the release with what follows from it, and tells those who wait. It returns what the release returned.
-func (d *store) handOff(ctx context.Context, l limits, r *lockstore.Release, next *lockstore.Handoff, text string, notAfter int64) ([]int64, error) {
-	sent := time.Now()
-	out, err := d.evalHandOff(ctx, l, r, next, text)
-	all := make([]lockstore.Acquired, len(next.Asks))
-	for i := range all {
-		if err == nil {
-			all[i] = node.Acquired(next.Asks[i], out[3+5*i:8+5*i])
-		}
-		all[i].Sent, all[i].NotAfter = sent, notAfter
+	done.Sent = sent
+	for i := range done.Given {
+		done.Given[i].Sent = sent
 	}
-	r.Waiters.Given(all, err == nil && out[2] == turnGiven, err)
-	return out, err
-}
-
-const (
-	turnGiven = 1 // handoff.lua says so after what its release returned: others were given a turn, and nobody here got the lock
-	notPassed = 0 // pass.lua has done nothing: handoff.lua is to be run
-)
-
-// evalHandOff sends handoff.lua. In the common cases pass.lua, which is shorter, is sent first; it may find that it does not fit, and has done
-// nothing then. What it returns is that of handoff.lua in either case.
-func (d *store) evalHandOff(ctx context.Context, l limits, r *lockstore.Release, next *lockstore.Handoff, text string) ([]int64, error) {
-	if c, short := d.steps.Pass(r, next, text); short {
-		out, err := d.evalInts(ctx, l, c)
-		switch {
-		case err != nil:
-			return nil, err
-		case out[0] == scripts.Done:
-			return []int64{lockstore.Freed, 0, 0, lockstore.Granted, 1, next.Asks[0].Lease, 0, 1}, nil
-		case out[0] != notPassed:
-			return []int64{out[0], 0, 0, 0, 0, 0, 0, 0}, nil
-		}
-	}
-	return d.evalInts(ctx, l, d.steps.Handoff(r, next, text))
+	return at, err
 }
 
 // Renew sends a batch of renewals.
 func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, err error) {
-	l := limits{r.Allow, untilGivenUp}
+	l := limits{r.Allow, time.Second / 4}
 	text, _, err := d.notAfter(l.allow)
 	if err != nil {
 		return nil, err
 	}
 	sent := time.Now()
-	if r.Replicas > 0 {
-		out, err = d.renewReplicated(ctx, l, r, text)
-	} else {
-		l.again = min(r.Lease/12, time.Second/4)
-		c := node.Renew(r, text).Brief()
-		out, err = c.Ints(d.eval(ctx, l, c))
-		if len(r.Holds) > 1 && errors.Is(err, lockstore.ErrMoving) {
-			out, err = d.oneByOne(ctx, l, r, text)
-		}
+	c := node.Renew(r, text)
+	out, err = c.Ints(d.eval(ctx, l, c))
+	if len(r.Holds) > 1 && errors.Is(err, lockstore.ErrMoving) {
+		out, err = d.oneByOne(ctx, l, r, text)
 	}
 	if err == nil && node.Late(out) {
 		err = d.tooLate(time.Since(sent), r.Allow)
-	}
-	return out, err
-}
-
-func (d *store) renewReplicated(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
-	c := node.Renew(r, text).Brief()
-	reply, acked, err := d.evalReplicated(ctx, l, c, r.Replicas, time.Second)
-	out, err := c.Ints(reply, err)
-	if err == nil && !node.Late(out) && acked < r.Replicas {
-		// A renewal that too few replicas have does not count. What out says of holds that have gone is true nevertheless.
-		err = &lockstore.Error{Code: "NOREPLICAS", Text: "the renewal reached too few replicas"}
 	}
 	return out, err
 }
@@ -174,18 +160,16 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	for i := range r.Holds {
 		one := r
 		one.Holds = r.Holds[i : i+1]
-		c := node.Renew(one, text).Brief()
+		c := node.Renew(one, text)
 		codes, err := c.Ints(d.eval(ctx, l, c))
 		if err == nil && node.Late(codes) {
 			err = lockstore.ErrLate
 		}
-		if err == nil {
-			out[i], done = codes[0], true
+		if err != nil {
+			out[i], failed = lockstore.Undecided, err
 			continue
 		}
-		if out[i], failed = lockstore.Undecided, err; lockstore.Unknown(err) {
-			out[i] = lockstore.ReplyLost
-		}
+		out[i], done = codes[0], true
 	}
 	if done {
 		return out, nil
@@ -193,79 +177,33 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	return out, failed
 }
 
-// Extend sets the lease in Redis.
+// Extend sets the lease in Redis. It is sent again when its reply was lost; a named owner's hold then gets no shorter than it was.
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
-	var ends time.Time // of the hold, if the first request whose reply was lost was done
-	var lost error     // of the last request whose reply was lost
-	send := func(s *shard, c node.Call, ask bool) (rueidis.RedisMessage, error) {
-		may := ends
-		if may.IsZero() {
-			may = time.Now().Add(lockstore.Milliseconds(e.Lease))
-		}
-		e.MayEnd(may)
-		reply, err := s.Eval(c, ask)
-		if lockstore.Unknown(err) {
-			ends, lost, e.Again = may, err, true
-		}
-		if err != nil || codeOf(reply) != lockstore.LeaseSet {
-			e.MayEnd(ends)
-		}
-		return reply, err
-	}
-	err = d.idempotent(func() (int64, error) {
-		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-			c := node.Extend(e, text)
-			return c.Ints(d.evalBy(ctx, l, c, send))
+	again := false
+	_, err = d.repeat(ctx, repeatedFor, func() (int64, error) {
+		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
+			c := node.Extend(e, again, text)
+			return c.Ints(d.eval(ctx, l, c))
 		})
-		if done.Sent = sent; err == nil {
-			done.Code, done.Count, done.TTL = out[0], out[1], out[2]
+		if again = again || lockstore.Unknown(err); err == nil {
+			done = lockstore.Extended{Code: out[0], TTL: out[1], Expiry: node.Made(out[2])}
 		}
+		done.Sent = sent
 		return at, err
 	})
-	if err == nil && done.Code == lockstore.Overruled { // by a LOCK or RENEW that came between two tries: whether the first of them was done is not known
-		err = lost
-	}
 	return done, err
 }
 
-// Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of who has it next.
+// Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of whoever has it next.
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
-	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
 		c := d.steps.Force(f, text)
-		if f.Only != nil {
-			c = d.steps.ForceOwners(f, f.Fields(), text)
-		}
 		return c.Ints(d.eval(ctx, l, c))
 	})
 	if err != nil {
 		return 0, err
 	}
 	return out[0], nil
-}
-
-// idempotentFor is for how long a step that may be done twice is asked again: as long as a verb waits for an unknown outcome.
-const idempotentFor = 5 * time.Second
-
-// idempotent runs a step, which may be done twice without harm, until Redis answers. It is sent again only when the not-after of the last
-// request has passed. That has also passed when the error returned says that the outcome is unknown.
-func (d *store) idempotent(step func() (notAfter int64, err error)) error {
-	giveUp := time.Now().Add(idempotentFor)
-	var lost error // of the last request whose reply was lost; only a reply to a later one ends the doubt then
-	for failures := retry.Insist(); ; {
-		last, err := step()
-		last = d.final(last)
-		var notSent *upstream.NotSentError
-		switch {
-		case lockstore.Unknown(err):
-			lost = err
-		case lost == nil || !errors.As(err, &notSent):
-			return err
-		}
-		final := time.Duration(last-d.now())*time.Microsecond + time.Millisecond
-		if !d.host.Sleep(context.Background(), max(failures.Next(), min(final, lateMost))) || time.Now().After(giveUp) {
-			return lost
-		}
-	}
 }
 
 // tooLate is the error for a script that Redis got to after its not-after: it did nothing. Redis' clock is read again.

@@ -42,8 +42,6 @@ type shards interface {
 	prepare(s *shard, l limits, c node.Call) (node.Call, error)
 	// wasLate is called when a shard got to a script after its not-after.
 	wasLate(s *shard)
-	// again says whether a request that failed with err was not done and is sent again.
-	again(err error) bool
 	// notAfter is the not-after of a script that is about to be sent and may be done for so long, as its argument, and in µs of the
 	// clock of now.
 	notAfter(allow time.Duration) (text string, at int64, err error)
@@ -51,8 +49,6 @@ type shards interface {
 	now() int64
 	// final is when a request that was to be sent with that not-after can no longer be done.
 	final(at int64) int64
-	// clockAt turns what the Redis of a key says of its clock into the time of now; 0: what was lost there may still be done.
-	clockAt(key string, now int64) int64
 	// sample reads that clock again, after it was found to be ahead.
 	sample() error
 }

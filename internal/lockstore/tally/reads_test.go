@@ -2,52 +2,34 @@ package tally
 
 import (
 	"reflect"
-	"slices"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
-func TestTallyOfExtensions(t *testing.T) {
-	for _, c := range []struct {
-		what       string
-		said       [][]int64
-		code, left int64
-		ok         bool
-	}{
-		{"nobody answered", nil, 0, 0, false},
-		{"one has done it", [][]int64{{1, 1}, {-1, 0}}, 0, 0, false},
-		{"two have done it", [][]int64{{1, 1}, {1, 1}}, 1, 0, true},
-		{"two have not got it", [][]int64{{1, 1}, {-1, 0}, {-1, 0}}, -1, 0, true},
-		{"it ended elsewhere", [][]int64{{-1, 0}, {-1, 1}}, -1, 1, true},
-		{"another kind", [][]int64{{scripts.OtherKind, 0}, {scripts.OtherKind, 0}}, scripts.OtherKind, 0, true},
-	} {
-		if code, left, ok := (Tally{3, c.said}).Extended(); code != c.code || left != c.left || ok != c.ok {
-			t.Errorf("%s: %d %d %v", c.what, code, left, ok)
-		}
-	}
-}
-
 func TestTallyOfSeen(t *testing.T) {
-	has := func(ttl int64) lockstore.Seen {
-		return lockstore.Seen{Count: 1, TTL: ttl, Registration: "r", Watched: true}
-	}
+	plain, reads, writes := lockstore.Seen{Plain: true}, lockstore.Seen{Reads: true}, lockstore.Seen{Writes: true}
+	both, unsure := lockstore.Seen{Reads: true, Writes: true}, lockstore.Seen{Unsure: true}
 	for _, c := range []struct {
-		what string
-		all  []lockstore.Seen
-		want lockstore.Seen
+		what  string
+		nodes int
+		all   []lockstore.Seen
+		want  lockstore.Seen
 	}{
-		{"nobody answered", nil, lockstore.Seen{}},
-		{"one has it, two have not", []lockstore.Seen{has(1000), {}, {}}, lockstore.Seen{}},
-		{"one has it, one is away", []lockstore.Seen{has(1000), {}}, lockstore.Seen{Most: 1000, Registration: "r", Watched: true, Unsure: true}},
-		{"one has it that nobody renews, one is away", []lockstore.Seen{{Count: 1, TTL: 1000}, {}}, lockstore.Seen{Most: 1000, Unsure: true}},
-		{"two have it, one is away", []lockstore.Seen{has(1000), has(2000)}, lockstore.Seen{Count: 1, TTL: 988, Most: 2000, Registration: "r", Watched: true}},
-		{"two have it", []lockstore.Seen{has(1000), has(2000), {}}, lockstore.Seen{Count: 1, TTL: 988, Most: 1000, Registration: "r", Watched: true}},
-		{"two have it, with other registrations", []lockstore.Seen{has(1000), {Count: 1, TTL: 900, Registration: "s"}, {Registration: "r"}},
-			lockstore.Seen{Count: 1, TTL: 889, Most: 900, Registration: "r"}},
+		{"nobody answered", 3, nil, lockstore.Seen{}},
+		{"two have it not", 3, []lockstore.Seen{{}, {}}, lockstore.Seen{}},
+		{"one has it, two have it not", 3, []lockstore.Seen{plain, {}, {}}, lockstore.Seen{}},
+		{"one has it, one is away", 3, []lockstore.Seen{plain, {}}, unsure},
+		{"two have it", 3, []lockstore.Seen{plain, plain, {}}, plain},
+		{"two have it, one is away", 3, []lockstore.Seen{plain, plain}, plain},
+		{"two read", 3, []lockstore.Seen{reads, reads}, reads},
+		{"both sides", 3, []lockstore.Seen{both, both}, both},
+		{"two write, one of them reads", 3, []lockstore.Seen{writes, both, {}}, writes},
+		{"two write, one of them reads, one is away", 3, []lockstore.Seen{writes, both}, lockstore.Seen{Writes: true, Unsure: true}},
+		{"two of five have it, one is away", 5, []lockstore.Seen{plain, plain, {}, {}}, unsure},
+		{"one of five has it, one is away", 5, []lockstore.Seen{plain, {}, {}, {}}, lockstore.Seen{}},
 	} {
-		if got := Seen(c.all, 3); got != c.want {
+		if got := Seen(c.all, c.nodes); got != c.want {
 			t.Errorf("%s: %+v", c.what, got)
 		}
 	}
@@ -73,37 +55,6 @@ func TestTallyOfInfos(t *testing.T) {
 	} {
 		if got := Info(c.all, 3); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v", c.what, got)
-		}
-	}
-}
-
-func TestTallyOfSidesAndForce(t *testing.T) {
-	r, w, p := []lockstore.Kind{lockstore.Read}, []lockstore.Kind{lockstore.Write}, []lockstore.Kind{lockstore.Plain}
-	for _, c := range []struct {
-		what string
-		all  [][]lockstore.Kind
-		want []lockstore.Kind
-	}{
-		{"none", [][]lockstore.Kind{nil, nil}, nil},
-		{"one of three reads", [][]lockstore.Kind{r, nil, nil}, nil},
-		{"one reads, one is away", [][]lockstore.Kind{r, nil}, r},
-		{"two write", [][]lockstore.Kind{w, w, nil}, w},
-		{"a leftover", [][]lockstore.Kind{{lockstore.Plain, lockstore.Write}, {lockstore.Plain, lockstore.Write}}, w},
-		{"plain", [][]lockstore.Kind{p, p}, p},
-	} {
-		if got := Sides(c.all, 3); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v", c.what, got)
-		}
-	}
-	for _, c := range []struct {
-		codes []int64
-		want  int64
-	}{
-		{[]int64{0, 0}, 0}, {[]int64{0, 0, 1}, 1}, {[]int64{scripts.NoLock, scripts.NoLock, 1}, scripts.NoLock},
-		{[]int64{scripts.OtherKind, scripts.OtherKind}, scripts.OtherKind}, {[]int64{scripts.NoLock, 1, 1}, 1},
-	} {
-		if got := Forced(c.codes, 3); got != c.want {
-			t.Errorf("%v: %d, not %d", c.codes, got, c.want)
 		}
 	}
 }

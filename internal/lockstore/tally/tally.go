@@ -27,11 +27,11 @@ const (
 	Upgrade                  // the owner reads, and asked to write
 )
 
-// The places in what vote.lua returns.
+// The places in what vote.lua returns for a hold.
 const (
-	atTTL    = 2
-	atToken  = 3 // of a grant; of a refusal: who holds the lock
-	atRaised = 4
+	atMade  = 1
+	atTTL   = 2
+	atToken = 3 // of a grant; of a refusal: who holds the lock
 )
 
 // Majority is how many of so many nodes decide.
@@ -60,43 +60,28 @@ func (t Tally) Quorate() bool { return t.Voted() >= t.majority() }
 // Done says whether a majority has done the step.
 func (t Tally) Done() bool { return t.Count(scripts.Done) >= t.majority() }
 
-// entered is how many nodes gave the lock to an owner that had it already.
-func (t Tally) entered() int { return t.gave(func(raised int64) bool { return raised < 1 }) }
+// Had says whether the owner had the lock before: a majority of the nodes had it.
+func (t Tally) Had() bool { return len(t.Column(lockstore.Granted, atMade))-t.made() >= t.majority() }
 
-// gave is how many nodes gave the lock and said of it what is asked for: 1 for a new hold, 0 for one that the owner had, -1 if nobody renewed that.
-func (t Tally) gave(is func(raised int64) bool) (n int) {
-	for _, raised := range t.Column(lockstore.Granted, atRaised) {
-		if is(raised) {
-			n++
-		}
+// made is how many nodes have made the hold.
+func (t Tally) made() (n int) {
+	for _, made := range t.Column(lockstore.Granted, atMade) {
+		n += int(made)
 	}
 	return n
 }
 
-// dark is how many nodes said nothing about the lock: what they have is not known.
-func (t Tally) dark() int { return t.Nodes - t.Voted() }
-
-// Had says whether the owner may have had the lock before: a majority of the nodes had it, as far as is known.
-func (t Tally) Had() bool { return t.entered() > 0 && t.entered()+t.dark() >= t.majority() }
-
-// renewed is how many nodes gave the lock to an owner that had it already, and did not say that nobody renewed it.
-func (t Tally) renewed() int { return t.gave(func(raised int64) bool { return raised == 0 }) }
-
-// Unrenewed says whether the lock was given to an owner for which nobody renewed it: a node said so, and no majority can say otherwise.
-func (t Tally) Unrenewed() bool {
-	return t.entered() > t.renewed() && t.renewed()+t.dark() < t.majority()
-}
-
-// Clear says that no answer still to come can change the verdict, nor whether the owner had the lock, and whether it was renewed.
+// Clear says that no answer still to come can change the verdict.
 func (t Tally) Clear() bool {
-	pending := t.Nodes - len(t.Said)
-	yes, entered := t.Count(lockstore.Granted), t.entered()
-	if yes+pending < t.majority() {
-		most, unknown := t.others()
-		return t.Quorate() && (most >= t.majority() || most+unknown < t.majority())
+	if t.Done() {
+		return true
 	}
-	settled := func(n int) bool { return n == 0 || n >= t.majority() || n+pending < t.majority() }
-	return t.Done() && settled(entered) && settled(t.renewed())
+	pending := t.Nodes - len(t.Said)
+	if t.Count(lockstore.Granted)+pending >= t.majority() {
+		return false
+	}
+	most, unknown := t.others()
+	return t.Quorate() && (most >= t.majority() || most+unknown < t.majority())
 }
 
 // Verdict is the result of the votes.
@@ -192,134 +177,55 @@ func LastToken(tokens []int64, nodes int) (token int64, ok bool) {
 
 // Freed is the result of a release. The lock was not held only if a majority is known not to have had it: a node that does not
 // answer counts as one that may have had it. ok is false when too few nodes answered.
-func (t Tally) Freed() (code, left int64, ok bool) {
+func (t Tally) Freed() (code int64, ok bool) {
 	had, none, other := t.Count(lockstore.StillHeld)+t.Count(lockstore.Freed), t.Count(lockstore.NotHeld), t.Count(lockstore.OtherKind)
 	dark := t.Nodes - had - none - other
 	switch {
-	case had+none+other < t.majority():
-		return 0, 0, false
+	case dark > t.Nodes-t.majority():
+		return 0, false
 	case other >= t.majority():
-		return lockstore.OtherKind, 0, true
+		return lockstore.OtherKind, true
 	case had > 0 && had+dark >= t.majority():
-		return lockstore.Freed, 0, true
-	case slices.Contains(t.Column(lockstore.NotHeld, 1), lockstore.EndedElsewhere):
-		return lockstore.NotHeld, lockstore.EndedElsewhere, true
+		return lockstore.Freed, true
 	}
-	return lockstore.NotHeld, 0, true
+	return lockstore.NotHeld, true
 }
 
-// Overtaken says whether a release that has freed the lock may leave a majority with it: for one of the attempts that counted on it, nodes to
-// which that attempt may come after the release, and those that did not answer. What is known of the attempts is what the nodes noted that
-// had the hold.
-func (t Tally) Overtaken() bool {
-	if code, _, ok := t.Freed(); !ok || code != lockstore.Freed || len(t.Said) == t.Nodes {
-		return false // those that were given to a majority before have all been ended on a majority
-	}
-	came := map[int64]int{}
-	for _, out := range t.Said {
-		if out[0] != lockstore.Freed {
-			continue
-		}
-		attempts := out[2:]
-		if len(attempts) == 0 {
-			attempts = []int64{manyAttempts}
-		}
-		for _, attempt := range attempts {
-			came[attempt]++
-		}
-	}
-	for attempt, nodes := range came {
-		if attempt == manyAttempts || t.Nodes-nodes >= t.majority() {
-			return true
-		}
-	}
-	return false
-}
-
-// Attempts are those that the nodes noted that had the hold which a release has ended; manyAttempts among them: they are not known.
-func (t Tally) Attempts() (all []int64) {
-	for _, out := range t.Said {
-		switch {
-		case out[0] != lockstore.Freed:
-		case len(out) == 2:
-			return []int64{manyAttempts}
-		default:
-			all = append(all, out[2:]...)
-		}
-	}
-	return all
-}
-
-// manyAttempts is what a node returns for attempts that it no longer tells apart.
-const manyAttempts = 0
-
-// Retracted is the result of taking back one attempt: lockstore.Freed when the hold has ended where it was, StillHeld when others count on
-// it, NotHeld when no majority had it. ok is false when too few nodes answered.
-func (t Tally) Retracted() (code, left int64, ok bool) {
-	others := t.Count(lockstore.StillHeld)
-	dark := t.Nodes - others - t.Count(lockstore.Freed) - t.Count(lockstore.NotHeld) - t.Count(lockstore.OtherKind)
-	switch {
-	case t.Nodes-dark < t.majority():
-		return 0, 0, false
-	case others > 0 && others+dark >= t.majority():
-		return lockstore.StillHeld, 1, true
-	case t.Count(lockstore.Freed) > 0:
-		return lockstore.Freed, 0, true
-	}
-	return lockstore.NotHeld, 0, true
-}
-
-// Extended is the result of a RENEW: lockstore.LeaseSet when a majority has done it, OtherKind, or NotHeld when no majority can have the hold,
-// beside which left may be EndedElsewhere. ok is false when too few nodes answered, or they did not agree.
-func (t Tally) Extended() (code, left int64, ok bool) {
+// Extended is the result of a RENEW: lockstore.LeaseSet when a majority has done it, OtherKind, or NotHeld when no majority can have the hold.
+// ok is false when too few nodes answered, or they did not agree.
+func (t Tally) Extended() (code int64, ok bool) {
 	switch {
 	case t.Done():
-		return lockstore.LeaseSet, 0, true
+		return lockstore.LeaseSet, true
 	case t.Count(lockstore.OtherKind) >= t.majority():
-		return lockstore.OtherKind, 0, true
+		return lockstore.OtherKind, true
 	case t.Nodes-t.Count(lockstore.NotHeld) < t.majority():
-		return lockstore.NotHeld, slices.Max(append(t.Column(lockstore.NotHeld, 1), 0)), true
+		return lockstore.NotHeld, true
 	}
-	return 0, 0, false
+	return 0, false
 }
 
-// RenewedAll says whether a majority has renewed each of that many holds of a renewal.
-func (t Tally) RenewedAll(holds int) bool {
-	for i := range holds {
-		if t.Renewal(i) != lockstore.StillThere {
-			return false
-		}
-	}
-	return true
-}
-
-// Renewal is the result for one of the holds of a renewal: lockstore.StillThere when a majority has it, NotThere when a majority cannot have
-// it, TakenOver by another proxy, or Undecided.
-func (t Tally) Renewal(i int) int64 {
-	yes, taken, gone := 0, 0, 0
+// Of is the tally of one of the holds of a renewal, of which each node has said granted numbers.
+func (t Tally) Of(hold, granted int) Tally {
+	one := Tally{Nodes: t.Nodes}
 	for _, out := range t.Said {
-		if i >= len(out) {
-			continue
-		}
-		switch out[i] {
-		case lockstore.StillThere:
-			yes++
-		case lockstore.TakenOver:
-			taken++
-		case lockstore.Undecided:
-		default:
-			gone++
+		if from := hold * granted; from+granted <= len(out) {
+			one.Said = append(one.Said, out[from:from+granted])
 		}
 	}
-	need := t.majority()
+	return one
+}
+
+// Renewed is the result of a renewal, which asks for the hold anew: lockstore.StillThere when a majority had it before, NotThere when no majority
+// can have had it, or Undecided. A node that has made it now, or that refuses it, had it not.
+func (t Tally) Renewed() int64 {
+	had := len(t.Column(lockstore.Granted, atMade)) - t.made()
+	dark := t.Nodes - t.Voted() - t.Count(lockstore.NoHold)
 	switch {
-	case yes >= need:
+	case had >= t.majority():
 		return lockstore.StillThere
-	case t.Nodes-taken-gone >= need:
+	case had+dark >= t.majority():
 		return lockstore.Undecided
-	case taken > 0 && t.Nodes-gone >= need:
-		return lockstore.TakenOver
-	default:
-		return lockstore.NotThere
 	}
+	return lockstore.NotThere
 }

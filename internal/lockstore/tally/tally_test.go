@@ -7,12 +7,12 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// What the nodes said, in the order of vote.lua: code, count, ttl, token or who holds it, raised.
+// What the nodes said, in the order of vote.lua: code, made, ttl, token or who holds it, expiry.
 var (
-	gave    = func(ttl, token int64) []int64 { return []int64{1, 1, ttl, token, 1} }
-	entered = func(ttl, token int64) []int64 { return []int64{1, 1, ttl, token, 0} }
-	denied  = func(ttl, who int64) []int64 { return []int64{0, 0, ttl, who} }
-	only    = func(code int64) []int64 { return []int64{code, 0, 0, 0} }
+	gave    = func(ttl, token int64) []int64 { return []int64{1, 1, ttl, token, 0} }
+	entered = func(ttl, token int64) []int64 { return []int64{1, 0, ttl, token, 0} }
+	denied  = func(ttl, who int64) []int64 { return []int64{0, 0, ttl, who, 0} }
+	only    = func(code int64) []int64 { return []int64{code, 0, 0, 0, 0} }
 )
 
 func TestTallyOfVotes(t *testing.T) {
@@ -49,7 +49,9 @@ func TestTallyOfVotes(t *testing.T) {
 		{"it reads", 3, [][]int64{only(scripts.Upgrade), only(scripts.Upgrade), gave(1, 0)}, Upgrade, true, false, 0, 0},
 		{"the kinds differ", 3, [][]int64{only(scripts.OtherKind), only(scripts.Upgrade)}, Split, true, false, 0, 0},
 		{"had it", 3, [][]int64{entered(1000, 0), entered(1000, 0)}, Won, true, true, 988, 0},
-		{"may have had it", 3, [][]int64{entered(1000, 0), gave(1000, 0)}, Won, false, true, 988, 0},
+		{"had it on one, one is away", 3, [][]int64{entered(1000, 0), gave(1000, 0)}, Won, true, false, 988, 0},
+		{"had it on two, given on one", 3, [][]int64{entered(1000, 0), gave(1000, 0), entered(1000, 0)}, Won, true, true, 988, 0},
+		{"had it on two of five", 5, [][]int64{entered(1000, 0), entered(1000, 0), gave(1000, 0)}, Won, true, false, 988, 0},
 		{"left behind on one", 3, [][]int64{entered(1000, 0), gave(1000, 0), gave(1000, 0)}, Won, true, false, 988, 0},
 		{"had it on one, another kind on one", 3, [][]int64{entered(1000, 0), gave(1000, 0), only(scripts.OtherKind)}, Won, true, false, 988, 0},
 		{"had it on one, another one has the rest", 3, [][]int64{entered(1000, 0), denied(5, 7), denied(6, 7)}, Held, true, false, 0, 5},
@@ -58,29 +60,6 @@ func TestTallyOfVotes(t *testing.T) {
 		if v.Verdict() != c.verdict || v.Clear() != c.clear || v.Lasts() != c.lasts || c.verdict == Won && v.Had() != c.had ||
 			(c.verdict == Held || c.verdict == Split) && v.Free() != c.free {
 			t.Errorf("%s: verdict %d, clear %v, had %v, lasts %d, free in %d", c.what, v.Verdict(), v.Clear(), v.Had(), v.Lasts(), v.Free())
-		}
-	}
-}
-
-func TestTallyOfUnrenewed(t *testing.T) {
-	ended := []int64{1, 1, 1000, 0, -1}
-	for _, c := range []struct {
-		what  string
-		said  [][]int64
-		want  bool
-		clear bool
-	}{
-		{"two say that nobody renewed it", [][]int64{ended, ended}, true, true},
-		{"one was renewed", [][]int64{ended, ended, entered(1000, 0)}, true, true},
-		{"two were renewed", [][]int64{ended, entered(1000, 0), entered(1000, 0)}, false, true},
-		{"one says so, one does not", [][]int64{ended, entered(1000, 0)}, false, false},
-		{"one says so, one is new", [][]int64{ended, gave(1000, 0)}, true, false}, // the third one alone can be no majority that renews it
-		{"one says so", [][]int64{ended}, false, false},
-		{"it was renewed", [][]int64{entered(1000, 0), entered(1000, 0)}, false, true},
-	} {
-		v := Tally{3, c.said}
-		if v.Unrenewed() != c.want || v.Clear() != c.clear {
-			t.Errorf("%s: %v, clear %v", c.what, v.Unrenewed(), v.Clear())
 		}
 	}
 }
@@ -127,96 +106,104 @@ func TestTallyOfTokens(t *testing.T) {
 }
 
 func TestTallyOfReleases(t *testing.T) {
-	yes, count, none, elsewhere := []int64{1, 0}, []int64{0, 1}, []int64{-1, 0}, []int64{-1, 1}
+	gone, still, none, other := []int64{1, 0}, []int64{0, 1}, []int64{-1, 0}, []int64{scripts.OtherKind, 0}
 	for _, c := range []struct {
-		what       string
-		said       [][]int64
-		code, left int64
-		ok         bool
-		back       int64 // the code of an attempt that is taken back
-	}{
-		{"nobody answered", nil, 0, 0, false, 0},
-		{"one answered", [][]int64{yes}, 0, 0, false, 0},
-		{"two had it", [][]int64{yes, yes}, 1, 0, true, 1},
-		{"one had it, one is away", [][]int64{yes, none}, 1, 0, true, 1},
-		{"one had it, two had not", [][]int64{yes, none, none}, -1, 0, true, 1},
-		{"none had it", [][]int64{none, none}, -1, 0, true, -1},
-		{"it ended elsewhere", [][]int64{none, elsewhere}, -1, 1, true, -1},
-		{"another kind", [][]int64{only(scripts.OtherKind), only(scripts.OtherKind)}, scripts.OtherKind, 0, true, -1},
-		{"others count on it", [][]int64{count, count, yes}, 1, 0, true, 0},
-		{"others count on one, one is away", [][]int64{count, yes}, 1, 0, true, 0},
-		{"others count on one of three", [][]int64{count, yes, yes}, 1, 0, true, 1},
-		{"others count on it, one had it not", [][]int64{count, count, none}, 1, 0, true, 0},
-		{"others count on one, one had it not, one is away", [][]int64{count, none}, 1, 0, true, 0},
-		{"others count on one of three, the others had it not", [][]int64{count, none, none}, -1, 0, true, -1},
-		{"two had it, one had it not", [][]int64{yes, yes, none}, 1, 0, true, 1},
-	} {
-		v := Tally{3, c.said}
-		if code, left, ok := v.Freed(); code != c.code || left != c.left || ok != c.ok {
-			t.Errorf("%s: freed %d %d %v", c.what, code, left, ok)
-		}
-		if code, left, ok := v.Retracted(); ok != c.ok || ok && (code != c.back || (left == 1) != (c.back == 0)) {
-			t.Errorf("%s: retracted %d %d %v", c.what, code, left, ok)
-		}
-	}
-}
-
-// A release may be overtaken where the nodes that have not noted an attempt, or did not answer, are a majority; not when all have answered.
-func TestTallyOfOvertakenReleases(t *testing.T) {
-	a, b, both, none, many, unnoted := []int64{1, 0, 7}, []int64{1, 0, 8}, []int64{1, 0, 7, 8}, []int64{-1, 0}, []int64{1, 0, 0}, []int64{1, 0}
-	for _, c := range []struct {
+		what  string
 		nodes int
 		said  [][]int64
-		want  bool
+		code  int64
+		ok    bool
 	}{
-		{3, [][]int64{a, none}, true},
-		{3, [][]int64{a, a}, false},
-		{3, [][]int64{a, b}, true},
-		{3, [][]int64{a, both}, true},
-		{3, [][]int64{both, both}, false},
-		{3, [][]int64{a, b, none}, false},
-		{3, [][]int64{a, many}, true},
-		{3, [][]int64{a, unnoted}, true},
-		{3, [][]int64{none, none}, false},
-		{3, [][]int64{a}, false}, // that UNLOCK fails
-		{5, [][]int64{a, a, none}, true},
-		{5, [][]int64{a, a, a, none}, false},
-		{5, [][]int64{a, a, a}, false},
-		{5, [][]int64{a, a, both}, true},
-		{5, [][]int64{a, none, none}, true},
+		{"nobody answered", 3, nil, 0, false},
+		{"one answered", 3, [][]int64{gone}, 0, false},
+		{"two had it", 3, [][]int64{gone, gone}, lockstore.Freed, true},
+		{"two had it, one had it not", 3, [][]int64{gone, gone, none}, lockstore.Freed, true},
+		{"one had it, one had it not, one is away", 3, [][]int64{gone, none}, lockstore.Freed, true},
+		{"one had it, two had not", 3, [][]int64{gone, none, none}, lockstore.NotHeld, true},
+		{"two had it not, one is away", 3, [][]int64{none, none}, lockstore.NotHeld, true},
+		{"two of five had it, one is away", 5, [][]int64{gone, gone, none, none}, lockstore.Freed, true},
+		{"one of five had it, one is away", 5, [][]int64{gone, none, none, none}, lockstore.NotHeld, true},
+		{"two of five answered", 5, [][]int64{gone, gone}, 0, false},
+		{"one side was given back, the other is held", 3, [][]int64{still, still}, lockstore.Freed, true},
+		{"two have another kind", 3, [][]int64{other, other, gone}, lockstore.OtherKind, true},
+		{"one has another kind", 3, [][]int64{other, none}, lockstore.NotHeld, true},
 	} {
-		if got := (Tally{c.nodes, c.said}).Overtaken(); got != c.want {
-			t.Errorf("%d nodes, %v: %v", c.nodes, c.said, got)
+		if code, ok := (Tally{c.nodes, c.said}).Freed(); code != c.code || ok != c.ok {
+			t.Errorf("%s: %d %v", c.what, code, ok)
 		}
 	}
 }
 
+// A renewal asks for the hold anew, and only the nodes that had it count.
 func TestTallyOfRenewals(t *testing.T) {
+	had, made, refused, noHold := entered(1000, 0), gave(1000, 0), denied(1000, 7), only(lockstore.NoHold)
 	for _, c := range []struct {
+		what  string
 		nodes int
-		said  []int64
+		said  [][]int64
 		want  int64
 	}{
-		{3, nil, lockstore.Undecided},
-		{3, []int64{1, 1}, 1},
-		{3, []int64{1, 0}, lockstore.Undecided},
-		{3, []int64{0, 0}, 0},
-		{3, []int64{0, 0, 1}, 0},
-		{3, []int64{2, 2}, 2},
-		{3, []int64{2, 0}, 2},
-		{3, []int64{2, 1, 1}, 1},
-		{3, []int64{2, 2, 1}, 2},
-		{3, []int64{lockstore.Undecided, lockstore.Undecided, 1}, lockstore.Undecided},
-		{5, []int64{0, 0, 2}, 2},
-		{5, []int64{0, 0, 0, 2}, 0},
-		{5, []int64{1, 1, 0, 0}, lockstore.Undecided},
+		{"nobody answered", 3, nil, lockstore.Undecided},
+		{"one had it", 3, [][]int64{had}, lockstore.Undecided},
+		{"two had it", 3, [][]int64{had, had}, lockstore.StillThere},
+		{"two had it, one has made it", 3, [][]int64{had, made, had}, lockstore.StillThere},
+		{"one had it, one has made it", 3, [][]int64{had, made}, lockstore.Undecided},
+		{"one had it, two have made it", 3, [][]int64{had, made, made}, lockstore.NotThere},
+		{"two have made it", 3, [][]int64{made, made}, lockstore.NotThere},
+		{"all have made it", 3, [][]int64{made, made, made}, lockstore.NotThere},
+		{"one had it, one refuses it", 3, [][]int64{had, refused}, lockstore.Undecided},
+		{"two refuse it", 3, [][]int64{refused, refused}, lockstore.NotThere},
+		{"one refuses it, one has made it", 3, [][]int64{made, refused}, lockstore.NotThere},
+		{"two have another kind", 3, [][]int64{only(scripts.OtherKind), only(scripts.OtherKind)}, lockstore.NotThere},
+		{"two have no hold to enter once more", 3, [][]int64{noHold, noHold}, lockstore.NotThere},
+		{"one has no hold to enter once more", 3, [][]int64{noHold, had}, lockstore.Undecided},
+		{"two of five had it, three have made it", 5, [][]int64{had, had, made, made, made}, lockstore.NotThere},
+		{"two of five had it, one is away", 5, [][]int64{had, had, made, made}, lockstore.Undecided},
+		{"three of five had it", 5, [][]int64{had, had, had}, lockstore.StillThere},
 	} {
-		v := Tally{Nodes: c.nodes}
-		for _, one := range c.said {
-			v.Said = append(v.Said, []int64{one})
+		if got := (Tally{c.nodes, c.said}).Renewed(); got != c.want {
+			t.Errorf("%s: %d, not %d", c.what, got, c.want)
 		}
-		if got := v.Renewal(0); got != c.want {
-			t.Errorf("%v of %d: %d, not %d", c.said, c.nodes, got, c.want)
+	}
+}
+
+// Each node says five numbers of each hold that is renewed; one that says fewer has not answered about the last ones.
+func TestTallyOfOneHold(t *testing.T) {
+	two := append(entered(1000, 0), gave(2000, 0)...)
+	all := Tally{3, [][]int64{two, two, entered(1000, 0)}}
+	if first := all.Of(0, 5); first.Nodes != 3 || len(first.Said) != 3 || first.Renewed() != lockstore.StillThere {
+		t.Errorf("the first: %+v", first)
+	}
+	if second := all.Of(1, 5); len(second.Said) != 2 || second.Renewed() != lockstore.NotThere {
+		t.Errorf("the second: %+v", second)
+	}
+	if third := all.Of(2, 5); len(third.Said) != 0 || third.Renewed() != lockstore.Undecided {
+		t.Errorf("there is no third: %+v", third)
+	}
+}
+
+func TestTallyOfExtensions(t *testing.T) {
+	done, none, other := []int64{1, 1000, 0}, []int64{-1, 0, 0}, []int64{scripts.OtherKind, 0, 0}
+	for _, c := range []struct {
+		what  string
+		nodes int
+		said  [][]int64
+		code  int64
+		ok    bool
+	}{
+		{"nobody answered", 3, nil, 0, false},
+		{"one has done it", 3, [][]int64{done}, 0, false},
+		{"one has done it, one has it not", 3, [][]int64{done, none}, 0, false},
+		{"two have done it", 3, [][]int64{done, done}, lockstore.LeaseSet, true},
+		{"two have it not", 3, [][]int64{done, none, none}, lockstore.NotHeld, true},
+		{"two have it not, one is away", 3, [][]int64{none, none}, lockstore.NotHeld, true},
+		{"two of five have it not", 5, [][]int64{none, none}, 0, false},
+		{"three of five have it not", 5, [][]int64{none, none, none}, lockstore.NotHeld, true},
+		{"another kind", 3, [][]int64{other, other}, lockstore.OtherKind, true},
+		{"another kind on one", 3, [][]int64{other, done, none}, 0, false},
+	} {
+		if code, ok := (Tally{c.nodes, c.said}).Extended(); code != c.code || ok != c.ok {
+			t.Errorf("%s: %d %v", c.what, code, ok)
 		}
 	}
 }

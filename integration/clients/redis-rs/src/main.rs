@@ -104,7 +104,7 @@ async fn data(con: &mut MultiplexedConnection) -> Outcome {
 /// would wait behind it.
 async fn critical(own: &mut MultiplexedConnection, shared: &mut MultiplexedConnection, key: &str) -> RedisResult<()> {
     let owner = uuid::Uuid::new_v4().to_string();
-    while !cmd("LOCK").arg(key).arg("OWNER").arg(&owner).arg("BLOCK").arg(2000).query_async::<bool>(own).await? {}
+    while !cmd("LOCK").arg(key).arg("OWNER").arg(&owner).arg("EX").arg(30).arg("BLOCK").arg(2000).query_async::<bool>(own).await? {}
     let count: i64 = shared.get("counter").await?;
     let _: () = shared.set("counter", count + 1).await?;
     cmd("UNLOCK").arg(key).arg("OWNER").arg(&owner).query_async(own).await
@@ -151,13 +151,13 @@ async fn locks(con: &mut MultiplexedConnection) -> Outcome {
 
     // BLOCK shorter than the client's patience: nil. Longer: it gives up, but the connection lives, and so does the wait.
     // Dropping the connection (every clone of it) ends it.
-    assert_eq!(words("LOCK busy OWNER late BLOCK 300").query_async::<Value>(con).await?, Value::Nil);
+    assert_eq!(words("LOCK busy OWNER late EX 30 BLOCK 300").query_async::<Value>(con).await?, Value::Nil);
     let (mut hasty, heard) = connect_hearing(Duration::from_millis(500)).await?;
-    let late = words("LOCK busy OWNER hasty BLOCK 60000").query_async::<Value>(&mut hasty).await;
+    let late = words("LOCK busy OWNER hasty EX 30 BLOCK 60000").query_async::<Value>(&mut hasty).await;
     assert!(late.as_ref().is_err_and(|e| e.is_timeout()), "{late:?}");
     drop((hasty, heard));
     assert_eq!(words("UNLOCK busy").query_async::<i64>(&mut other).await?, 1);
-    assert_eq!(words("LOCK busy OWNER late BLOCK 4000").query_async::<Value>(con).await?, Value::Okay);
+    assert_eq!(words("LOCK busy OWNER late EX 30 BLOCK 4000").query_async::<Value>(con).await?, Value::Okay);
     assert_eq!(words("UNLOCK busy OWNER late").query_async::<i64>(con).await?, 1);
     println!("ok block");
 

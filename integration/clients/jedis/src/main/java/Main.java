@@ -211,7 +211,7 @@ public class Main {
   /** Adds one to a counter in two steps, which only the lock makes safe: the way for pools. */
   static void critical(UnifiedJedis r, String key) {
     String owner = UUID.randomUUID().toString();
-    while (r.sendCommand(Verb.LOCK, key, "OWNER", owner, "BLOCK", "1000") == null) {}
+    while (r.sendCommand(Verb.LOCK, key, "OWNER", owner, "EX", "30", "BLOCK", "1000") == null) {}
     try {
       r.set("counter", "" + (Integer.parseInt(r.get("counter")) + 1));
     } finally {
@@ -245,12 +245,12 @@ public class Main {
     ok("contention");
 
     // BLOCK shorter than the client's patience: nil. Longer: the pool hangs up, and the wait ends with it.
-    same(r.sendCommand(Verb.LOCK, "busy", "OWNER", "late", "BLOCK", "300"), null);
+    same(r.sendCommand(Verb.LOCK, "busy", "OWNER", "late", "EX", "30", "BLOCK", "300"), null);
     var impatient = DefaultJedisClientConfig.builder().resp3().socketTimeoutMillis(500).build();
     try (RedisClient hasty = RedisClient.builder().hostAndPort(ADDRESS).clientConfig(impatient).build()) {
-      says("timed out", () -> hasty.sendCommand(Verb.LOCK, "busy", "OWNER", "hasty", "BLOCK", "60000"));
+      says("timed out", () -> hasty.sendCommand(Verb.LOCK, "busy", "OWNER", "hasty", "EX", "30", "BLOCK", "60000"));
       same(other.sendCommand(Verb.UNLOCK, "busy"), 1L);
-      same(text(r.sendCommand(Verb.LOCK, "busy", "OWNER", "late", "BLOCK", "4000")), "OK");
+      same(text(r.sendCommand(Verb.LOCK, "busy", "OWNER", "late", "EX", "30", "BLOCK", "4000")), "OK");
       same(r.sendCommand(Verb.UNLOCK, "busy", "OWNER", "late"), 1L);
     }
     ok("block");
@@ -271,13 +271,13 @@ public class Main {
 
   static void lost(UnifiedJedis r) throws Exception {
     // The news of a lost lock arrives while the connection lies idle in the pool: later replies must be the right ones.
-    same(text(r.sendCommand(Verb.LOCK, "lost", "OWNER", "me")), "OK");
+    same(text(r.sendCommand(Verb.LOCK, "lost")), "OK");
     lose("lost");
     for (int i = 0; i < 20; i++) {
       r.set("after", "" + i);
       same(r.get("after"), "" + i);
     }
-    says("LOCKLOST", () -> r.sendCommand(Verb.UNLOCK, "lost", "OWNER", "me"));
+    says("LOCKLOST", () -> r.sendCommand(Verb.UNLOCK, "lost"));
     ok("lost");
 
     Listening connection = new Listening();

@@ -288,7 +288,7 @@ public class Main {
   /** Adds one to a counter in two steps, which only the lock makes safe: the way for pools. */
   static void critical(RedisClusterCommands<String, String> r, String key) {
     String owner = UUID.randomUUID().toString();
-    while (!lock(r, key, "OWNER", owner, "BLOCK", "2000")) {}
+    while (!lock(r, key, "OWNER", owner, "EX", "30", "BLOCK", "2000")) {}
     try {
       r.set("counter", "" + (Integer.parseInt(r.get("counter")) + 1));
     } finally {
@@ -333,13 +333,13 @@ public class Main {
 
     // BLOCK shorter than the client's patience: nil. Longer: it gives up, but the connection lives, and so does the wait.
     // Only closing the connection ends it.
-    same(lock(r, "busy", "OWNER", "late", "BLOCK", "300"), false);
+    same(lock(r, "busy", "OWNER", "late", "EX", "30", "BLOCK", "300"), false);
     var hasty = client.connect();
     hasty.setTimeout(Duration.ofMillis(500));
-    says("timed out", () -> lock(hasty.sync(), "busy", "OWNER", "hasty", "BLOCK", "60000"));
+    says("timed out", () -> lock(hasty.sync(), "busy", "OWNER", "hasty", "EX", "30", "BLOCK", "60000"));
     hasty.close();
     same(unlock(other, "busy"), true);
-    same(lock(r, "busy", "OWNER", "late", "BLOCK", "4000"), true);
+    same(lock(r, "busy", "OWNER", "late", "EX", "30", "BLOCK", "4000"), true);
     same(unlock(r, "busy", "OWNER", "late"), true);
     ok("block");
   }
@@ -349,13 +349,13 @@ public class Main {
     List<PushMessage> heard = new CopyOnWriteArrayList<>();
     shared.addListener(push -> heard.add(push));
     RedisClusterCommands<String, String> r = shared.sync();
-    same(lock(r, "lost", "OWNER", "me"), true);
+    same(lock(r, "lost"), true);
     lose("lost");
     for (int i = 0; i < 20; i++) {
       r.set("after", "" + i);
       same(r.get("after"), "" + i);
     }
-    says("LOCKLOST", () -> unlock(r, "lost", "OWNER", "me"));
+    says("LOCKLOST", () -> unlock(r, "lost"));
     ok("lost");
 
     until(() -> heard.size() == 1);

@@ -1,0 +1,342 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/agenda"
+	"github.com/lockproxy/lockproxy/internal/chain"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// record is one connection's hold, and what the engine keeps beside it. It exists while there is a hold, while Redis has to be told that there is
+// none any more, and while a verb works on it.
+type record struct {
+	id lockstore.ID // the same for both sides of a read/write lock
+	// busy is a mutex with a context: one step at a time. Whoever has it may talk to Redis about this hold.
+	busy chan struct{}
+
+	// guarded by holds.mu
+	hold
+	users     int       // that have or wait for busy
+	client    *Client   // nil: it has gone
+	releasing bool      // a step that gives it back is under way
+	leaving   bool      // RESET gives it back: whoever waits for busy finds it free
+	inChunk   *chunk    // of renewals that has not been sent yet; nil: none
+	passed    bool      // a renewal passed it by because a verb was at work on it
+	ends      time.Time // when watchDeadlines looks at it
+
+	streak handoffStreak
+	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
+
+	ofClient, atKey         chain.Link[*record]
+	inSchedule, inDeadlines int // its places in the agendas
+}
+
+// holds is what the connections of this proxy hold, until when they can be sure of it, and when something is to be done about it.
+type holds struct {
+	terms
+	votes   bool            // they are on a quorum
+	store   lockstore.Store // is told of holds that end by themselves
+	lossLog *lossLog
+
+	lost, given, renewals atomic.Int64 // count losses, holds that were given back, and renewals
+
+	mu        sync.Mutex // guards all below, and what records and clients say it does
+	byID      map[lockstore.ID]*record
+	byKey     map[lockstore.LineKey]chain.Chain[*record] // those that are live
+	looked    time.Time                                  // when recheckIf last went through those that are live
+	schedule  agenda.Agenda[*record]                     // when the watchdog has something to do about each
+	deadlines agenda.Agenda[*record]                     // when each ends unless something happens before
+}
+
+func newHolds(o Options, log *lossLog) *holds {
+	return &holds{
+		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, lossLog: log,
+		byID:      map[lockstore.ID]*record{},
+		byKey:     map[lockstore.LineKey]chain.Chain[*record]{},
+		schedule:  agenda.New(func(r *record) time.Time { return r.next() }, func(r *record) *int { return &r.inSchedule }),
+		deadlines: agenda.New(func(r *record) time.Time { return r.ends }, func(r *record) *int { return &r.inDeadlines }),
+	}
+}
+
+// at is where the holds are kept.
+func (hs *holds) at(s lockstore.Store) {
+	hs.store, hs.votes, hs.drift = s, s.Rules().Votes, s.Rules().Drift
+}
+
+// enter gives the caller the busy mark of a connection's record, also when ctx is over if nobody has it; leave gives it back.
+func (hs *holds) enter(ctx context.Context, c *Client, id lockstore.ID) (*record, error) {
+	hs.mu.Lock()
+	rec := hs.record(c, id)
+	rec.users++
+	hs.mu.Unlock()
+	select {
+	case rec.busy <- struct{}{}:
+		return rec, nil
+	default:
+	}
+	select {
+	case rec.busy <- struct{}{}:
+		return rec, nil
+	case <-ctx.Done():
+		hs.mu.Lock()
+		hs.unuse(rec)
+		hs.mu.Unlock()
+		return nil, ctx.Err()
+	}
+}
+
+// enterSoon is enter for a verb, which waits for others only so long: one whose reply was lost may be at the hold for as long as its lease.
+func (hs *holds) enterSoon(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) (*record, error) {
+	if rec := hs.tryEnter(c, id); rec != nil {
+		return rec, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	rec, err := hs.enter(limited, c, id)
+	if err != nil && ctx.Err() == nil {
+		err = lockstore.ErrBehind
+	}
+	return rec, err
+}
+
+// tryEnter is enter without waiting; nil: somebody works on the record.
+func (hs *holds) tryEnter(c *Client, id lockstore.ID) *record {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	rec := hs.record(c, id)
+	select {
+	case rec.busy <- struct{}{}:
+		rec.users++
+		return rec
+	default:
+		return nil
+	}
+}
+
+// record is what is known of a connection's hold, for one that works on it from now on. mu is held.
+func (hs *holds) record(c *Client, id lockstore.ID) *record {
+	rec := hs.byID[id.Hold()]
+	if rec == nil {
+		rec = &record{id: id.Hold(), client: c, busy: make(chan struct{}, 1)}
+		hs.byID[rec.id] = rec
+	}
+	return rec
+}
+
+func (hs *holds) leave(rec *record) {
+	hs.mu.Lock()
+	hs.free(rec)
+	hs.mu.Unlock()
+}
+
+// free is leave for one who has mu. A renewal that passed the hold by meanwhile comes back to it.
+func (hs *holds) free(rec *record) {
+	if rec.passed && rec.live() {
+		rec.visit = time.Now()
+	}
+	rec.passed, rec.releasing = false, false
+	<-rec.busy
+	hs.reschedule(rec)
+	hs.unuse(rec)
+}
+
+func (hs *holds) unuse(rec *record) {
+	rec.users--
+	hs.forget(rec)
+}
+
+// forget drops the record of a hold that is not live, of which Redis has nothing, and which nobody uses.
+func (hs *holds) forget(rec *record) {
+	if rec.users > 0 || rec.live() || !rec.clear.IsZero() {
+		return
+	}
+	hs.schedule.Drop(rec)
+	if hs.byID[rec.id] == rec {
+		delete(hs.byID, rec.id)
+	}
+}
+
+// peek is what is known of a connection's hold now; the zero value: nothing.
+func (hs *holds) peek(id lockstore.ID) hold {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if rec := hs.byID[id.Hold()]; rec != nil {
+		return rec.hold
+	}
+	return hold{}
+}
+
+// apply has an event happen to a hold.
+func (hs *holds) apply(rec *record, e event) (h hold, lost string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	lost = hs.happen(rec, e)
+	return rec.hold, lost
+}
+
+// happen is apply for one who has mu. It does no I/O.
+func (hs *holds) happen(rec *record, e event) (lost string) {
+	was := rec.hold
+	now := time.Now()
+	h, fx := rec.on(e, now, hs.terms)
+	rec.hold = h
+	switch {
+	case !was.live() && h.live():
+		hs.list(rec)
+	case fx.ended && was.live():
+		hs.unlist(rec)
+	}
+	if fx.lost != "" {
+		hs.lose(rec, was, fx.lost, now)
+	}
+	hs.reschedule(rec)
+	hs.forget(rec)
+	return fx.lost
+}
+
+// on is the event's own.
+func (h hold) on(e event, now time.Time, t terms) (hold, effects) { return e.on(h, now, t) }
+
+// reschedule puts a record where the agendas look at it next. mu is held.
+func (hs *holds) reschedule(rec *record) {
+	if rec.next().IsZero() || rec.inChunk != nil && rec.clear.IsZero() {
+		hs.schedule.Drop(rec)
+	} else {
+		hs.schedule.Put(rec)
+	}
+	switch at := rec.due(hs.terms); {
+	case at.IsZero():
+		hs.deadlines.Drop(rec)
+	case rec.inDeadlines == 0 || at.Before(rec.ends): // one that is put off is only seen when its time has come
+		rec.ends = at
+		hs.deadlines.Put(rec)
+	}
+}
+
+// list and unlist note that a hold is, or is no longer, one of those that are live. mu is held.
+func (hs *holds) list(rec *record) {
+	key := rec.id.Line()
+	live := hs.byKey[key]
+	live.Add(&rec.atKey, rec)
+	hs.byKey[key] = live
+	telemetry.LocksHeld.Add(1)
+	if c := rec.client; c != nil {
+		c.holds.Add(&rec.ofClient, rec)
+		c.share.Held(1)
+	}
+}
+
+func (hs *holds) unlist(rec *record) {
+	key := rec.id.Line()
+	live := hs.byKey[key]
+	if live.Drop(&rec.atKey); live.Len() == 0 {
+		delete(hs.byKey, key)
+	} else {
+		hs.byKey[key] = live
+	}
+	telemetry.LocksHeld.Add(-1)
+	rec.inChunk, rec.leaving, rec.releasing = nil, false, false
+	if c := rec.client; c != nil {
+		c.holds.Drop(&rec.ofClient)
+		c.share.Held(-1)
+	}
+}
+
+// lose tells everybody who should know of a loss; was is the hold before. It does no I/O. mu is held.
+func (hs *holds) lose(rec *record, was hold, reason string, now time.Time) {
+	hs.lost.Add(1)
+	kind := rec.kindOf(was.counts)
+	telemetry.LockLost(context.Background(), kind.String(), reason, 1)
+	one := Lost{ID: rec.id.As(kind), Reason: reason, At: now}
+	if c := rec.client; c != nil {
+		c.noteLoss(rec.id, lossRecord{reason, now})
+		c.info.Push(Loss{Key: rec.id.Key, Kind: kind, Reason: reason})
+		one.Addr = c.info.Addr
+	}
+	hs.lossLog.add(one)
+	if rec.clear.IsZero() { // else they are woken when Redis is told
+		hs.vacate(rec.id.As(kind), now, lockstore.Later(now, rec.sure))
+	}
+}
+
+// kindOf is the kind of hold as which others see it that count so often: of a read/write lock its writer, if it writes.
+func (rec *record) kindOf(c lockstore.Counts) Kind {
+	if rec.id.Kind.Spec().RW && c.Writes == 0 {
+		return Read
+	}
+	return rec.id.Kind
+}
+
+// vacate makes the store wake those that wait for a lock whose hold ends by itself, from at on.
+func (hs *holds) vacate(id lockstore.ID, at, until time.Time) {
+	hs.store.Vacate(id, at, until.Add(expirySlack))
+}
+
+// count is how many holds are live.
+func (hs *holds) count() (n int64) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, live := range hs.byKey {
+		n += int64(live.Len())
+	}
+	return n
+}
+
+// any says whether a connection of this proxy holds a lock.
+func (hs *holds) any(key lockstore.LineKey) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.byKey[key].Len() > 0
+}
+
+// recheckKey makes the watchdog check every live hold of a key at once: one of them may be newer than what ended the others.
+func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for rec := range hs.byKey[key].All() {
+		hs.happen(rec, suspected{reason})
+	}
+}
+
+// recheckIf makes the watchdog check, as soon as it can, those live holds for which why gives a reason; why gets their key, and what
+// they are suspected for already.
+func (hs *holds) recheckIf(why func(key, already string) string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.looked = time.Now()
+	for key, live := range hs.byKey {
+		for rec := range live.All() {
+			if reason := why(key.Key, rec.suspect); reason != "" {
+				hs.happen(rec, suspected{reason})
+			}
+		}
+	}
+}
+
+// recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that time: the last look may
+// have come between the two. mu is held.
+func (hs *holds) recheckLate(rec *record, sent time.Time) {
+	if rec.live() && sent.Before(hs.looked) {
+		hs.happen(rec, suspected{reasonGone})
+	}
+}
+
+// shorten moves the deadlines of the holds of some keys earlier by that much: at a new master whose clock is ahead of the
+// former one's locks end earlier, because Redis keeps the time at which a key expires, not its lease.
+func (hs *holds) shorten(by time.Duration, then time.Time, some func(key string) bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for key, live := range hs.byKey {
+		if !some(key.Key) {
+			continue
+		}
+		for rec := range live.All() {
+			hs.happen(rec, shortened{by, then})
+		}
+	}
+}

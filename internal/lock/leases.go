@@ -1,0 +1,102 @@
+package lock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/agenda"
+	"github.com/lockproxy/lockproxy/internal/chain"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+)
+
+// leases is what was granted to named owners through this proxy, for LOCKLIST, the page and their users' shares. It decides nothing: everything
+// about such a lock is in Redis. What is noted here ends with the lease, also if the owner has renewed the lock, or given it back, elsewhere.
+type leases struct {
+	vacate func(id lockstore.ID, at, until time.Time) // wakes those that wait for a lock whose lease is over
+
+	mu    sync.Mutex // a leaf
+	byID  map[lockstore.ID]*lease
+	byKey map[lockstore.LineKey]chain.Chain[*lease]
+	ends  agenda.Agenda[*lease]
+}
+
+// lease is one of them.
+type lease struct {
+	id      lockstore.ID
+	by      ClientInfo    // the connection that named the owner last
+	granted time.Time     // when it was first noted
+	length  time.Duration // as the owner has chosen it last
+	until   time.Time
+	ended   func() // it no longer counts for the user's share
+	atKey   chain.Link[*lease]
+	place   int
+}
+
+func newLeases() *leases {
+	return &leases{
+		byID: map[lockstore.ID]*lease{}, byKey: map[lockstore.LineKey]chain.Chain[*lease]{},
+		ends: agenda.New(func(l *lease) time.Time { return l.until }, func(l *lease) *int { return &l.place }),
+	}
+}
+
+// note notes a lease that was granted or renewed through a connection.
+func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until time.Time) {
+	by := c.info.without() // asks the connection, so no mutex is held
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.byID[id]
+	if l == nil {
+		l = &lease{id: id, granted: time.Now(), ended: c.share.Lease()}
+		ls.byID[id] = l
+		at := ls.byKey[id.Line()]
+		at.Add(&l.atKey, l)
+		ls.byKey[id.Line()] = at
+	}
+	l.by, l.length, l.until = by, length, until
+	ls.ends.Put(l)
+}
+
+// forget drops the note of a lease that the owner has given back.
+func (ls *leases) forget(id lockstore.ID) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.byID[id]; l != nil {
+		ls.drop(l)
+	}
+}
+
+// drop is forget for one who has mu.
+func (ls *leases) drop(l *lease) {
+	ls.ends.Drop(l)
+	delete(ls.byID, l.id)
+	key := l.id.Line()
+	at := ls.byKey[key]
+	if at.Drop(&l.atKey); at.Len() == 0 {
+		delete(ls.byKey, key)
+	} else {
+		ls.byKey[key] = at
+	}
+	l.ended()
+}
+
+// sweep drops those that are over, and has those woken that wait for them. It says in how long to come again.
+func (ls *leases) sweep(now time.Time) (next time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for range tellAtOnce {
+		l, over := ls.ends.Due(now)
+		if !over {
+			return ls.ends.Sleep(tick)
+		}
+		ls.drop(l)
+		ls.vacate(l.id, now, l.until.Add(expirySlack))
+	}
+	return 0
+}
+
+// count is how many there are.
+func (ls *leases) count() int64 {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return int64(len(ls.byID))
+}

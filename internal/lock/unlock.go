@@ -1,0 +1,310 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// UnlockRequest is one UNLOCK.
+type UnlockRequest struct {
+	DB    int
+	Key   string
+	Side  Kind // Read or Write; Plain = what this owner holds
+	Owner string
+	All   bool              // every hold of this owner, on that side
+	Force bool              // everybody's
+	From  []lockstore.Owned // with Force: nobody but these loses the lock; nil: everybody
+}
+
+// Unlock gives back one hold, or all. free says that the lock is now free of this owner, on that side (with Force: that something was held).
+//
+// Errors: *Error with NOTHELD, LOCKLOST once (the connection has lost it), LOCKKIND or ERR,
+// *upstream.ReplyError with Redis' words, *upstream.NotSentError when Redis cannot be reached (nothing changed).
+func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err error) {
+	began := time.Now()
+	ctx, span := telemetry.Span(ctx, "UNLOCK")
+	defer span.End()
+	if r.Force {
+		free, err = c.force(ctx, r)
+	} else {
+		free, err = c.unlock(ctx, r)
+	}
+	telemetry.VerbDone(ctx, "unlock", outcomeWord(err), time.Since(began))
+	return free, err
+}
+
+func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
+	if err := c.m.nameable(r.Key); err != nil {
+		return false, err
+	}
+	if r.Owner != "" {
+		return c.unlockNamed(ctx, r)
+	}
+	if lost := c.told(r.DB, r.Key, false); lost != nil {
+		return false, lost
+	}
+	id, err := c.ownSide(r.DB, r.Key, r.Side)
+	if err != nil {
+		return false, err
+	}
+	rec, err := c.m.holds.enterSoon(ctx, c, id, patience)
+	if err != nil {
+		return false, err
+	}
+	defer c.m.holds.leave(rec)
+	was := c.m.holds.peek(id)
+	switch has := was.counts.Of(id.Kind); {
+	case has == 0 && rec.lostMeanwhile(c):
+		return false, c.told(r.DB, r.Key, false)
+	case has == 0:
+		return false, notHeld(r.Key, c.library.Load())
+	case was.doubt:
+		return false, &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
+			strconv.FormatInt(max(time.Until(was.sure).Milliseconds(), 0), 10) + " ms"}
+	case r.All || was.unwanted:
+		has = 1
+		fallthrough
+	default:
+		u := &unlocking{g: c.m.giveBacks, rec: rec, was: was, Release: lockstore.Release{ID: id, Counts: was.counts.With(id.Kind, has-1)}}
+		free, err := u.run(ctx)
+		if lost := c.told(r.DB, r.Key, false); lost != nil {
+			return false, lost // it was reported lost while the request was under way: Redis had it for a moment longer
+		}
+		return free, err
+	}
+}
+
+// lostMeanwhile says whether the connection has lost the lock since its verb began.
+func (rec *record) lostMeanwhile(c *Client) bool {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
+	_, lost := c.losses[lossKey{rec.id.DB, rec.id.Key}]
+	return lost
+}
+
+// ownSide is the side of a lock that a verb of the connection is about which may have named none.
+func (c *Client) ownSide(db int, key string, side Kind) (lockstore.ID, error) {
+	plain, _ := c.id(Plain, db, key, "")
+	isPlain, rw := c.m.holds.peek(plain).live(), c.m.holds.peek(plain.As(Write)).counts
+	switch {
+	case side != Plain && isPlain:
+		return plain, otherKind(key)
+	case side != Plain || isPlain:
+		return plain.As(side), nil
+	case rw.Reads > 0 && rw.Writes > 0:
+		return plain, &Error{Code: "ERR", Text: fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(key))}
+	case rw.Reads > 0:
+		return plain.As(Read), nil
+	case rw.Writes > 0:
+		return plain.As(Write), nil
+	}
+	return plain, nil
+}
+
+// unlocking is a lock being given back: a step, and what the engine knows of it. The connection's record is busy meanwhile.
+type unlocking struct {
+	lockstore.Release
+	g    *giveBacks
+	rec  *record // nil: of a named owner
+	was  hold    // before
+	next *handoff
+	done lockstore.Released
+}
+
+// run gives back what the step says, and hands the lock on if it is free then. free says that the owner has nothing left on that side.
+func (u *unlocking) run(ctx context.Context) (free bool, err error) {
+	frees := u.Counts.Total() == 0
+	if frees && !u.g.holds.votes { // the nodes of a quorum hand nothing on
+		u.next = u.g.lines.claim(u.ID)
+	}
+	err = u.send(ctx)
+	if u.rec == nil {
+		return u.done.Code == lockstore.Freed, err
+	}
+	hs := u.g.holds
+	gave := u.done.Code == lockstore.Freed || u.done.Code == lockstore.StillHeld
+	// Nobody else writes the connection's field: if it has gone after a request without an answer, that request was done.
+	if err == nil && !gave && frees && (u.done.Again || u.was.unwanted) {
+		gave = true
+	}
+	switch {
+	case err != nil && frees:
+		hs.apply(u.rec, notUnlocked{unknown: lockstore.Unknown(err), final: u.done.Final})
+	case err != nil:
+	case !gave:
+		hs.apply(u.rec, gone{})
+		return false, notHeld(u.ID.Key, false) // the connection is told that it was lost
+	default:
+		hs.apply(u.rec, unlocked{u.Counts})
+		if frees {
+			hs.given.Add(1)
+			telemetry.LockReleased(context.Background(), u.ID.Kind.String(), time.Since(u.was.granted))
+		}
+	}
+	if lockstore.Unknown(err) {
+		err = outcomeUnknown("UNLOCK", err)
+	}
+	return u.Counts.Of(u.ID.Kind) == 0, err
+}
+
+// send sends the request. One that hands the lock on is sent once; then the release alone is, unless that may be done twice for a named owner.
+func (u *unlocking) send(ctx context.Context) (err error) {
+	if u.next == nil {
+		u.done, err = u.g.store.Release(ctx, &u.Release)
+		return err
+	}
+	u.Next = &u.next.Handoff
+	u.done, err = u.g.store.Release(ctx, &u.Release)
+	u.next.given(u.done, err)
+	u.Next = nil
+	switch {
+	case lockstore.NotSent(err):
+	case lockstore.Unknown(err) && !u.Named:
+		if !u.g.sleep(ctx, time.Until(u.done.Final)) {
+			return err
+		}
+	default:
+		return err
+	}
+	again := lockstore.Unknown(err)
+	u.done, err = u.g.store.Release(ctx, &u.Release)
+	u.done.Again = u.done.Again || again
+	return err
+}
+
+// unlockNamed is unlock for a named owner. Its request is sent once: after a lost reply the owner may have taken the lock anew.
+func (c *Client) unlockNamed(ctx context.Context, r UnlockRequest) (bool, error) {
+	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
+	free, err := c.unlockSide(ctx, id)
+	if r.Side != Plain || !isCode(err, "LOCKKIND") {
+		return free, err
+	}
+	side, err := c.namedSide(id)
+	if err != nil {
+		return false, err
+	}
+	return c.unlockSide(ctx, id.As(side))
+}
+
+// namedSide asks Redis on which side of a read/write lock a named owner is that has named none.
+func (c *Client) namedSide(id lockstore.ID) (Kind, error) {
+	seen, err := c.m.store.Look(id, time.Time{}, time.Now().Add(patience))
+	switch sides := seen.Sides(); {
+	case err != nil:
+		return Plain, err
+	case len(sides) == 0:
+		return Plain, notHeld(id.Key, false)
+	case len(sides) > 1:
+		return Plain, &Error{Code: "ERR", Text: fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(id.Key))}
+	default:
+		return sides[0], nil
+	}
+}
+
+// unlockSide gives back one side of a named owner.
+func (c *Client) unlockSide(ctx context.Context, id lockstore.ID) (bool, error) {
+	u := &unlocking{g: c.m.giveBacks, Release: lockstore.Release{ID: id, Named: true}}
+	free, err := u.run(ctx)
+	switch {
+	case lockstore.Unknown(err):
+		return false, c.whatBecame(id, u.done.Final, err)
+	case err != nil:
+		return false, err
+	case u.done.Code == lockstore.OtherKind:
+		return false, otherKind(id.Key)
+	case u.done.Code == lockstore.NotHeld:
+		c.m.leases.forget(id)
+		return false, notHeld(id.Key, false)
+	}
+	c.m.leases.forget(id)
+	c.m.holds.given.Add(1)
+	telemetry.LockReleased(context.Background(), id.Kind.String(), 0)
+	return free, nil
+}
+
+// whatBecame is the answer to a named owner's UNLOCK whose reply was lost, once it can no longer be done.
+func (c *Client) whatBecame(id lockstore.ID, final time.Time, lost error) error {
+	seen, err := c.m.store.Look(id, final, time.Now().Add(patience))
+	if err != nil || seen.Unsure {
+		return outcomeUnknown("UNLOCK", lost)
+	}
+	for _, side := range seen.Sides() {
+		if side == id.Kind {
+			return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost, and the owner has '%s': say UNLOCK again, unless it has taken the lock since",
+				lockstore.Printable(id.Key))}
+		}
+	}
+	c.m.leases.forget(id)
+	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost; '%s' is free of this owner", lockstore.Printable(id.Key))}
+}
+
+// force frees a lock whoever holds it, of whatever kind it is when r names no side.
+func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
+	if err := c.m.nameable(r.Key); err != nil {
+		return false, err
+	}
+	if r.From != nil {
+		return c.forceFrom(ctx, r)
+	}
+	kinds := []Kind{r.Side}
+	if r.Side == Plain {
+		kinds = []Kind{Plain, Read} // either side will do for Redis to tell which one it is
+	}
+	var code int64
+	for _, k := range kinds {
+		var err error
+		code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
+		line := lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line()
+		switch {
+		case lockstore.Unknown(err):
+			c.m.holds.recheckKey(line, reasonForced) // the holder is told if it was done
+			return false, outcomeUnknown("UNLOCK", err)
+		case err != nil:
+			return false, err
+		case code == lockstore.Freed:
+			c.forced(line, k)
+		}
+		if code != lockstore.OtherKind {
+			break
+		}
+	}
+	switch code {
+	case lockstore.OtherKind:
+		return false, otherKind(r.Key)
+	case lockstore.NoLock:
+		return false, &Error{Code: "WRONGTYPE", Text: "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
+	}
+	return code == lockstore.Freed, nil
+}
+
+// forced tells the log of a force, and has the holders told that are here.
+func (c *Client) forced(line lockstore.LineKey, k Kind) {
+	c.m.log.Warn("lock freed by force", "key", line.Key, "kind", k, "db", line.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
+	c.m.holds.recheckKey(line, reasonForced)
+}
+
+// forceFrom takes the lock from some owners alone: whoever has got it since keeps it.
+func (c *Client) forceFrom(ctx context.Context, r UnlockRequest) (freed bool, err error) {
+	for _, o := range r.From {
+		id := lockstore.ID{DB: r.DB, Key: r.Key, Owner: o.Owner, Kind: o.Kind}
+		done, err := c.m.store.Release(ctx, &lockstore.Release{ID: id, Named: true})
+		if lockstore.Unknown(err) {
+			c.m.holds.recheckKey(id.Line(), reasonForced)
+			return freed, outcomeUnknown("UNLOCK", err)
+		}
+		if err != nil {
+			return freed, err
+		}
+		if done.Code == lockstore.Freed {
+			freed = true
+			c.m.leases.forget(id)
+			c.forced(id.Line(), o.Kind)
+		}
+	}
+	return freed, nil
+}

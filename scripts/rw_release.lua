@@ -1,0 +1,70 @@
+-- rw_release sets how often an owner reads and writes in the read/write lock KEYS[1], or gives back one side: Redisson's read and write unlock
+-- with a not-after. Unlike Redisson's, a writer that reads on publishes, for the readers that wait, and what is given back shortens no other
+-- lease. It publishes before it deletes, so that nothing is changed if the service account may not publish. Like Redisson's it publishes also
+-- when the lock has gone already, since no message has said that its lease had ended.
+--
+-- KEYS    those of rw_acquire
+-- ARGV[1] owner, its hash field as a reader; as a writer :write follows
+-- ARGV[2] the side that is given back, once or wholly: read or write; both = all that a connection has
+-- ARGV[3] how often a connection is to read, and
+-- ARGV[4] how often it is to write from now on: both are set. Both '': a named owner, which gives back that side
+-- ARGV[5] not-after in µs of Redis' clock; after it nothing is done
+-- ARGV[6] the expiry, in ms since 1970, that a named owner's side must have, or nothing is done: nobody has joined it then (see lease.lua);
+--         '' = any
+-- ARGV[7] PUBLISH, SPUBLISH, or BOTH; '' = publish nothing when this frees the lock, because a waiter gets it in the same script
+-- ARGV[8] prefix of the keys of all read holds
+-- RETURNS {1, 0}      the owner no longer has that side
+--         {0, count}  it still does
+--         {-1, 0}     it does not have that side, or not with that expiry
+--         {-2, 0}     too late, nothing done
+--         {-3, 0}     the key holds a lock of another kind
+-- ERRORS  WRONGTYPE. Nothing is changed then.
+
+if late(ARGV[5]) then return {-2, 0} end
+local lock, reader, side, publish, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[7], ARGV[8]
+local writer, mode = reader .. ':write', text(lock, 'mode')
+if alien(lock, mode) then return {-3, 0} end
+if not mode then
+  if publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
+  return {-1, 0}
+end
+
+local before = text(lock, reader)
+local left = reads(prefix, reader, counted(before))
+local reading, writes = left > 0, mode == 'write' and redis.call('HEXISTS', lock, writer) == 1
+local has = {read = reading, write = writes, both = reading or writes}
+if not has[side] then return {-1, 0} end
+if ARGV[6] ~= '' then
+  local key = side == 'read' and hold_key(prefix, reader, 1) or lock
+  if expires_at(key) ~= tonumber(ARGV[6]) then return {-1, 0} end
+end
+
+local to_read, to_write = tonumber(ARGV[3]), tonumber(ARGV[4])
+if not to_read then
+  to_read = side == 'write' and reading and counted(before) or 0
+  to_write = side == 'read' and writes and 1 or 0
+end
+if to_read > 0 or to_write > 0 then
+  allow_writes(lock)
+  if to_write > 0 then
+    redis.call('HSET', lock, writer, string.format('%.0f', to_write))
+  elseif writes then
+    if publish ~= '' then tell(publish, KEYS[2], '1') end
+    redis.call('HDEL', lock, writer)
+    redis.call('HSET', lock, 'mode', 'read')
+    redis.call('PEXPIRE', lock, math.max(left, 1)) -- nobody else reads beside a writer
+  end
+  set_reads(lock, prefix, reader, to_read, before, left)
+else
+  local rest = writes and 0 or others(lock, prefix, reader)
+  if rest == 0 then
+    if publish ~= '' then tell(publish, KEYS[2], writes and '1' or '0') end
+    redis.call('DEL', lock)
+  else
+    redis.call('HDEL', lock, reader)
+    if rest then redis.call('PEXPIRE', lock, rest) end
+  end
+  forget(prefix, reader, counted(before), 1)
+end
+local remains = ({read = to_read, write = to_write, both = 0})[side]
+return {remains == 0 and 1 or 0, remains}
