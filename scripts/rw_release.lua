@@ -24,16 +24,15 @@ if late(ARGV[5]) then return {-2, 0} end
 local lock, reader, side, publish, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[7], ARGV[8]
 local writer, mode = reader .. ':write', text(lock, 'mode')
 if alien(lock, mode) then return {-3, 0} end
-if not mode then
-  if publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
-  return {-1, 0}
-end
-
-local before = text(lock, reader)
+local before = mode and text(lock, reader)
 local left = reads(prefix, reader, counted(before))
 local reading, writes = left > 0, mode == 'write' and redis.call('HEXISTS', lock, writer) == 1
 local has = {read = reading, write = writes, both = reading or writes}
-if not has[side] then return {-1, 0} end
+if not has[side] then
+  local free = not mode or mode == 'read' and not reading and others(lock, prefix, reader) == 0 -- the hash may outlast its readers
+  if free and publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
+  return {-1, 0}
+end
 if ARGV[6] ~= '' then
   local key = side == 'read' and hold_key(prefix, reader, 1) or lock
   if expires_at(key) ~= tonumber(ARGV[6]) then return {-1, 0} end

@@ -331,10 +331,15 @@ func TestRWDeadReaders(t *testing.T) {
 	want(t, step(t, s, "RENEW BOTH", "dead", 1000), "[-1 0 0]")
 	want(t, step(t, s, "RLOCK", "dead", 50000), "[1 1 50000 0 0]") // begins anew
 	s.Do(t, "DEL", holdsOf("dead")+":1")
-	want(t, step(t, s, "UNLOCK READ", "dead", 0), "[-1 0]")
 	heard := messages(t, s)
+	want(t, step(t, s, "UNLOCK READ", "dead", 0)+strings.Join(heard(), ","), "[-1 0]")
 	want(t, step(t, s, "UNLOCK READ", "a", 0), "[1 0]")
 	want(t, contents(t, s)+strings.Join(heard(), ","), "0")
+
+	// The last lease has ended, and the hash outlasts it: nobody has told the writers that wait.
+	step(t, s, "RLOCK", "a", 30000)
+	s.Do(t, "DEL", holdsOf("a")+":1")
+	want(t, step(t, s, "UNLOCK READ", "a", 0)+strings.Join(heard(), ","), "[-1 0]0")
 
 	// A writer whose own read hold has been lost gives back the other side all the same.
 	flush(t, s)
