@@ -154,6 +154,8 @@ func (l *lowering) add(o *Op) {
 			}
 		}
 		return
+	case o.Outcome == Failed && o.Code == "ERR" && o.Verb == "UNLOCK" && !o.Named:
+		t.kind = doRefuse
 	case o.Outcome == Failed && o.Code == "ERR":
 		return // nothing was done, and nothing said of the lock
 	case o.Outcome == Unknown && o.Verb == "FENCED":
@@ -206,7 +208,7 @@ func (l *lowering) follow(o *Op, t *thing) {
 		}
 		return
 	}
-	if t.kind == doCheck || o.Outcome != OK {
+	if t.kind == doCheck || t.kind == doRefuse || o.Outcome != OK {
 		return
 	}
 	if l.lives[h] == nil {

@@ -21,6 +21,7 @@ type held struct {
 	gen      int   // the call that set the lease last
 	earliest int64 // when that lease can be over
 	lost     bool  // a connection has lost it, and has not been told
+	unwanted bool  // a connection's last UNLOCK did not reach Redis: it is renewed no more, and its end is no loss
 	named    bool  // an owner with a name has it, who is not told of losses
 }
 
@@ -45,6 +46,7 @@ type kind int
 const (
 	doAcquire kind = iota
 	doRelease
+	doRefuse // an UNLOCK did not reach Redis
 	doRenew
 	doCheck
 	doForce
@@ -99,7 +101,7 @@ func (s state) with(e held) state {
 			out = append(out, o)
 		}
 	}
-	if e.count > 0 || e.lost {
+	if e.count > 0 || e.lost || e.unwanted {
 		at, _ := slices.BinarySearchFunc(out, e, func(a, b held) int { return (a.holder-b.holder)*4 + int(a.side) - int(b.side) })
 		out = slices.Insert(out, at, e)
 	}
@@ -154,7 +156,7 @@ func (s state) step(t *thing) (bool, state) {
 		return s.force(t)
 	case doExpire:
 		if h.count > 0 && h.gen == t.gen {
-			h.count, h.lost = 0, !t.last && !h.named
+			h.count, h.lost, h.unwanted = 0, !t.last && !h.named && !h.unwanted, !t.last && h.unwanted
 			return true, s.with(h)
 		}
 		return true, s
@@ -164,7 +166,10 @@ func (s state) step(t *thing) (bool, state) {
 		}
 		return true, s
 	}
-	if t.Outcome == Failed {
+	switch {
+	case t.kind == doRefuse:
+		return true, s.unwanted(t, h)
+	case t.Outcome == Failed:
 		return s.refused(t, h)
 	}
 	switch t.kind {
@@ -196,6 +201,9 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 	case s.alien(t.Side) || s.blocked(t.holder, t.Side) || s.upgrades(t.holder, t.Side):
 		return false, s
 	}
+	if h.unwanted { // it begins anew
+		h.count, h.unwanted = 0, false
+	}
 	if !(t.Named && h.count > 0) {
 		h.count++
 	}
@@ -204,8 +212,20 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 	return true, s.with(h).told(t.holder)
 }
 
+// unwanted is the state when an UNLOCK did not reach Redis that would have ended the hold.
+func (s state) unwanted(t *thing, h held) state {
+	other := map[Side]Side{Read: Write, Write: Read}[t.Side]
+	if h.count == 0 || h.count > 1 && !t.All || t.Side != Plain && s.find(t.holder, other).count > 0 {
+		return s
+	}
+	h.count, h.unwanted = 1, true
+	return s.with(h)
+}
+
 func (s state) release(t *thing, h held) (bool, state) {
 	switch {
+	case h.unwanted: // whether it has run out meanwhile makes no difference
+		return t.N == 1, s.with(held{holder: t.holder, side: t.Side})
 	case h.count == 0: // an UNLOCK whose reply was lost has given it back, or what was lost meanwhile counts as given back
 		return t.settled && t.N == 1 && !t.Named && s.lost(t.holder), s.told(t.holder)
 	case t.N == 1:
@@ -226,6 +246,9 @@ func (s state) refused(t *thing, h held) (bool, state) {
 	case "LOCKKIND":
 		return t.excused || s.alien(t.Side), s
 	case "NOTHELD":
+		if h.unwanted {
+			return h.count == 0 || t.kind == doRenew, s
+		}
 		return h.count == 0 && !s.lost(t.holder), s
 	}
 	if h.count == 0 || t.Named {
@@ -248,7 +271,7 @@ func (s state) force(t *thing) (bool, state) {
 	var out state
 	for _, h := range s {
 		if h.count > 0 {
-			h.count, h.lost = 0, !h.named
+			h.count, h.lost = 0, !h.named && !h.unwanted
 		}
 		out = append(out, h)
 	}

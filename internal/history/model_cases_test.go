@@ -81,6 +81,27 @@ func TestModel(t *testing.T) {
 			0 1 #1 LOCK k -> OK
 			4 5 #2 UNLOCK k -> 1
 			6 7 #1 UNLOCK k -> LOCKLOST`},
+		{"an UNLOCK that did not reach Redis, and a lease that is over", false, `
+			0 1 #1 LOCK k PX 5 -> OK
+			2 3 #1 UNLOCK k -> ERR
+			6 7 #1 UNLOCK k -> NOTHELD`},
+		{"an UNLOCK of all that did not reach Redis, said again", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 LOCK k -> OK
+			4 5 #1 UNLOCK k ALL -> ERR
+			6 7 #2 LOCK k -> nil
+			8 9 #1 UNLOCK k -> 1
+			10 11 #1 UNLOCK k -> NOTHELD`},
+		{"an UNLOCK that did not reach Redis, and a LOCK that begins anew", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 UNLOCK k -> ERR
+			4 5 #1 LOCK k -> OK
+			6 7 #1 UNLOCK k -> 1`},
+		{"an UNLOCK of one of two that did not reach Redis", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 LOCK k -> OK
+			4 5 #1 UNLOCK k -> ERR
+			6 7 #1 UNLOCK k -> 1`},
 		{"lost by force", false, `
 			0 1 #1 LOCK k -> OK
 			4 5 #2 UNLOCK k FORCE -> 1
@@ -274,7 +295,7 @@ func madeOp(t *testing.T, line string) *Op {
 		o.Outcome = Null
 	case "?":
 		o.Outcome = Unknown
-	case "NOTHELD", "LOCKLOST", "LOCKKIND", "DEADLOCK":
+	case "NOTHELD", "LOCKLOST", "LOCKKIND", "DEADLOCK", "ERR":
 		o.Outcome, o.Code = Failed, reply
 	default:
 		o.Outcome, o.N = OK, number(reply)
