@@ -104,3 +104,36 @@ func TestQuorumHolderOnANodeOutOfReach(t *testing.T) {
 		ns.link("two", 2).Heal()
 	})
 }
+
+// Many clients of two proxies contend for one lock of each kind, so that votes are split all the time and taken back: whoever was given the lock
+// has it until its UNLOCK.
+func TestQuorumContendersLoseNothing(t *testing.T) {
+	for what, kinds := range map[string][]Kind{"plain": {Plain}, "writers": {Write}, "both sides": {Read, Write}} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				ns := bubbleNodes(w, 3)
+				var all sync.WaitGroup
+				for p := range 2 {
+					name := fmt.Sprint("proxy", p)
+					for i := range ns.servers {
+						ns.link(name, i).Far(world.Base, 3*time.Millisecond)
+					}
+					m := ns.engine(t, name, 0, Options{}, quorum.Options{NodeTimeout: 800 * time.Millisecond})
+					for i := range 6 {
+						all.Go(func() {
+							c, told := client(m)
+							for range 50 {
+								mustLock(t, c, Request{Key: "k", Kind: kinds[i%len(kinds)], Blocks: true, Self: true})
+								mustUnlock(t, c, UnlockRequest{Key: "k"}, true)
+							}
+							if reasons := told.reasons(); reasons != "" {
+								t.Errorf("told of a loss: %q", reasons)
+							}
+						})
+					}
+				}
+				all.Wait()
+			})
+		})
+	}
+}

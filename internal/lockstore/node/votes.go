@@ -29,6 +29,9 @@ func (s Steps) Vote(all []*lockstore.Acquire, notAfter string) Call {
 	return c
 }
 
+// VoteOf is what of that is about one of the holds.
+func VoteOf(out []int64, hold int) []int64 { return out[granted*hold : granted*(hold+1)] }
+
 // IsVote says whether the call asks a node of a quorum for a lock.
 func (c Call) IsVote() bool { return c.Script == scripts.Vote || c.Script == scripts.RWVote }
 

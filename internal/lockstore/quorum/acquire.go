@@ -62,6 +62,7 @@ func (q *store) acquireAgain(ctx context.Context, a *lockstore.Acquire) (got loc
 type ballot struct {
 	q       *store
 	a       *lockstore.Acquire
+	holds   []*nodeHold // of a connection, of each node
 	sent    time.Time
 	until   time.Time     // after that no node does anything
 	all     []result      // the answers that came in time
@@ -74,9 +75,7 @@ type ballot struct {
 // decide sets the outcome, and what the nodes are to have from now on.
 func (b *ballot) decide(won bool) {
 	if b.won = won; !won && !b.a.Named() {
-		for _, n := range b.q.all {
-			b.q.want(n, b.a.ID, b.before())
-		}
+		b.q.leave(b.q.want(b.a.ID, b.before(), b.quiet)...)
 	}
 	close(b.decided)
 }
@@ -89,44 +88,52 @@ func (b *ballot) before() lockstore.Counts {
 // ballot asks all nodes for their votes.
 func (q *store) ballot(a *lockstore.Acquire) *ballot {
 	b := &ballot{q: q, a: a, sent: time.Now(), until: q.until(lockstore.Milliseconds(a.Lease)), decided: make(chan struct{}), cleared: make(chan *quorumNode, len(q.all))}
+	if !a.Named() {
+		b.holds = q.want(a.ID, a.Counts, false)
+	}
 	answers := make(chan result, len(q.all))
 	for _, n := range q.all {
-		if !a.Named() {
-			q.want(n, a.ID, a.Counts)
-		}
-		q.host.Background(func() { b.voteOf(n, answers) })
+		q.host.Background(func() {
+			r := b.voteOf(n)
+			answers <- r
+			<-b.decided
+			b.takeBackOn(n, r)
+			if b.holds != nil {
+				q.leave(b.holds[n.index])
+			}
+		})
 	}
 	b.all = collect(answers, len(q.all), b.until, q.decided)
 	return b
 }
 
-// voteOf asks one node for its vote, and takes that back if the lock was not won.
-func (b *ballot) voteOf(n *quorumNode, answers chan<- result) {
-	q, end := b.q, func(error, time.Time) {}
-	if !b.a.Named() {
-		var ok bool
-		if end, ok = q.begin(context.Background(), n, b.a.ID, b.until); !ok {
-			answers <- unasked(n)
-			return
+// voteOf asks one node for its vote.
+func (b *ballot) voteOf(n *quorumNode) (r result) {
+	q := b.q
+	if b.holds != nil {
+		end, ok := q.begin(context.Background(), b.holds[n.index], onNode(b.a.Counts), b.until)
+		if !ok {
+			return unasked(n)
 		}
+		defer func() { end(r.err, b.until) }()
 	}
 	select {
 	case <-b.decided: // without this node: it must not vote now, since the lock may have been given back
-		end(nil, b.until)
-		return
+		return unasked(n)
 	default:
 	}
-	r := q.ask(n, b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
-	end(r.err, b.until)
-	answers <- r
-	<-b.decided
+	return q.ask(n, b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
+}
+
+// takeBackOn takes a node's vote back if the lock was not won.
+func (b *ballot) takeBackOn(n *quorumNode, r result) {
 	switch {
 	case b.won:
 		return
 	case b.a.Named():
-		q.retract(b.a.ID, r, b.quiet)
+		b.q.retract(b.a.ID, r, b.quiet)
 	case r.code() == lockstore.Granted || lockstore.Unknown(r.err):
-		_ = q.drop(n, b.a.ID, b.until.Add(lockstore.Milliseconds(b.a.Lease)), b.quiet)
+		b.q.drop(b.holds[n.index], b.until.Add(lockstore.Milliseconds(b.a.Lease)))
 	}
 	b.cleared <- n
 }

@@ -18,6 +18,7 @@ import (
 type quorumNode struct {
 	node.Node
 	name  string
+	index int          // among the nodes
 	calls atomic.Int64 // calls that have no answer yet
 	late  atomic.Int64 // those of them whose time is over
 
@@ -54,16 +55,6 @@ func (n *quorumNode) jumped() error {
 		return &upstream.NotSentError{Cause: &jumpError{n.jump, left}}
 	}
 	return nil
-}
-
-// earliest is a time in µs that the node's clock has surely reached, even with the largest drift, and the largest step, that are allowed for; 0
-// when it is not known.
-func (n *quorumNode) earliest() int64 {
-	micro, age := n.Clock.Sampled()
-	if micro == 0 {
-		return 0
-	}
-	return micro + (age - lockstore.Drift(age) - node.ClockTolerance).Microseconds()
 }
 
 // note notes whether the node answered, and with what error.

@@ -150,10 +150,10 @@ func TestNextStepWaitsForOneWhoseReplyIsLost(t *testing.T) {
 		return false
 	}
 	l.says.Store(new(string))
-	q.want(q.all[0], id, lockstore.Counts{})
+	h := q.want(id, lockstore.Counts{}, true)[0]
 	sent := time.Now()
-	if err := q.drop(q.all[0], id, sent.Add(time.Minute), true); !lockstore.Unknown(err) {
-		t.Fatal(err)
+	if said := q.giveBack(h, &lockstore.Release{ID: id, Whole: true}, q.until(0)); !lockstore.Unknown(said.err) {
+		t.Fatal(said)
 	}
 	running.Wait()
 	mu.Lock()

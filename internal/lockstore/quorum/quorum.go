@@ -66,8 +66,8 @@ func newStore(h lockstore.Host, o Options) *store {
 		o.NodeTimeout = 200 * time.Millisecond
 	}
 	q := &store{host: h, steps: node.NewSteps(node.Publish, h), maxLease: o.MaxLease, timeout: o.NodeTimeout, holds: map[holdKey]*nodeHold{}}
-	for _, n := range o.Nodes {
-		one := &quorumNode{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errNoAnswer}
+	for i, n := range o.Nodes {
+		one := &quorumNode{name: n.Name, index: i, Node: node.Node{Control: n.Control}, trouble: errNoAnswer}
 		q.all = append(q.all, one)
 		q.Subscribers = append(q.Subscribers, node.NewSubscriber(n.Control, node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: func() { q.resubscribed(one) }}))
 	}
@@ -144,9 +144,10 @@ func (q *store) until(lease time.Duration) time.Time {
 
 // result is what one node said to one step.
 type result struct {
-	node *quorumNode
-	out  []int64
-	err  error
+	node  *quorumNode
+	out   []int64
+	holds [][]int64 // of a renewal: what of that is about each hold; nil: it was not asked about that one
+	err   error
 }
 
 func (r result) code() int64 {

@@ -25,21 +25,16 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (lockstore.Rele
 // background.
 func (q *store) releaseOwn(r *lockstore.Release) (done lockstore.Released, err error) {
 	done.Sent = time.Now()
-	one := *r
-	one.Counts, one.Next = onNode(r.Counts), nil
-	for _, n := range q.all {
-		q.want(n, r.ID, r.Counts)
-	}
-	until := q.until(0)
-	all := gather(q, until, func(ctx context.Context, n *quorumNode) result {
-		said := unasked(n)
-		if end, ok := q.begin(ctx, n, r.ID, until); ok {
-			said = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
-			end(said.err, until)
-		}
-		if said.err != nil && one.Counts.Total() == 0 {
-			q.host.Background(func() { _ = q.drop(n, r.ID, time.Now().Add(q.maxLease), r.Quiet) })
-		}
+	until, holds := q.until(0), q.want(r.ID, r.Counts, r.Quiet)
+	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
+		h := holds[n.index]
+		said := q.giveBack(h, r, until)
+		q.host.Background(func() {
+			if said.err != nil {
+				q.drop(h, time.Now().Add(q.maxLease))
+			}
+			q.leave(h)
+		})
 		return said
 	}, func(all []result) bool { _, ok := q.tallyOf(all).Freed(); return ok && q.settled(all) })
 	t := q.tallyOf(all)

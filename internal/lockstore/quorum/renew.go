@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -9,83 +10,86 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 )
 
-// voteNumbers is how many numbers a node says of a hold.
-const voteNumbers = 5
-
 // Renew asks all nodes for the holds anew, each of which says whether it had the hold before: only those that had it count to the majority. So a
 // node that has lost its holds in a restart has them again, and a lock outlives the restarts of all nodes, one after the other.
 func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
-	lease := int64(0)
+	lease := r.Holds[0].Lease
 	for _, h := range r.Holds {
-		if lease == 0 || h.Lease < lease {
-			lease = h.Lease
-		}
+		lease = min(lease, h.Lease)
 	}
-	votes, of := q.renewalVotes(r)
 	until := q.until(lockstore.Milliseconds(lease))
-	all := gather(q, until, func(ctx context.Context, n *quorumNode) result { return q.renewOn(ctx, n, r, votes, until) }, func(all []result) bool {
-		return q.renewedAll(q.tallyOf(all), of) || q.onlyTroubled(all)
+	all := gather(q, until, func(ctx context.Context, n *quorumNode) result { return q.renewOn(ctx, n, r, until) }, func(all []result) bool {
+		return !slices.ContainsFunc(q.renewed(all, len(r.Holds)), func(code int64) bool { return code != lockstore.StillThere }) || q.onlyTroubled(all)
 	})
-	t := q.tallyOf(all)
-	out, any := make([]int64, len(r.Holds)), false
-	for i := range out {
-		out[i] = t.Of(of[i], voteNumbers).Renewed()
-		any = any || out[i] != lockstore.Undecided
-	}
-	if !any {
-		return out, q.noMajority(all, len(t.Said), "the renewal does not count")
+	out := q.renewed(all, len(r.Holds))
+	if !slices.ContainsFunc(out, func(code int64) bool { return code != lockstore.Undecided }) {
+		return out, q.noMajority(all, len(q.tallyOf(all).Said), "the renewal does not count")
 	}
 	return out, nil
 }
 
-// renewalVotes are what each node is asked for: for each hold one vote, of which of has the number. A connection that reads what it writes asks for
-// the write hold first, since only that makes it.
-func (q *store) renewalVotes(r lockstore.Renewal) (votes []*lockstore.Acquire, of []int) {
-	for _, h := range r.Holds {
-		counts := onNode(h.Counts)
-		of = append(of, len(votes))
-		id := h.ID
-		if id.Kind.Spec().RW && counts.Writes == 0 {
-			id.Kind = lockstore.Read
+// renewed is what became of each of so many holds.
+func (q *store) renewed(all []result, holds int) []int64 {
+	out := make([]int64, holds)
+	for i := range out {
+		t := tally.Tally{Nodes: len(q.all)}
+		for _, r := range all {
+			if r.holds != nil && r.holds[i] != nil {
+				t.Said = append(t.Said, r.holds[i])
+			}
 		}
-		one := &lockstore.Acquire{ID: id, Counts: counts, Lease: h.Lease}
-		if counts.Total() == 2 {
-			one.Counts.Reads = 0
-		}
-		votes = append(votes, one)
-		if counts.Total() == 2 {
-			votes = append(votes, &lockstore.Acquire{ID: id.As(lockstore.Read), Counts: counts, Lease: h.Lease})
-		}
+		out[i] = t.Renewed()
 	}
-	return votes, of
+	return out
 }
 
-// renewedAll says whether a majority had each of the holds.
-func (q *store) renewedAll(t tally.Tally, of []int) bool {
-	for _, vote := range of {
-		if t.Of(vote, voteNumbers).Renewed() != lockstore.StillThere {
-			return false
-		}
-	}
-	return true
-}
-
-// renewOn sends a batch of renewals to one node, once no other step is under way there on any of the holds.
-func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal, votes []*lockstore.Acquire, until time.Time) (said result) {
-	ends := make([]func(error, time.Time), 0, len(r.Holds))
+// renewOn sends a batch of renewals to one node, once no other step is under way there on any of the holds, without those that have been given back
+// meanwhile.
+func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal, until time.Time) (said result) {
+	var ends []func(error, time.Time)
 	defer func() {
 		for _, end := range ends {
 			end(said.err, until)
 		}
 	}()
-	for _, h := range r.Holds {
-		end, ok := q.begin(ctx, n, h.ID, until)
-		if !ok {
-			return unasked(n)
+	var votes []*lockstore.Acquire
+	first := make([]int, len(r.Holds)) // of each hold, the number of its first vote, counted from 1; 0: it has none
+	for i, one := range r.Holds {
+		h, _ := q.of(n, one.ID)
+		end, ok := q.begin(ctx, h, onNode(one.Counts), until)
+		q.leave(h)
+		if ok {
+			ends, first[i] = append(ends, end), len(votes)+1
+			votes = append(votes, renewalVotes(one)...)
 		}
-		ends = append(ends, end)
 	}
-	return q.ask(n, until, func(notAfter string) node.Call { return q.steps.Vote(votes, notAfter) })
+	if len(votes) == 0 {
+		return unasked(n)
+	}
+	said = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Vote(votes, notAfter) })
+	if said.err == nil {
+		said.holds = make([][]int64, len(r.Holds))
+		for i, at := range first {
+			if at > 0 {
+				said.holds[i] = node.VoteOf(said.out, at-1)
+			}
+		}
+	}
+	return said
+}
+
+// renewalVotes are what a node is asked for. A connection that reads what it writes asks for the write hold first, since only that makes it.
+func renewalVotes(h lockstore.Renewed) []*lockstore.Acquire {
+	counts := onNode(h.Counts)
+	read := &lockstore.Acquire{ID: h.ID.As(lockstore.Read), Counts: counts, Lease: h.Lease}
+	write := &lockstore.Acquire{ID: h.ID, Counts: lockstore.Counts{Writes: 1}, Lease: h.Lease}
+	switch {
+	case counts.Reads == 0:
+		return []*lockstore.Acquire{write}
+	case counts.Writes == 0:
+		return []*lockstore.Acquire{read}
+	}
+	return []*lockstore.Acquire{write, read}
 }
 
 // Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in force on some nodes.
@@ -123,8 +127,10 @@ func (q *store) extendOn(ctx context.Context, n *quorumNode, e lockstore.Extensi
 		}
 	}
 	if !e.Named {
+		h, want := q.of(n, e.ID)
+		defer q.leave(h)
 		var ok bool
-		if end, ok = q.begin(ctx, n, e.ID, until); !ok {
+		if end, ok = q.begin(ctx, h, want, until); !ok {
 			return unasked(n)
 		}
 	}

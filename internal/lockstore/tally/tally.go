@@ -205,17 +205,6 @@ func (t Tally) Extended() (code int64, ok bool) {
 	return 0, false
 }
 
-// Of is the tally of one of the holds of a renewal, of which each node has said granted numbers.
-func (t Tally) Of(hold, granted int) Tally {
-	one := Tally{Nodes: t.Nodes}
-	for _, out := range t.Said {
-		if from := hold * granted; from+granted <= len(out) {
-			one.Said = append(one.Said, out[from:from+granted])
-		}
-	}
-	return one
-}
-
 // Renewed is the result of a renewal, which asks for the hold anew: lockstore.StillThere when a majority had it before, NotThere when no majority
 // can have had it, or Undecided. A node that has made it now, or that refuses it, had it not.
 func (t Tally) Renewed() int64 {

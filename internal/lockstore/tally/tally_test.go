@@ -167,21 +167,6 @@ func TestTallyOfRenewals(t *testing.T) {
 	}
 }
 
-// Each node says five numbers of each hold that is renewed; one that says fewer has not answered about the last ones.
-func TestTallyOfOneHold(t *testing.T) {
-	two := append(entered(1000, 0), gave(2000, 0)...)
-	all := Tally{3, [][]int64{two, two, entered(1000, 0)}}
-	if first := all.Of(0, 5); first.Nodes != 3 || len(first.Said) != 3 || first.Renewed() != lockstore.StillThere {
-		t.Errorf("the first: %+v", first)
-	}
-	if second := all.Of(1, 5); len(second.Said) != 2 || second.Renewed() != lockstore.NotThere {
-		t.Errorf("the second: %+v", second)
-	}
-	if third := all.Of(2, 5); len(third.Said) != 0 || third.Renewed() != lockstore.Undecided {
-		t.Errorf("there is no third: %+v", third)
-	}
-}
-
 func TestTallyOfExtensions(t *testing.T) {
 	done, none, other := []int64{1, 1000, 0}, []int64{-1, 0, 0}, []int64{scripts.OtherKind, 0, 0}
 	for _, c := range []struct {
