@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 		TLS:     TLS{User: "off"},
 		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, ReadFrom: "master", PubSub: "both"},
 		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},
-		Locks: Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WarmChannels: 1024, WaitPoll: 3 * time.Second},
+		Locks:   Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WarmChannels: 1024, WaitPoll: 3 * time.Second},
 		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxArgs: 1 << 20, MaxCommand: 1 << 30, MaxQueryMemory: 1 << 30,
 			MaxReplyMemory: 1 << 30, PubSubOutput: OutputLimit{32 << 20, 8 << 20, time.Minute}},
 		Commands: Commands{Slow: 10 * time.Millisecond},

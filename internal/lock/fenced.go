@@ -74,10 +74,13 @@ func readHolds(id lockstore.ID, count int64) (keys []string) {
 	return keys
 }
 
-// ReadHoldsHere is ReadHolds by what this proxy knows of the connection's holds; of a named owner, which counts once, it is the only one.
+// ReadHoldsHere is ReadHolds by what this proxy knows. If it knows nothing of a reader's lease that another proxy gave, FENCED looks once more.
 func (c *Client) ReadHoldsHere(r HoldRequest) []string {
 	id, named := c.id(Read, r.DB, r.Key, r.Owner)
 	if named {
+		if !c.m.leases.noted(id) || r.Side != Read && c.m.leases.noted(id.As(Write)) {
+			return nil
+		}
 		return readHolds(id, 1)
 	}
 	counts := c.m.holds.peek(id).counts

@@ -7,6 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/share"
 )
 
 // leases is what was granted to named owners through this proxy, for LOCKLIST, the page and their users' shares. It decides nothing: everything
@@ -27,7 +28,7 @@ type lease struct {
 	granted time.Time     // when it was first noted
 	length  time.Duration // as the owner has chosen it last
 	until   time.Time
-	ended   func() // it no longer counts for the user's share
+	share   share.Lease // counts for the user as whom the owner was named last
 	atKey   chain.Link[*lease]
 	place   int
 }
@@ -46,14 +47,33 @@ func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until t
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
 	if l == nil {
-		l = &lease{id: id, granted: time.Now(), ended: c.share.Lease()}
+		l = &lease{id: id, granted: time.Now(), share: c.share.Lease()}
 		ls.byID[id] = l
 		at := ls.byKey[id.Line()]
 		at.Add(&l.atKey, l)
 		ls.byKey[id.Line()] = at
 	}
+	if !c.share.Counts(l.share) {
+		l.share.End()
+		l.share = c.share.Lease()
+	}
 	l.by, l.length, l.until = by, length, until
 	ls.ends.Put(l)
+}
+
+// counts says whether a lease is noted that counts for the client's user already.
+func (ls *leases) counts(c *Client, id lockstore.ID) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.byID[id]
+	return l != nil && c.share.Counts(l.share)
+}
+
+// noted says whether a lease is noted.
+func (ls *leases) noted(id lockstore.ID) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.byID[id] != nil
 }
 
 // forget drops the note of a lease that the owner has given back.
@@ -76,7 +96,7 @@ func (ls *leases) drop(l *lease) {
 	} else {
 		ls.byKey[key] = at
 	}
-	l.ended()
+	l.share.End()
 }
 
 // sweep drops those that are over, and has those woken that wait for them. It says in how long to come again.

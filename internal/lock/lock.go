@@ -109,7 +109,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if !held && c.m.draining() {
 		return Grant{}, errDraining
 	}
-	if !held {
+	if counted := held || named && c.m.leases.counts(c, id); !counted {
 		if err := c.share.Ask(); err != nil {
 			return Grant{}, err
 		}

@@ -40,6 +40,7 @@ func TestShareOfAUser(t *testing.T) {
 	b.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me", "EX", "30")
 	c.expect(tooMany+"locks per user reached\r\n", "LOCK", "l3")
 	c.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me", "EX", "30")
+	c.expect("+OK\r\n", "MULTILOCK", "1", "l2", "OWNER", "me", "EX", "30")
 	bob.expect("+OK\r\n", "MULTILOCK", "2", "l3", "l4")
 	a.expect(":0\r\n", "UNLOCK", "l1")
 	a.expect(":1\r\n", "UNLOCK", "l1")
@@ -127,4 +128,28 @@ func TestShareOfAFailedLogin(t *testing.T) {
 		w.conn.Close()
 		eventually(t, "their locks are given back", func() bool { return strings.Contains(watch.do("INFO", "lockproxy"), "locks_held:0\r\n") })
 	}
+}
+
+// A named owner's lease counts for the user whose client has named the owner last, once.
+func TestShareOfALease(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	p := startProxy(t, server.URL(), func(o *Options) { o.PerUser = share.Limits{Locks: 1} })
+	do := admin(t, server)
+	of := map[string]*wire{}
+	for _, user := range []string{"alice", "bob"} {
+		do("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all")
+		of[user] = dialWire(t, p.addr)
+		of[user].expect("+OK\r\n", "AUTH", user, "pw")
+	}
+	alice, bob := of["alice"], of["bob"]
+	const tooMany = "-ERR max number of locks per user reached\r\n"
+	alice.expect("+OK\r\n", "LOCK", "x", "OWNER", "o", "EX", "30")
+	alice.expect(tooMany, "LOCK", "y")
+	bob.expect(":1\r\n", "RENEW", "x", "OWNER", "o", "EX", "60")
+	bob.expect("+OK\r\n", "LOCK", "x", "OWNER", "o", "EX", "60")
+	bob.expect(tooMany, "LOCK", "z")
+	alice.expect("+OK\r\n", "LOCK", "y")
+	bob.expect(":1\r\n", "UNLOCK", "x", "OWNER", "o")
+	bob.expect("+OK\r\n", "LOCK", "z")
 }

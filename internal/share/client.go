@@ -57,14 +57,23 @@ func (c *Client) Waited() {
 	}
 }
 
-// Lease counts a lock that a named owner was given through the client: for the present user, until the lease has ended.
-func (c *Client) Lease() (ended func()) {
-	user := c.user
-	if user == nil {
-		return func() {}
+// Lease is a named owner's lock, which counts for a user until it ends.
+type Lease struct{ user *User }
+
+// Lease counts a lock that a named owner was given through the client, for the present user.
+func (c *Client) Lease() Lease {
+	if c.user != nil && !c.asks.Swap(false) {
+		c.user.hold(1)
 	}
-	if !c.asks.Swap(false) {
-		user.hold(1)
+	return Lease{c.user}
+}
+
+// Counts says whether the lease counts for the client's present user.
+func (c *Client) Counts(l Lease) bool { return l.user == c.user }
+
+// End says that the lease is over.
+func (l Lease) End() {
+	if l.user != nil {
+		l.user.hold(-1)
 	}
-	return func() { user.hold(-1) }
 }

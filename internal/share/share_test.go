@@ -72,6 +72,36 @@ func TestLocksAndWaits(t *testing.T) {
 	}
 }
 
+// A named owner's lease counts once for the user as whom the owner was named, whatever else that client asks for.
+func TestLease(t *testing.T) {
+	u := New(Limits{Locks: 1}, slog.New(slog.DiscardHandler))
+	var a, b Client
+	a.Move(join(t, u, "a"), 0)
+	b.Move(join(t, u, "b"), 0)
+	if err := a.Ask(); err != nil {
+		t.Fatal(err)
+	}
+	l := a.Lease()
+	a.Answered()
+	if !a.Counts(l) || b.Counts(l) {
+		t.Error("it counts for another user")
+	}
+	if a.Ask() != errLocks || b.Ask() != nil {
+		t.Error("it does not count for its user, or for another one, too")
+	}
+	l.End()
+	if err := a.Ask(); err != nil {
+		t.Error(err)
+	}
+	a.Answered()
+	_ = a.Lease() // without Ask
+	if a.Ask() != errLocks {
+		t.Error("it does not count")
+	}
+	var nobody Client
+	nobody.Lease().End()
+}
+
 func TestCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(Limits{}, slog.New(slog.DiscardHandler))
