@@ -170,6 +170,28 @@ func TestGivenBackBesideTheOtherSide(t *testing.T) {
 	}
 }
 
+// TestRenewToLess: the hash of a read/write lock lasts no longer than the reader that has a shorter lease now, and no less than whoever else reads.
+func TestRenewToLess(t *testing.T) {
+	s := testredis.Start(t)
+	all := leases(t, s)
+	read, write := all[1], all[2]
+	read.lock("me", 60000)
+	read.renew("renew", 20000, "")
+	about(t, s, "k", 20005)
+	read.lock("you", 40000)
+	read.renew("renew", 10000, "")
+	about(t, s, read.key, 10005)
+	about(t, s, "k", 40005)
+
+	s.Do(t, "FLUSHALL")
+	write.lock("me", 60000)
+	read.lock("me", 60000)
+	read.renew("renew", 20000, "")
+	about(t, s, "k", 60005)
+	write.renew("renew", 10000, "")
+	about(t, s, "k", 20005) // it reads for so long
+}
+
 // TestConnectionsTellNoExpiry: what a connection does has no expiry to tell.
 func TestConnectionsTellNoExpiry(t *testing.T) {
 	s := testredis.Start(t)

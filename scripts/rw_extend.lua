@@ -14,7 +14,8 @@ local lock, reader, side, lease, how, prefix = KEYS[1], ARGV[1], ARGV[2], tonumb
 local mode = text(lock, 'mode')
 if alien(lock, mode) then return {-3, 0, 0} end
 local count = counted(mode and text(lock, reader))
-local reading = reads(prefix, reader, count) > 0
+local reads_on = reads(prefix, reader, count)
+local reading = reads_on > 0
 local writes = mode == 'write' and redis.call('HEXISTS', lock, reader .. ':write') == 1
 local has = {read = reading, write = writes, both = reading or writes}
 if not has[side] then return {-1, 0, 0} end
@@ -31,7 +32,15 @@ if how == 'set' then
 end
 local key = side == 'read' and hold_key(prefix, reader, count) or lock
 if how == 'keep' and expires_at(key) ~= tonumber(ARGV[6]) then return {-1, 0, 0} end
+if side == 'write' then lease = math.max(lease, reads_on) end -- its reading must not end with the hash
 local expiry = extended(key, now, lease, how)
 local left = expire(key, expiry, now)
-if side == 'read' and redis.call('PTTL', lock) < left then expire(lock, 2 * math.floor(expiry / 2) + 1, now) end
+if side == 'read' then
+  local rest = not writes and others(lock, prefix, reader)
+  if rest then
+    redis.call('PEXPIRE', lock, math.max(left, rest))
+  elseif redis.call('PTTL', lock) < left then
+    expire(lock, 2 * math.floor(expiry / 2) + 1, now)
+  end
+end
 return {1, left, expiry}

@@ -15,7 +15,7 @@
 -- ARGV[8] prefix of the keys of all read holds
 -- RETURNS {1, 0}      the owner no longer has that side
 --         {0, count}  it still does
---         {-1, 0}     it does not have that side, or not with that expiry
+--         {-1, 0}     it does not have that side, or not with that expiry; a connection has nothing, or not the side that it is to keep
 --         {-2, 0}     too late, nothing done
 --         {-3, 0}     the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
@@ -28,9 +28,15 @@ local before = mode and text(lock, reader)
 local left = reads(prefix, reader, counted(before))
 local reading, writes = left > 0, mode == 'write' and redis.call('HEXISTS', lock, writer) == 1
 local has = {read = reading, write = writes, both = reading or writes}
-if not has[side] then
-  local free = not mode or mode == 'read' and not reading and others(lock, prefix, reader) == 0 -- the hash may outlast its readers
-  if free and publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
+local to_read, to_write = tonumber(ARGV[3]), tonumber(ARGV[4])
+local there = has[side]
+if to_read then -- a side that a connection is to have no more may have been given back by a request whose reply was lost
+  there = has.both and (to_read == 0 or reading) and (to_write == 0 or writes)
+end
+if not there then
+  local over = before and mode == 'read' and not reading and others(lock, prefix, reader) == 0 -- the hash outlasts its readers
+  if (over or not mode) and publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
+  if over then redis.call('DEL', lock) end
   return {-1, 0}
 end
 if ARGV[6] ~= '' then
@@ -38,7 +44,6 @@ if ARGV[6] ~= '' then
   if expires_at(key) ~= tonumber(ARGV[6]) then return {-1, 0} end
 end
 
-local to_read, to_write = tonumber(ARGV[3]), tonumber(ARGV[4])
 if not to_read then
   to_read = side == 'write' and reading and counted(before) or 0
   to_write = side == 'read' and writes and 1 or 0

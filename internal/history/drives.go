@@ -149,7 +149,7 @@ func (c *Client) split(meet *meeting) {
 		if !c.meet(meet) {
 			return
 		}
-		if c.N > 0 {
+		if c.N > 0 || name == 0 { // with the first name the proxies get to know the nodes: one that is slow then is in trouble, and keeps its votes
 			continue
 		}
 		if o := ask(name, 4000); o != nil && o.Outcome == Null {

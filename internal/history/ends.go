@@ -115,13 +115,16 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 		s := stay{side: o.Side, from: o.Call, to: o.Return + lease + lease/100 + 2*slack, op: o}
 		switch {
 		case takes && o.Outcome == OK:
-			if o.Verb == "RENEW" && !renewed {
+			if o.Verb == "RENEW" && !renewed && !(o.Named && o.Settled()) { // sent again it only lengthens
 				cut(o, []Side{o.Side}, s.to)
 			}
 			if renewed {
 				s.to = never
 			} else if o.Verb == "MULTILOCK" { // what the owner had may have the watchdog's lease by it, when nodes do not tell what that was
 				s.to += more
+				if o.Settled() { // or when it did not hear that it had set that
+					s.to += watchdog
+				}
 			}
 		case takes && (o.Outcome == Unknown || o.Verb == "RENEW" && o.Code != "ERR" && o.Settled()):
 			s.to += doubtLasts

@@ -77,6 +77,8 @@ func (l *lowering) leaseOf(o *Op) int64 {
 func (l *lowering) doubtsOf(o *Op) {
 	until := int64(0)
 	switch {
+	case l.mayBeDone(o): // its owner may have the lock for as long as it says so
+		until = never
 	case o.Outcome == Unknown, o.Verb == "CLOSE":
 		until = o.Return + doubtLasts
 		if o.Named {
@@ -99,6 +101,11 @@ func (l *lowering) doubtsOf(o *Op) {
 	if until > 0 {
 		l.doubts = append(l.doubts, [2]int64{o.Call, until})
 	}
+}
+
+// mayBeDone says whether a RENEW that found no hold may have been done, and have been over by then.
+func (l *lowering) mayBeDone(o *Op) bool {
+	return o.Verb == "RENEW" && o.Outcome == Failed && o.Code != "ERR" && (l.faults && o.Settled() || o.tooLate())
 }
 
 // excused says whether a refusal may have a reason that is not in the model.
@@ -165,7 +172,7 @@ func (l *lowering) add(o *Op) {
 		return
 	case o.Acquires():
 		t.kind = doAcquire
-	case o.Verb == "RENEW" && o.Outcome == Failed && (t.settled || o.tooLate()): // it was done, and is over by now, perhaps
+	case l.mayBeDone(o):
 		l.vanish(o)
 		return
 	case o.Verb == "RENEW":

@@ -225,6 +225,11 @@ func TestModelAmongFaults(t *testing.T) {
 			0 1 #1 LOCK k -> OK
 			2 3 #1 UNLOCK k -> 1
 			6 9000 #1 UNLOCK k -> LOCKLOST`},
+		{"a RENEW that was done and over, and what its owner has had since", false, `
+			0 1 a LOCK k PX 1000 -> OK
+			2 2000 a RENEW k PX 500 -> NOTHELD
+			2001 2002 a LOCK k PX 5000 -> OK
+			3000 3001 b LOCK k -> nil`},
 		{"a connection's, whose proxy could not renew it", false, `
 			0 1 #1 LOCK k -> OK
 			20000 20001 #2 LOCK k -> OK

@@ -285,6 +285,17 @@ func TestEnds(t *testing.T) {
 			0 1 a LOCK k PX 500 -> OK
 			2 3 a RENEW k -> 1
 			60000 60001 a SEEN k -> OK`},
+		{"a RENEW to less that was sent again, which only lengthens", false, `
+			0 1 a LOCK k PX 5000 -> OK
+			2 1200 a RENEW k PX 500 -> 1
+			4000 4001 a SEEN k -> OK`},
+		{"a connection's, which sets the lease again", true, `
+			0 1 #1 LOCK k PX 5000 -> OK
+			2 1200 #1 RENEW k PX 500 -> 1
+			4000 4001 #1 SEEN k -> OK`},
+		{"a MULTILOCK that did not hear that it kept a lock alive", false, `
+			0 1500 a MULTILOCK k PX 500 -> OK
+			6000 6001 a SEEN k -> OK`},
 		{"the longer of two leases", false, `
 			0 1 a LOCK k PX 5000 -> OK
 			2 3 a LOCK k PX 500 -> OK

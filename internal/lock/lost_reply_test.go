@@ -82,3 +82,29 @@ func reenterGone(t *testing.T, w *world.World, r Request, had int) {
 		t.Errorf("%d before: %d are believed held", had, held)
 	}
 }
+
+// TestUnlockOfOneSideWithoutItsReply: a connection that reads and writes gives back one side. Sent again after a lost reply, the UNLOCK finds that
+// side gone, and nothing was lost.
+func TestUnlockOfOneSideWithoutItsReply(t *testing.T) {
+	for _, side := range []Kind{Read, Write} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m, p := bubbleSlow(t, w, s, Options{})
+			a, told := client(m)
+			mustLock(t, a, Request{Key: "k", Kind: Write})
+			mustLock(t, a, Request{Key: "k", Kind: Read})
+			done := make(chan error, 1)
+			go func() {
+				_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: side})
+				done <- err
+			}()
+			eventually(t, 5*time.Second, "it is given back", func() bool { return len(hash(t, s, "k")) == 2 }) // the mode, and the other side
+			p.Drop()
+			p.Heal()
+			if err := <-done; err != nil || told.reasons() != "" {
+				t.Errorf("%v: %v, told %q", side, err, told.reasons())
+			}
+			mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		})
+	}
+}
