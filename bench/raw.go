@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,9 +79,12 @@ func startScripts(s contest.Settings) (func(int) (contest.Pair, error), error) {
 func scriptPair(s contest.Settings, i int) (take, release *exchange) {
 	key, owner := s.Key(i), "00000000-0000-0000-0000-000000000000:"+strconv.Itoa(i)
 	notAfter := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10)
-	queue := "redisson_lock_queue:{" + key + "}"
-	return &exchange{command("EVALSHA", scripts.Acquire.SHA, "2", key, queue, "30000", owner, notAfter), ":1\r\n"},
-		&exchange{command("EVALSHA", scripts.Release.SHA, "2", key, queue, owner, notAfter), ":1\r\n"}
+	keys := []string{"3", key, "redisson_lock_queue:{" + key + "}", "redisson_lock_token:{" + key + "}"}
+	run := func(script *scripts.Script, args ...string) []byte {
+		return command(slices.Concat([]string{"EVALSHA", script.SHA}, keys, args)...)
+	}
+	return &exchange{run(scripts.Acquire, owner, "1", "30000", notAfter, "", "", "PUBLISH"), granted},
+		&exchange{run(scripts.Release, owner, "0", notAfter, "", "PUBLISH"), freed}
 }
 
 // dataKey is a key as redis-benchmark makes them.

@@ -72,8 +72,8 @@ func steps() (all []scriptStep) {
 
 const (
 	granted, refused      = "*5\r\n:1\r\n", "*5\r\n:0\r\n"
-	freed, kept           = "*2\r\n:1\r\n", "*2\r\n:0\r\n"
-	handedOn              = "*8\r\n:1\r\n:0\r\n:0\r\n:1\r\n" // freed, and granted to the next
+	freed, kept           = ":1\r\n", ":0\r\n"
+	handedOn              = "*7\r\n:1\r\n:0\r\n:1\r\n" // freed, and granted to the next
 	theyGrant, theyRefuse = "$-1\r\n", ":"
 )
 
@@ -84,15 +84,15 @@ func held(by string, count string) []string {
 // plainKeys are the KEYS that the steps of a plain lock share.
 const plainKeys = "%lock %queue %token"
 
-// acquireArgs and releaseArgs are the ARGV of a plain lock's steps, for an owner with a count; queues is 1 for a waiter of the fair queue.
-func acquireArgs(owner, count, queues, place string) string {
-	return owner + " " + count + " 30000 %notafter '' " + queues + " " + place + " PUBLISH"
+// acquireArgs and releaseArgs are the ARGV of a plain lock's steps, for an owner with a count; place is that of a waiter of the fair queue.
+func acquireArgs(owner, count, place string) string {
+	return owner + " " + count + " 30000 %notafter '' " + place + " PUBLISH"
 }
 
 func releaseArgs(owner, count string) string { return owner + " " + count + " %notafter '' PUBLISH" }
 
 func acquire(owner, count, want string) scriptCall {
-	return scriptCall{source: scripts.Acquire.Source, keys: plainKeys, args: acquireArgs(owner, count, "0", "0"), want: want}
+	return scriptCall{source: scripts.Acquire.Source, keys: plainKeys, args: acquireArgs(owner, count, "''"), want: want}
 }
 
 func release(owner, count, want string) scriptCall {
@@ -116,7 +116,7 @@ func plainSteps() []scriptStep {
 		{"plain: release, of two", held("%me", "2"), release("%me", "1", kept), redissonsRelease("%me", ":0"), 1.2, 0, false},
 		{"plain: renew 1", held("%me", "1"), renew, redissonsRenew("%me", "*1\r\n:1"), 1.2, 1, false},
 		{"plain: renew 100", held("%me", "1"), renewMany, redissonsRenew("%me", "*100\r\n:1"), 1.2, 100, false},
-		{"plain: hand-off ÷ release", held("%me", "1"), handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "0", "0")), redissonsRelease("%me", ":1"), 1.5, 0, false},
+		{"plain: hand-off ÷ release", held("%me", "1"), handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "''")), redissonsRelease("%me", ":1"), 1.5, 0, false},
 	}
 }
 
@@ -142,13 +142,13 @@ func namedSteps() []scriptStep {
 		{"OWNER: refuse", held("%you", "1"), acquire("%job", "0", refused), redissonsAcquire("%job", theyRefuse), 1.2, 0, false},
 		{"OWNER: release", has, release("%job", "0", freed), redissonsRelease("%job", ":1"), 1.2, 0, false},
 		{"OWNER: RENEW", has, renew, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0, false},
-		{"OWNER: hand-off ÷ release", has, handOn(releaseArgs("%job", "0"), acquireArgs("%task", "0", "0", "0")), redissonsRelease("%job", ":1"), 1.5, 0, false},
+		{"OWNER: hand-off ÷ release", has, handOn(releaseArgs("%job", "0"), acquireArgs("%task", "0", "''")), redissonsRelease("%job", ":1"), 1.5, 0, false},
 	}
 }
 
 func fairSteps() []scriptStep {
 	acquire := func(ticket, want string, before ...string) scriptCall {
-		return scriptCall{source: scripts.Acquire.Source, keys: plainKeys, args: acquireArgs("%me", "1", "1", ticket), want: want, before: before}
+		return scriptCall{source: scripts.Acquire.Source, keys: plainKeys, args: acquireArgs("%me", "1", ticket), want: want, before: before}
 	}
 	theirs := func(want string, before ...string) scriptCall {
 		return scriptCall{source: redissonFairAcquire, keys: "%lock %queue %timeouts", args: "30000 %me 300000 %now", want: want, before: before}
@@ -160,7 +160,7 @@ func fairSteps() []scriptStep {
 	waiter := append(held("%me", "1"), "RPUSH %queue %you", "ZADD %timeouts %far %you")
 	ours := waiter
 	ours = append(ours[:len(ours):len(ours)], "HSET %tickets '' 7 %you 7:%now")
-	toNext := handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "1", "7"))
+	toNext := handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "7"))
 	toNext.before = []string{"HSET %tickets '' 7 %you 7:%now"}
 	place := []string{"RPUSH %queue %me", "ZADD %timeouts %far %me"}
 	ticket := "HSET %tickets '' 7 %me 7:%now"

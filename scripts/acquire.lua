@@ -11,9 +11,8 @@
 -- ARGV[3] lease in ms, which shortens nothing
 -- ARGV[4] not-after in µs of Redis' clock; after it nothing is done
 -- ARGV[5] TTL of the fencing token in ms, 0 = none; '' = no token is wanted
--- ARGV[6] 1: the owner waits in the fair queue; 0: it does not
--- ARGV[7] the place that this waiter has there, 0 = none
--- ARGV[8] PUBLISH, SPUBLISH, or BOTH
+-- ARGV[6] the place that the owner, which waits, has in the fair queue, 0 = none yet; '' = it does not wait there
+-- ARGV[7] PUBLISH, SPUBLISH, or BOTH
 -- RETURNS {1, made, ttl in ms, token or 0, expiry}  granted; made is 1 if the hold was not there, else 0; expiry, in ms since 1970, is a
 --                                                   named owner's (see lease.lua), else 0
 --         {0, 0, ttl in ms, place or 0, 0}  held by somebody else
@@ -23,55 +22,59 @@
 --         {-6, 0, 0, 0, 0}                  the hold that was to be taken once more has gone, nothing done
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
-local past, now = late(ARGV[4])
-if past then return {-2, 0, 0, 0, 0} end
-local lock, queue, owner, count, lease = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- include late
 
-local function refused(turn, left)
-  local place = 0
-  if ARGV[6] == '1' then place = enqueue(lock, queue, owner, tonumber(ARGV[7]), now) end
-  return {0, turn, left, place, 0}
-end
-
-local left, there, waiting = redis.call('PTTL', lock), false, nil
-if left ~= -2 then
+local lock, queue, owner, place = KEYS[1], KEYS[2], ARGV[1], ARGV[6]
+local named, first = ARGV[2] == '0', ARGV[2] == '1'
+local left, there = -2, false -- most locks are free, and nobody waits for them
+local known = redis.call('EXISTS', lock, queue) > 0
+if known then
+  left, there = redis.call('PTTL', lock), redis.call('HEXISTS', lock, owner) == 1
   if redis.call('HEXISTS', lock, 'mode') == 1 then return {-3, 0, 0, 0, 0} end
-  there = redis.call('HEXISTS', lock, owner) == 1
-  if not there then return count > 1 and {-6, 0, 0, 0, 0} or refused(0, left) end
-elseif count > 1 then
-  return {-6, 0, 0, 0, 0}
-elseif redis.call('EXISTS', queue) == 1 then
-  waiting = mind(queue, now)
-  local turn, alive, gone = waiting.first(owner)
-  if turn and turn ~= owner then
-    if gone and turn ~= '' then tell(ARGV[8], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
-    return refused(1, alive)
+end
+if not (there or first or named) then return {-6, 0, 0, 0, 0} end
+local held = left ~= -2 and not there
+if held and place == '' then return {0, 0, left, 0, 0} end
+if late(ARGV[4]) then return {-2, 0, 0, 0, 0} end
+
+local fair
+if known and not there then -- somebody has the lock, or waits for it
+  -- include queue
+  fair = fair_queue(queue)
+  local turn, stays, gone
+  if not held then turn, stays, gone = fair.first(owner) end
+  if held or turn and turn ~= owner then
+    if gone then fair.wake(ARGV[7], turn) end
+    if place == '' then return {0, 1, stays, 0, 0} end
+    -- include enqueue
+    return {0, held and 0 or 1, stays or left, places(lock, queue).enter(owner, tonumber(place)), 0}
   end
 end
 
+if there then
+  -- include writes
+  allow_writes(lock)
+end
 local token, refusal = 0, nil
 if ARGV[5] ~= '' then
-  token, refusal = next_token(KEYS[3], now)
+  -- include token
+  token, refusal = next_token(KEYS[3])
   if not token then return refusal end
+  keep_token(KEYS[3], token, ARGV[5])
 end
-if there then allow_writes(lock) end
-if token > 0 then keep_token(KEYS[3], token, ARGV[5]) end
-if waiting then waiting.quit(owner) end
+if fair then fair.quit(owner) end
 
-local made, expiry = there and 0 or 1, 0
-if count == 0 then
-  if there then
-    expiry = joined(lock, now, lease)
-  else
-    redis.call('HSET', lock, owner, '1')
-    expiry = even(now, lease)
-  end
-  left = expire(lock, expiry, now)
-else
-  redis.call('HSET', lock, owner, count)
-  if left < lease then
-    redis.call('PEXPIRE', lock, lease)
-    left = lease
-  end
+local made = there and 0 or 1
+if named then
+  -- include lease
+  if not there then redis.call('HSET', lock, owner, '1') end
+  local lasts, expiry = give_lease(lock, tonumber(ARGV[3]), there and 'lengthen' or 'make')
+  return {1, made, lasts, token, expiry}
 end
-return {1, made, left, token, expiry}
+redis.call('HSET', lock, owner, ARGV[2])
+local lease = tonumber(ARGV[3])
+if left < lease then
+  redis.call('PEXPIRE', lock, ARGV[3])
+  left = lease
+end
+return {1, made, left, token, 0}

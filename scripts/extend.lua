@@ -16,15 +16,18 @@
 --         {-3, 0, 0} the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local past, now = late(ARGV[3])
-if past then return {-2, 0, 0} end
-local lock, lease, how = KEYS[1], tonumber(ARGV[2]), ARGV[4]
+-- include late
+
+local lock, how = KEYS[1], ARGV[4]
+if late(ARGV[3]) then return {-2, 0, 0} end
 local there = redis.call('HEXISTS', lock, ARGV[1]) == 1
 if redis.call('HEXISTS', lock, 'mode') == 1 then return {-3, 0, 0} end
-if not there or how == 'keep' and expires_at(lock) ~= tonumber(ARGV[5]) then return {-1, 0, 0} end
+if not there then return {-1, 0, 0} end
 if how == 'set' then
-  redis.call('PEXPIRE', lock, lease)
-  return {1, lease, 0}
+  redis.call('PEXPIRE', lock, ARGV[2])
+  return {1, tonumber(ARGV[2]), 0}
 end
-local expiry = extended(lock, now, lease, how)
-return {1, expire(lock, expiry, now), expiry}
+-- include lease
+if how == 'keep' and expires_at(lock) ~= tonumber(ARGV[5]) then return {-1, 0, 0} end
+local left, expiry = give_lease(lock, tonumber(ARGV[2]), how)
+return {1, left, expiry}

@@ -8,11 +8,12 @@
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind, -4 the hash is not a lock
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local past, now = late(ARGV[2])
-if past then return -2 end
+-- include late announce
+
+if late(ARGV[2]) then return -2 end
 
 if redis.call('HLEN', KEYS[1]) == 0 then
-  announce(ARGV[1], KEYS[2], now)
+  announce(ARGV[1], KEYS[2])
   return 0
 end
 if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return -3 end
@@ -20,6 +21,6 @@ if redis.call('HLEN', KEYS[1]) > 1 then return -4 end
 local owner = redis.call('HKEYS', KEYS[1])[1]
 local short = redis.call('HSTRLEN', KEYS[1], owner) <= 20 -- a client may have written 60 MB there
 if not short or not string.find(redis.call('HGET', KEYS[1], owner), '^-?%d+$') then return -4 end
-announce(ARGV[1], KEYS[2], now)
+announce(ARGV[1], KEYS[2])
 redis.call('DEL', KEYS[1])
 return 1

@@ -9,8 +9,8 @@
 --         ''     it makes no difference
 -- ARGV[3] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[4…] those of the release, then those of each acquire
--- RETURNS what the release returns (2 integers); 1 if others were given a turn, else 0; then what each acquire returns (5 integers), or
---         five times -9 if it granted nothing. If the lock is free and the first acquire grants nothing, the script publishes.
+-- RETURNS what the release returns; 1 if others were given a turn, else 0; then what each acquire returns (5 integers), or five times -9 if it
+--         granted nothing. If the lock is free and the first acquire grants nothing, the script publishes.
 -- ERRORS  those of the release. Nothing is changed then.
 
 local function args(from, count)
@@ -31,10 +31,10 @@ end
 local turn = others and ARGV[2] == 'turn'
 local giving = args(4, release_args)
 if not turn then giving[quiet_arg] = '' end
-local out = release(KEYS, giving)
-out[3] = turn and 1 or 0
+local code = release(KEYS, giving)
+local out = {code, turn and 1 or 0}
 -- Also a release that returns -1 may leave the lock free: the lease had ended.
-local going = not turn and out[1] ~= -2 and redis.call('EXISTS', KEYS[1]) == 0
+local going = not turn and code ~= -2 and redis.call('EXISTS', KEYS[1]) == 0
 local freed = going
 for first = 4 + release_args, #ARGV, acquire_args do
   local answer
@@ -46,5 +46,5 @@ for first = 4 + release_args, #ARGV, acquire_args do
   end
   for j = 1, 5 do out[#out + 1] = answer and answer[j] or -9 end
 end
-if freed or going and others and ARGV[2] == 'share' then pcall(wake, KEYS) end -- no error here, as above
+if freed or going and others and ARGV[2] == 'share' then pcall(wake, ARGV[3], KEYS) end -- no error here, as above
 return out

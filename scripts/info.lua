@@ -7,6 +7,8 @@
 -- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, field, value, field, value, …}; the type is `other` for
 --         a hash that is no lock: it has several fields and no mode, or more fields or bytes than a lock has
 
+-- include rw
+
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local token = redis.pcall('STRLEN', KEYS[2])
 token = type(token) == 'number' and token <= 16 and redis.pcall('GET', KEYS[2])
@@ -22,7 +24,7 @@ if kind ~= 'hash' then return out end
 local mode, fields = text(KEYS[1], 'mode'), redis.call('HLEN', KEYS[1])
 local bytes = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', '0')
 local other = {'other', out[2], out[3], out[4]}
-if not mode and fields > 1 or mode and alien(KEYS[1], mode) or fields > 5000 then return other end
+if not mode and fields > 1 or mode and mode ~= 'read' and mode ~= 'write' or fields > 5000 then return other end
 if type(bytes) == 'number' and bytes > 4096 + 1024 * fields then return other end
 looks = math.max(looks, fields)
 local all = redis.call('HGETALL', KEYS[1])

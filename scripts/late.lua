@@ -1,13 +1,14 @@
--- late reads Redis' clock and checks a script's not-after. It stands before the scripts that have one.
+-- late reads Redis' clock and checks a script's not-after.
 
--- clock returns Redis' clock in µs.
+-- clock returns Redis' clock in µs. It is read once for all that a run of the script does.
+local read
 local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
+  if not read then
+    local time = redis.call('TIME')
+    read = time[1] * 1000000 + time[2]
+  end
+  return read
 end
 
--- late returns whether a not-after, in µs of Redis' clock, has passed, and that clock.
-local function late(not_after)
-  local now = clock()
-  return now > tonumber(not_after), now
-end
+-- late returns whether a not-after, in µs of Redis' clock, has passed.
+local function late(not_after) return clock() > tonumber(not_after) end

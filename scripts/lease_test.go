@@ -115,12 +115,12 @@ func TestGivenBackByExpiry(t *testing.T) {
 			made := numbers(t, l.lock("me", 60000))[4]
 			meanwhile()
 			before, _ := record(t, s)
-			want(t, l.kind+", "+name+": "+l.giveBack(made), l.kind+", "+name+": [-1 0]")
+			want(t, l.kind+", "+name+": "+l.giveBack(made), l.kind+", "+name+": -1")
 			want(t, l.renew("keep", 60000, made), "[-1 0 0]")
 			if after, _ := record(t, s); !slices.Equal(before, after) {
 				t.Errorf("%s, %s: %q became %q", l.kind, name, before, after)
 			}
-			want(t, l.giveBack(""), "[1 0]") // the owner's own UNLOCK
+			want(t, l.giveBack(""), "1") // the owner's own UNLOCK
 			want(t, contents(t, s), "")
 		}
 		s.Do(t, "FLUSHALL")
@@ -133,9 +133,9 @@ func TestGivenBackByExpiry(t *testing.T) {
 			about(t, s, l.key, 90005)
 			made = kept[2]
 		}
-		want(t, l.giveBack(made), "[1 0]")
+		want(t, l.giveBack(made), "1")
 		want(t, contents(t, s), "")
-		want(t, l.giveBack(made), "[-1 0]")
+		want(t, l.giveBack(made), "-1")
 	}
 }
 
@@ -146,23 +146,23 @@ func TestGivenBackBesideTheOtherSide(t *testing.T) {
 	read, write := all[1], all[2]
 	wrote := numbers(t, write.lock("me", 60000))[4]
 	did := numbers(t, read.lock("me", 30000))[4]
-	want(t, read.giveBack(did), "[1 0]")
+	want(t, read.giveBack(did), "1")
 	want(t, hash(t, s), "k me:write=1 mode=write")
-	want(t, write.giveBack(wrote), "[1 0]")
+	want(t, write.giveBack(wrote), "1")
 	want(t, contents(t, s), "")
 
 	// A read hold that lasts longer than the write hold lengthens the hash, which is then no longer as the write hold's maker left it.
 	wrote = numbers(t, write.lock("me", 30000))[4]
 	did = numbers(t, read.lock("me", 60000))[4]
-	want(t, write.giveBack(wrote), "[-1 0]")
-	want(t, read.giveBack(did), "[1 0]")
-	want(t, write.giveBack(wrote), "[-1 0]")
+	want(t, write.giveBack(wrote), "-1")
+	want(t, read.giveBack(did), "1")
+	want(t, write.giveBack(wrote), "-1")
 
 	// Another reader stays.
 	s.Do(t, "FLUSHALL")
 	read.lock("you", 60000)
 	did = numbers(t, read.lock("me", 30000))[4]
-	want(t, read.giveBack(did), "[1 0]")
+	want(t, read.giveBack(did), "1")
 	want(t, hash(t, s), "k mode=read you=1")
 	about(t, s, "k", 60005)
 	if left := contents(t, s); strings.Contains(left, holdsOf("me")) {

@@ -9,10 +9,11 @@
 -- RETURNS 1 it waited, 0 it did not, -2 too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local past, now = late(ARGV[1])
-if past then return -2 end
+-- include late announce queue
+
+if late(ARGV[1]) then return -2 end
 local queue, owner = KEYS[2], ARGV[3]
 local turn = redis.call('LINDEX', queue, 0) == owner
-local waited = mind(queue, now).quit(owner)
-if turn and redis.call('EXISTS', KEYS[1]) == 0 then announce(ARGV[2], queue, now) end
+local waited = fair_queue(queue).quit(owner)
+if turn and redis.call('EXISTS', KEYS[1]) == 0 then announce(ARGV[2], queue) end
 return waited

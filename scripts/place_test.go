@@ -18,7 +18,7 @@ func TestPlaceBehindRedisson(t *testing.T) {
 	const timeouts, tickets, fairWait = "redisson_lock_timeout:{k}", "lockproxy_fair:{k}", 300000
 	enter := func(owner string) (left int64) {
 		t.Helper()
-		run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 1, 0, "PUBLISH")
+		run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH")
 		score, err := redis.Int64(s.Do(t, "ZSCORE", timeouts, owner), nil)
 		if err != nil {
 			t.Fatal(owner, err)

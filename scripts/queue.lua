@@ -1,10 +1,10 @@
--- queue has what the scripts of a plain lock share that work on its fair queue. It stands before each of them.
+-- queue has what the scripts of a plain lock share that work on its fair queue.
 -- The queue is Redisson's: a list of owners, and a zset that says until when, in ms since 1970, each of them counts as alive.
 -- lockproxy adds a hash with an entry for each of its own waiters: owner -> <ticket>:<when its proxy last reported it, in ms>. A ticket
 -- is a number that rises, so that a waiter that was taken out although it is alive comes back to its old place. The field with the empty
 -- name has the last ticket given.
--- Only the list is among the KEYS, since each of KEYS takes time and nearly all locks have no queue. The names of the zset, the hash and
--- the channel are made from the list's: they differ in their prefix only.
+
+-- include beside tell
 
 -- alive is for how many ms a waiter of lockproxy counts as alive after its proxy has reported it.
 local alive = 10000
@@ -12,12 +12,8 @@ local alive = 10000
 -- purges is how many dead waiters this run of the script may still take out, so that a long queue does not block Redis.
 local purges = 1000
 
--- beside returns the name, with that prefix, of another key or the channel of a queue's lock.
-local function beside(queue, prefix) return prefix .. string.sub(queue, 20) end
-
--- mind returns the functions for one fair queue; time is Redis' clock in µs. They are defined here, since only locks with a queue need
--- them and defining them takes time.
-local function mind(queue, time)
+-- fair_queue returns the functions for one fair queue.
+local function fair_queue(queue)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local fair = {}
 
@@ -41,7 +37,7 @@ local function mind(queue, time)
   -- which the script runs, counts as alive in any case. If more are to be taken out than purges allows, first returns the empty
   -- name, which no owner has, and 1 ms: the script refuses the lock, and the proxy soon tries again.
   function fair.first(asks)
-    local now, gone = math.floor(time / 1000), nil
+    local now, gone = math.floor(clock() / 1000), nil
     while true do
       local owner = redis.pcall('LINDEX', queue, 0)
       if type(owner) ~= 'string' then return end
@@ -58,15 +54,10 @@ local function mind(queue, time)
     end
   end
 
-  return fair
-end
+  -- wake tells the first in the queue, on its own channel, that it is its turn. Redisson's waiters listen to their own channels only.
+  function fair.wake(publish, owner)
+    if owner and owner ~= '' then tell(publish, beside(queue, 'redisson_lock__channel') .. ':' .. owner, '0') end
+  end
 
--- announce publishes that the lock is free, on the lock's channel and, to the first in the fair queue, on that waiter's own channel.
--- Redisson's waiters in the queue listen to their own channels only.
-local function announce(publish, queue, time)
-  local channel = beside(queue, 'redisson_lock__channel')
-  tell(publish, channel, '0')
-  if redis.call('EXISTS', queue) == 0 then return end
-  local owner = mind(queue, time).first()
-  if owner and owner ~= '' then tell(publish, channel .. ':' .. owner, '0') end
+  return fair
 end

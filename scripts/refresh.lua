@@ -11,14 +11,14 @@
 --         done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local past, time = late(ARGV[1])
-if past then return {-2} end
-local now = math.floor(time / 1000)
-local queue = KEYS[2]
+-- include late enqueue
+
+if late(ARGV[1]) then return {-2} end
+local queue, waiting = KEYS[2], places(KEYS[1], KEYS[2])
 local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
 
 local mine = {}
-for i = 3, #ARGV, 2 do mine[ARGV[i]] = ARGV[i + 1] end
+for i = 3, #ARGV, 2 do mine[ARGV[i]] = tonumber(ARGV[i + 1]) end
 
 -- Each waiter must be in the list once, and have a score. For Redisson's scripts, an entry without a score blocks all others for ever, and
 -- an owner with a score but no entry never gets the lock.
@@ -32,8 +32,7 @@ for _, owner in ipairs(redis.call('LRANGE', queue, 0, window - 1)) do
     if length <= window then redis.call('LREM', queue, -1, owner) end
   elseif mine[owner] then
     seen[owner] = true
-    redis.call('ZADD', timeouts, until_when(now, needed(KEYS[1], behind, now)), owner)
-    redis.call('HSET', tickets, owner, mine[owner] .. string.format(':%.0f', now))
+    waiting.report(owner, mine[owner], waiting.needed(behind))
   elseif redis.call('HEXISTS', tickets, owner) == 1 then
     seen[owner] = true
   elseif redis.call('ZSCORE', timeouts, owner) then
@@ -47,8 +46,7 @@ if length > window then
   for owner, ticket in pairs(mine) do
     if not seen[owner] and redis.call('ZSCORE', timeouts, owner) and redis.call('HEXISTS', tickets, owner) == 1 then
       seen[owner] = true
-      redis.call('ZADD', timeouts, until_when(now, needed(KEYS[1], behind, now)), owner)
-      redis.call('HSET', tickets, owner, ticket .. string.format(':%.0f', now))
+      waiting.report(owner, ticket, waiting.needed(behind))
     end
   end
 elseif redis.call('ZCARD', timeouts) ~= redis.call('LLEN', queue) then
@@ -62,11 +60,12 @@ if length <= window and known > redis.call('LLEN', queue) + 1 and known <= 10 * 
     if owner ~= '' and not seen[owner] then redis.call('HDEL', tickets, owner) end
   end
 end
-remember(tickets, needed(KEYS[1], behind, now))
+waiting.remember(waiting.needed(behind))
 
-local turn, left = mind(queue, time).first()
+local fair = fair_queue(queue)
+local turn, left = fair.first()
 local free = turn and redis.call('EXISTS', KEYS[1]) == 0
-if free and turn ~= '' and not mine[turn] then tell(ARGV[2], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
+if free and not mine[turn] then fair.wake(ARGV[2], turn) end
 local out = {left or -1}
 for i = 3, #ARGV, 2 do
   if not seen[ARGV[i]] or free and ARGV[i] == turn then out[#out + 1] = (i - 1) / 2 end

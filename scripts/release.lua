@@ -9,33 +9,33 @@
 -- ARGV[3] not-after in µs of Redis' clock; after it nothing is done
 -- ARGV[4] the expiry, in ms since 1970, that the hold must have, or nothing is done: nobody has joined it then (see lease.lua); '' = any
 -- ARGV[5] PUBLISH, SPUBLISH, or BOTH; '' = publish nothing, because a waiter gets the lock in the same script
--- RETURNS {1, 0}      the owner no longer holds the lock
---         {0, count}  it still does
---         {-1, 0}     it does not hold the lock, or not with that expiry
---         {-2, 0}     too late, nothing done
---         {-3, 0}     the key holds a lock of another kind
+-- RETURNS 1  the owner no longer holds the lock
+--         0  it still does
+--         -1 it does not hold the lock, or not with that expiry
+--         -2 too late, nothing done
+--         -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local past, now = late(ARGV[3])
-if past then return {-2, 0} end
-local lock, owner, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
+-- include late announce
 
-if redis.call('HEXISTS', lock, owner) == 0 then
-  if redis.call('EXISTS', lock) == 0 then
-    if ARGV[5] ~= '' then announce(ARGV[5], KEYS[2], now) end
-  elseif redis.call('HEXISTS', lock, 'mode') == 1 then
-    return {-3, 0}
-  end
-  return {-1, 0}
+local lock, owner, publish = KEYS[1], ARGV[1], ARGV[5]
+if late(ARGV[3]) then return -2 end
+local there = redis.call('HEXISTS', lock, owner) == 1
+if redis.call('HEXISTS', lock, 'mode') == 1 then return -3 end
+if not there then
+  if publish ~= '' and redis.call('EXISTS', lock) == 0 then announce(publish, KEYS[2]) end
+  return -1
 end
-if redis.call('HEXISTS', lock, 'mode') == 1 then return {-3, 0} end
-if ARGV[4] ~= '' and expires_at(lock) ~= tonumber(ARGV[4]) then return {-1, 0} end
-
-if count > 0 then
+if ARGV[4] ~= '' then
+  -- include lease
+  if expires_at(lock) ~= tonumber(ARGV[4]) then return -1 end
+end
+if ARGV[2] ~= '0' then
+  -- include writes
   allow_writes(lock)
-  redis.call('HSET', lock, owner, count)
-  return {0, count}
+  redis.call('HSET', lock, owner, ARGV[2])
+  return 0
 end
-if ARGV[5] ~= '' then announce(ARGV[5], KEYS[2], now) end
+if publish ~= '' then announce(publish, KEYS[2]) end
 redis.call('DEL', lock)
-return {1, 0}
+return 1

@@ -23,60 +23,70 @@
 --         {-6, 0, 0, 0, 0}         the hold that was to be taken once more has gone, nothing done
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
-local past, now = late(ARGV[6])
-if past then return {-2, 0, 0, 0, 0} end
-local lock, reader, writing = KEYS[1], ARGV[1], ARGV[2] == 'write'
-local to_read, to_write, lease, prefix = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[8]
-local writer, named = reader .. ':write', to_read + to_write == 0
-local mode = text(lock, 'mode')
-if alien(lock, mode) then return {-3, 0, 0, 0, 0} end
+-- include late rw
 
-local before = mode and text(lock, reader)
-local left = reads(prefix, reader, counted(before))
-local reading, writes = left > 0, mode == 'write' and redis.call('HEXISTS', lock, writer) == 1
+local lock, reader, side, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[8]
+local writer, writing = reader .. ':write', side == 'write'
+local to_read, to_write, lease = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local named = to_read + to_write == 0
+local mode, writes, before, left, ttl = look_at(lock, prefix, reader)
+local reading = left > 0
+if mode == 'other' then return {-3, 0, 0, 0, 0} end
 if to_read + to_write > 1 then -- what the connection had must be there, on each side
   local had_reads, had_writes = to_read - (writing and 0 or 1), to_write - (writing and 1 or 0)
   if had_reads > 0 and not reading or had_writes > 0 and not writes then return {-6, 0, 0, 0, 0} end
 end
-if mode == 'write' and not writes then return {0, 0, redis.call('PTTL', lock), 0, 0} end
+if mode == 'write' and not writes then return {0, 0, ttl, 0, 0} end
+if late(ARGV[6]) then return {-2, 0, 0, 0, 0} end
 if mode == 'read' and writing then
   if reading and (named or to_read > 0) then return {-5, 0, 0, 0, 0} end
+  -- include rw_others
   local free, unsure = sweep(lock, prefix, reader) -- a read hold of its own that a connection does not know was lost
   if not free then return {0, 0, unsure and 1 or redis.call('PTTL', lock), 0, 0} end
-  mode, before, left = nil, nil, 0
+  mode, before, left, ttl = 'free', 0, 0, -2
 end
 
+if mode ~= 'free' then
+  -- include writes
+  allow_writes(lock)
+end
 local token, refusal = 0, nil
 if ARGV[7] ~= '' then
-  token, refusal = next_token(KEYS[3], now)
+  -- include token
+  token, refusal = next_token(KEYS[3])
   if not token then return refusal end
+  keep_token(KEYS[3], token, ARGV[7])
 end
-if mode then allow_writes(lock) end
-if token > 0 then keep_token(KEYS[3], token, ARGV[7]) end
-if not mode then redis.call('HSET', lock, 'mode', ARGV[2]) end
 
 local made = 1
 if writing and writes or not writing and reading then made = 0 end
-if named and writing then
-  local expiry = writes and joined(lock, now, lease) or even(now, lease)
-  redis.call('HSET', lock, writer, '1')
-  return {1, made, expire(lock, expiry, now), token, expiry}
-elseif named then
-  local hold = hold_key(prefix, reader, 1)
-  local expiry = reading and joined(hold, now, lease) or even(now, lease)
-  set_reads(lock, prefix, reader, 1, before, lease)
-  left = expire(hold, expiry, now)
-  if redis.call('PTTL', lock) < left then expire(lock, expiry + 1, now) end -- a writer that takes back its hold must not take this for its own
-  return {1, made, left, token, expiry}
+if named then
+  -- include lease rw_reads
+  local how, lasts, expiry = made == 1 and 'make' or 'lengthen', nil, nil
+  if mode == 'free' then redis.call('HSET', lock, 'mode', side) end
+  if writing then
+    redis.call('HSET', lock, writer, '1')
+    lasts, expiry = give_lease(lock, lease, how)
+  else
+    set_reads(lock, prefix, reader, '1', before, ARGV[5])
+    lasts, expiry = give_lease(hold_key(prefix, reader, 1), lease, how)
+    outlast(lock, lasts, expiry)
+  end
+  return {1, made, lasts, token, expiry}
 end
 if to_write > 0 then
-  redis.call('HSET', lock, writer, string.format('%.0f', to_write))
-elseif writes then
-  redis.call('HDEL', lock, writer)
+  redis.call('HSET', lock, 'mode', 'write', writer, ARGV[4])
+else
+  if writes then redis.call('HDEL', lock, writer) end
   redis.call('HSET', lock, 'mode', 'read')
 end
-left = math.max(left, lease)
-set_reads(lock, prefix, reader, to_read, before, left)
-lengthen(lock, left)
-if to_write > 0 then left = redis.call('PTTL', lock) end
-return {1, made, left, token, 0}
+local lasts = left < lease and ARGV[5] or left
+if to_read > 0 or before > 0 then
+  -- include rw_reads
+  set_reads(lock, prefix, reader, ARGV[3], before, lasts)
+end
+if ttl - lasts < 0 then
+  redis.call('PEXPIRE', lock, lasts)
+  ttl = lasts
+end
+return {1, made, tonumber(to_write > 0 and ttl or lasts), token, 0}

@@ -10,12 +10,14 @@
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
+-- include late tell rw rw_reads
+
 if late(ARGV[2]) then return -2 end
 local lock = KEYS[1]
-local mode = text(lock, 'mode')
-if alien(lock, mode) then return -3 end
-if not mode then tell(ARGV[1], KEYS[2], '1') end
-if not mode or ARGV[3] ~= '' and ARGV[3] ~= mode then return 0 end
+local mode = mode_of(lock)
+if mode == 'other' then return -3 end
+if mode == 'free' then tell(ARGV[1], KEYS[2], '1') end
+if mode == 'free' or ARGV[3] ~= '' and ARGV[3] ~= mode then return 0 end
 local all = redis.call('HLEN', lock) <= looks and redis.call('HKEYS', lock) or {} -- keys of read holds that are left expire
 local counts = {}
 for i, owner in ipairs(all) do counts[i] = counted(text(lock, owner)) end

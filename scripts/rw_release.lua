@@ -13,54 +13,62 @@
 --         '' = any
 -- ARGV[7] PUBLISH, SPUBLISH, or BOTH; '' = publish nothing when this frees the lock, because a waiter gets it in the same script
 -- ARGV[8] prefix of the keys of all read holds
--- RETURNS {1, 0}      the owner no longer has that side
---         {0, count}  it still does
---         {-1, 0}     it does not have that side, or not with that expiry; a connection has nothing, or not the side that it is to keep
---         {-2, 0}     too late, nothing done
---         {-3, 0}     the key holds a lock of another kind
+-- RETURNS 1  the owner no longer has that side
+--         0  it still does
+--         -1 it does not have that side, or not with that expiry; a connection has nothing, or not the side that it is to keep
+--         -2 too late, nothing done
+--         -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-if late(ARGV[5]) then return {-2, 0} end
+-- include late tell rw rw_reads
+
 local lock, reader, side, publish, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[7], ARGV[8]
-local writer, mode = reader .. ':write', text(lock, 'mode')
-if alien(lock, mode) then return {-3, 0} end
-local before = mode and text(lock, reader)
-local left = reads(prefix, reader, counted(before))
-local reading, writes = left > 0, mode == 'write' and redis.call('HEXISTS', lock, writer) == 1
-local has = {read = reading, write = writes, both = reading or writes}
-local to_read, to_write = tonumber(ARGV[3]), tonumber(ARGV[4])
-local there = has[side]
-if to_read then -- a side that a connection is to have no more may have been given back by a request whose reply was lost
-  there = has.both and (to_read == 0 or reading) and (to_write == 0 or writes)
+if late(ARGV[5]) then return -2 end
+local mode, writes, before, left = look_at(lock, prefix, reader)
+if mode == 'other' then return -3 end
+local reading, to_read, to_write = left > 0, ARGV[3], ARGV[4]
+local there = has(side, reading, writes)
+if to_read ~= '' then -- a side that a connection is to have no more may have been given back by a request whose reply was lost
+  there = has('both', reading, writes) and (to_read == '0' or reading) and (to_write == '0' or writes)
 end
 if not there then
-  local over = before and mode == 'read' and not reading and others(lock, prefix, reader) == 0 -- the hash outlasts its readers
-  if (over or not mode) and publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
+  local over = mode == 'free'
+  if mode == 'read' and before > 0 and not reading then
+    -- include rw_others
+    over = others(lock, prefix, reader) == 0 -- the hash outlasts its readers
+  end
+  if over and publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
   if over then redis.call('DEL', lock) end
-  return {-1, 0}
+  return -1
 end
 if ARGV[6] ~= '' then
+  -- include lease
   local key = side == 'read' and hold_key(prefix, reader, 1) or lock
-  if expires_at(key) ~= tonumber(ARGV[6]) then return {-1, 0} end
+  if expires_at(key) ~= tonumber(ARGV[6]) then return -1 end
 end
 
-if not to_read then
-  to_read = side == 'write' and reading and counted(before) or 0
-  to_write = side == 'read' and writes and 1 or 0
+if to_read == '' then
+  to_read = side == 'write' and reading and tostring(before) or '0'
+  to_write = side == 'read' and writes and '1' or '0'
 end
-if to_read > 0 or to_write > 0 then
+if to_read ~= '0' or to_write ~= '0' then
+  -- include writes
   allow_writes(lock)
-  if to_write > 0 then
-    redis.call('HSET', lock, writer, string.format('%.0f', to_write))
+  if to_write ~= '0' then
+    redis.call('HSET', lock, reader .. ':write', to_write)
   elseif writes then
     if publish ~= '' then tell(publish, KEYS[2], '1') end
-    redis.call('HDEL', lock, writer)
+    redis.call('HDEL', lock, reader .. ':write')
     redis.call('HSET', lock, 'mode', 'read')
     redis.call('PEXPIRE', lock, math.max(left, 1)) -- nobody else reads beside a writer
   end
-  set_reads(lock, prefix, reader, to_read, before, left)
+  set_reads(lock, prefix, reader, to_read, before, math.max(left, 1)) -- 1: Redis takes no less
 else
-  local rest = writes and 0 or others(lock, prefix, reader)
+  local rest = 0
+  if not writes then
+    -- include rw_others
+    rest = others(lock, prefix, reader)
+  end
   if rest == 0 then
     if publish ~= '' then tell(publish, KEYS[2], writes and '1' or '0') end
     redis.call('DEL', lock)
@@ -68,7 +76,7 @@ else
     redis.call('HDEL', lock, reader)
     if rest then redis.call('PEXPIRE', lock, rest) end
   end
-  forget(prefix, reader, counted(before), 1)
+  forget(prefix, reader, before, 1)
 end
-local remains = ({read = to_read, write = to_write, both = 0})[side]
-return {remains == 0 and 1 or 0, remains}
+local remains = side == 'read' and to_read or side == 'write' and to_write or '0'
+return remains == '0' and 1 or 0

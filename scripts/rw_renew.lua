@@ -7,20 +7,18 @@
 --         all read holds
 -- RETURNS what renew returns; a hold has gone if one of the sides that the connection has is not there
 
+-- include late rw rw_reads
+
 if late(ARGV[1]) then return {-2} end
 local out = {}
 for i = 1, (#ARGV - 1) / 5 do
   local lock, at = KEYS[i], 5 * i - 3
-  local reader, to_read, to_write, lease, prefix = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), ARGV[at + 4]
-  local known, mode = pcall(text, lock, 'mode')
-  local before = known and mode and text(lock, reader)
-  local reading = to_read == 0 or reads(prefix, reader, counted(before)) > 0
-  local writes = to_write == 0 or mode == 'write' and redis.call('HEXISTS', lock, reader .. ':write') == 1
+  local reader, reading, writing, lease, prefix = ARGV[at], ARGV[at + 1] ~= '0', ARGV[at + 2] ~= '0', ARGV[at + 3], ARGV[at + 4]
+  local known, _, writes, count, left, ttl = pcall(look_at, lock, prefix, reader)
   out[i] = 0
-  if known and mode and reading and writes then
-    allow_writes(lock)
-    if to_read > 0 then set_reads(lock, prefix, reader, to_read, before, lease) end
-    lengthen(lock, lease)
+  if known and (left > 0 or not reading) and (writes or not writing) then
+    if reading then lengthen(hold_key(prefix, reader, count), lease) end
+    if ttl - lease < 0 then redis.call('PEXPIRE', lock, lease) end
     out[i] = 1
   end
 end

@@ -20,7 +20,7 @@ func TestRWKindsAndUpgrade(t *testing.T) {
 	s.Do(t, "PEXPIRE", "k", 60000)
 	before, _ := record(t, s)
 	for _, op := range all {
-		if reply := step(t, s, op, "a", 1000); !strings.HasPrefix(reply, "[-3 ") {
+		if reply := step(t, s, op, "a", 1000); !strings.HasPrefix(strings.Trim(reply, "["), "-3") {
 			t.Errorf("%s of a plain lock: %s", op, reply)
 		}
 	}
@@ -72,16 +72,14 @@ func TestRWLateAndMute(t *testing.T) {
 	before, _ := record(t, s)
 	mute(scripts.RWRelease, rwKeys, "a", "both", 0, 0, soon, "", "PUBLISH", "{k}")
 	mute(scripts.RWForce, rwKeys[:2], "PUBLISH", soon, "", "{k}")
-	for want, got := range map[string]string{
-		"[-2 0 0 0 0]": run(t, s, scripts.RWAcquire, rwKeys, "a", "read", 3, 1, 1, late, "", "{k}"),
-		"[-2 0]":       run(t, s, scripts.RWRelease, rwKeys, "a", "both", 0, 0, late, "", "PUBLISH", "{k}"),
-		"[-2 0 0]":     run(t, s, scripts.RWExtend, []string{"k"}, "a", "both", 1, late, "set", "", "{k}"),
-		"[-2]":         run(t, s, scripts.RWRenew, []string{"k"}, late, "a", 2, 1, 1, "{k}"),
-		"-2":           run(t, s, scripts.RWForce, rwKeys[:2], "PUBLISH", late, "", "{k}"),
+	for _, c := range []struct{ want, got string }{
+		{"[-2 0 0 0 0]", run(t, s, scripts.RWAcquire, rwKeys, "a", "read", 3, 1, 1, late, "", "{k}")},
+		{"-2", run(t, s, scripts.RWRelease, rwKeys, "a", "both", 0, 0, late, "", "PUBLISH", "{k}")},
+		{"[-2 0 0]", run(t, s, scripts.RWExtend, []string{"k"}, "a", "both", 1, late, "set", "", "{k}")},
+		{"[-2]", run(t, s, scripts.RWRenew, []string{"k"}, late, "a", 2, 1, 1, "{k}")},
+		{"-2", run(t, s, scripts.RWForce, rwKeys[:2], "PUBLISH", late, "", "{k}")},
 	} {
-		if got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		want(t, c.got, c.want)
 	}
 	after, _ := record(t, s)
 	if !slices.Equal(before, after) {
@@ -112,7 +110,7 @@ func TestRWForeignCounts(t *testing.T) {
 		}
 		s.Do(t, "HSET", "k", "mode", "read", "a", value)
 		want(t, step(t, s, "RLOCK", "a", 90000), "[1 1 90000 0 0]")
-		want(t, step(t, s, "UNLOCK READ", "a", 0), "[1 0]")
+		want(t, step(t, s, "UNLOCK READ", "a", 0), "1")
 		want(t, contents(t, s), "")
 		flush(t, s)
 	}
@@ -143,7 +141,7 @@ func TestRWStepsMayComeAgain(t *testing.T) {
 	twice("[1 ", scripts.RWAcquire, "a", "read", 1, 0, 9000, soon, "", "{k}")
 	twice("[1 0 ", scripts.RWAcquire, "a", "read", 2, 0, 9000, soon, "", "{k}")
 	want(t, hash(t, s), "k a=2 mode=read")
-	twice("[0 1]", scripts.RWRelease, "a", "read", 1, 0, soon, "", "PUBLISH", "{k}")
+	twice("0", scripts.RWRelease, "a", "read", 1, 0, soon, "", "PUBLISH", "{k}")
 	holds("k a=1 mode=read", h+":1 1")
 	run(t, s, scripts.RWRelease, rwKeys, "a", "both", 0, 0, soon, "", "PUBLISH", "{k}")
 	holds()
@@ -151,8 +149,8 @@ func TestRWStepsMayComeAgain(t *testing.T) {
 	twice("[1 ", scripts.RWAcquire, "a", "read", 1, 1, 9000, soon, "", "{k}")
 	twice("[1 0 ", scripts.RWAcquire, "a", "write", 1, 2, 9000, soon, "", "{k}")
 	holds("k a:write=2 a=1 mode=write", h+":1 1")
-	twice("[0 1]", scripts.RWRelease, "a", "write", 1, 1, soon, "", "PUBLISH", "{k}")
-	twice("[1 0]", scripts.RWRelease, "a", "write", 1, 0, soon, "", "PUBLISH", "{k}")
+	twice("0", scripts.RWRelease, "a", "write", 1, 1, soon, "", "PUBLISH", "{k}")
+	twice("1", scripts.RWRelease, "a", "write", 1, 0, soon, "", "PUBLISH", "{k}")
 	holds("k a=1 mode=read", h+":1 1")
 }
 

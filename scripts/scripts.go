@@ -5,7 +5,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"strconv"
+	"regexp"
 	"strings"
 )
 
@@ -22,76 +22,113 @@ var files embed.FS
 
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", lua("late lease token tell queue enqueue acquire"))
-	Release = load("release", lua("late lease tell queue release"))
-	Extend  = load("extend", lua("late lease extend"))
-	Renew   = load("renew", lua("late renew"))
-	Force   = load("force", lua("late tell queue force"))
-	Refresh = load("refresh", lua("late tell queue enqueue refresh"))
-	Leave   = load("leave", lua("late tell queue leave"))
-	Handoff = load("handoff", lua("late lease token tell queue enqueue")+
-		step("release", "release", ReleaseArgs)+step("acquire", "acquire", AcquireArgs)+`
-local quiet_arg = 5
-local function wake(keys) announce(ARGV[3], keys[2], clock()) end
-`+lua("handoff"))
+	Acquire = load("acquire", "-- include acquire")
+	Release = load("release", "-- include release")
+	Extend  = load("extend", "-- include extend")
+	Renew   = load("renew", "-- include renew")
+	Force   = load("force", "-- include force")
+	Refresh = load("refresh", "-- include refresh")
+	Leave   = load("leave", "-- include leave")
+	Handoff = load("handoff", `
+-- include late
+local release_args, acquire_args, quiet_arg = 5, 7, 5
+local function release(KEYS, ARGV)
+  -- include release
+end
+local function acquire(KEYS, ARGV)
+  -- include acquire
+end
+local function wake(publish, keys)
+  -- include announce
+  announce(publish, keys[2])
+end
+-- include handoff
+`)
 )
 
-// Those of a read/write lock, with what they share before them.
+// Those of a read/write lock.
 var (
-	RWAcquire = load("rw_acquire", lua("late lease token rw rw_acquire"))
-	RWRelease = load("rw_release", lua("late lease tell rw rw_release"))
-	RWExtend  = load("rw_extend", lua("late lease rw rw_extend"))
-	RWRenew   = load("rw_renew", lua("late lease rw rw_renew"))
-	RWForce   = load("rw_force", lua("late tell rw rw_force"))
-	RWHandoff = load("rw_handoff", lua("late lease token tell rw")+
-		step("release", "rw_release", RWReleaseArgs)+step("acquire", "rw_acquire", AcquireArgs)+`
-local quiet_arg = 7
-local function wake(keys) tell(ARGV[3], keys[2], '1') end
-`+lua("handoff"))
+	RWAcquire = load("rw_acquire", "-- include rw_acquire")
+	RWRelease = load("rw_release", "-- include rw_release")
+	RWExtend  = load("rw_extend", "-- include rw_extend")
+	RWRenew   = load("rw_renew", "-- include rw_renew")
+	RWForce   = load("rw_force", "-- include rw_force")
+	RWHandoff = load("rw_handoff", `
+-- include late rw
+local release_args, acquire_args, quiet_arg = 8, 8, 7
+local function release(KEYS, ARGV)
+  -- include rw_release
+end
+local function acquire(KEYS, ARGV)
+  -- include rw_acquire
+end
+local function wake(publish, keys)
+  -- include tell
+  tell(publish, keys[2], '1')
+end
+-- include handoff
+`)
 )
 
 // Those for locks of every kind.
 var (
-	Look   = load("look", lua("rw look"))
-	Info   = load("info", lua("rw info"))
-	Vacant = load("vacant", lua("late tell queue vacant"))
-	Raise  = load("raise", lua("late token raise"))
+	Look   = load("look", "-- include look")
+	Info   = load("info", "-- include info")
+	Vacant = load("vacant", "-- include vacant")
+	Raise  = load("raise", "-- include raise")
 
 	// Vote and RWVote ask a node of a quorum.
-	Vote   = load("vote", lua("late lease token tell queue enqueue")+step("acquire", "acquire", AcquireArgs)+lua("vote"))
-	RWVote = load("rw_vote", lua("late lease token rw")+step("acquire", "rw_acquire", AcquireArgs)+lua("vote"))
+	Vote = load("vote", `
+-- include late
+local acquire_args = 7
+local function acquire(KEYS, ARGV)
+  -- include acquire
+end
+-- include vote
+`)
+	RWVote = load("rw_vote", `
+-- include late rw
+local acquire_args = 8
+local function acquire(KEYS, ARGV)
+  -- include rw_acquire
+end
+-- include vote
+`)
 
 	// Account and Publishes touch no lock.
-	Account   = load("account", lua("account"))
-	Publishes = load("publishes", lua("publishes"))
+	Account   = load("account", "-- include account")
+	Publishes = load("publishes", "-- include publishes")
 )
 
-// The numbers of ARGV of the steps that others run: see handoff.lua and vote.lua.
-const (
-	AcquireArgs   = 8 // of acquire and of rw_acquire
-	ReleaseArgs   = 5
-	RWReleaseArgs = 8
-)
+// include is a line of a script in whose place the text of some files stands.
+var include = regexp.MustCompile(`(?m)^( *)-- include (.+)\n`)
 
-// lua is the text of some files, one behind the other.
-func lua(names string) string {
-	var all strings.Builder
-	for _, name := range strings.Fields(names) {
-		text, err := files.ReadFile(name + ".lua")
-		if err != nil {
-			panic(err) // it is embedded; every test finds it
+// expand puts into a text what it includes. What is included at the beginning of a line is there for all that follows, and stands there once; whole
+// names what there is. What is included in a block is defined only when a step comes there, since to define a function takes time at each run.
+func expand(text string, whole map[string]bool, inBlock bool) string {
+	return include.ReplaceAllStringFunc(text, func(line string) string {
+		words := include.FindStringSubmatch(line)
+		inBlock := inBlock || words[1] != ""
+		var all strings.Builder
+		for _, name := range strings.Fields(words[2]) {
+			if whole[name] {
+				continue
+			}
+			if !inBlock {
+				whole[name] = true
+			}
+			file, err := files.ReadFile(name + ".lua")
+			if err != nil {
+				panic(err) // it is embedded; every test finds it
+			}
+			all.WriteString(expand(string(file), whole, inBlock))
 		}
-		all.Write(text)
-	}
-	return all.String()
+		return all.String()
+	})
 }
 
-// step makes a function of a file, for a script that runs several. name_args is how many ARGV it has.
-func step(name, file string, args int) string {
-	return "local function " + name + "(KEYS, ARGV)\n" + lua(file) + "\nend\nlocal " + name + "_args = " + strconv.Itoa(args) + "\n"
-}
-
-func load(name, source string) *Script {
+func load(name, text string) *Script {
+	source := expand(text+"\n", map[string]bool{}, false)
 	sum := sha1.Sum([]byte(source))
 	return &Script{Name: name, Span: "script " + name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }

@@ -1,4 +1,4 @@
--- tell is how every script wakes waiters. It stands before the scripts that do. On a cluster Redis keeps two kinds of channels apart: a
+-- tell is how every script wakes waiters. On a cluster Redis keeps two kinds of channels apart: a
 -- message by SPUBLISH stays with the nodes of the channel's slot, and one by PUBLISH goes to all nodes. Neither reaches subscribers of
 -- the other kind.
 

@@ -1,17 +1,17 @@
--- token has the fencing token of a lock. It stands before the scripts that give one.
+-- token has the fencing token of a lock.
 
 -- next_token returns the token that follows the one at key: higher than all before, and at least Redis' clock in µs. It returns nil, and
 -- the error for the client, if what is there is no token.
-local function next_token(key, now)
+local function next_token(key)
   local last = tonumber(string.match(redis.call('GET', key) or '0', '^%d+$'))
   if not last or last >= 9007199254740991 then
     return nil, redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
   end
-  return math.max(last + 1, now)
+  return math.max(last + 1, clock())
 end
 
 -- keep_token keeps a token at key for ttl ms; 0: for ever.
 local function keep_token(key, token, ttl)
-  redis.call('SET', key, string.format('%.0f', token))
-  if tonumber(ttl) > 0 then redis.call('PEXPIRE', key, ttl) end
+  redis.call('SET', key, token)
+  if ttl ~= '0' then redis.call('PEXPIRE', key, ttl) end
 end

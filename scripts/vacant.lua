@@ -8,7 +8,9 @@
 -- RETURNS for each lock 0 it is free, and its waiters were woken; -1 somebody else holds it, or it has no TTL;
 --         else for how many ms the holder still has the lock, by Redis' clock
 
-local out, now = {}, clock()
+-- include late announce
+
+local out = {}
 for i = 1, #ARGV[2] do
   local lock, where, kind = KEYS[2 * i - 1], KEYS[2 * i], string.sub(ARGV[2], i, i)
   if redis.call('EXISTS', lock) == 1 then
@@ -20,7 +22,7 @@ for i = 1, #ARGV[2] do
   else
     out[i] = 0
     if kind == 'P' then
-      announce(ARGV[1], where, now)
+      announce(ARGV[1], where)
     else
       tell(ARGV[1], where, kind == 'W' and '1' or '0')
     end

@@ -8,10 +8,12 @@
 --         {0, 0, ttl in ms, a number made from that owner's name, by which the proxy sees on which nodes the owner is the same, 0}
 -- ERRORS  those of the acquire, if there is one hold; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
+-- include token
+
 local out, holds, token = {}, #KEYS / 3, 0
 if ARGV[1] == '1' then
   local refusal
-  token, refusal = next_token(KEYS[3], clock())
+  token, refusal = next_token(KEYS[3])
   if not token then return refusal end
 end
 

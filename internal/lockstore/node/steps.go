@@ -30,11 +30,11 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 		c.Args = []string{id.Reader(), id.Side(), number(a.Counts.Reads), number(a.Counts.Writes), leaseText(a.Lease), notAfter, token, lockstore.ReadPrefix(id.Key)}
 		return c
 	}
-	waits := "0"
+	place := ""
 	if a.Queues {
-		waits = "1"
+		place = number(a.Place)
 	}
-	c.Args = []string{id.Owner, number(a.Counts.Writes), leaseText(a.Lease), notAfter, token, waits, number(a.Place), s.Publish}
+	c.Args = []string{id.Owner, number(a.Counts.Writes), leaseText(a.Lease), notAfter, token, place, s.Publish}
 	return c
 }
 
@@ -71,7 +71,7 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	if r.Quiet {
 		publish = ""
 	}
-	c := Call{DB: id.DB, Script: scripts.Release, Keys: id.Keys(), Shape: Shape{Least: 2}}
+	c := Call{DB: id.DB, Script: scripts.Release, Keys: id.Keys()}
 	if id.Kind == lockstore.Plain {
 		c.Args = []string{id.Owner, number(r.Counts.Writes), notAfter, expiry, publish}
 		return c
@@ -109,7 +109,7 @@ func (s Steps) Handoff(r *lockstore.Release, notAfter string) Call {
 
 // handing is the script that gives back a hold of a lock and gives it to those that ask.
 func handing(release Call, asks []Call, of lockstore.LineKey, why, publish string) Call {
-	all := Call{DB: release.DB, Script: scripts.Handoff, Keys: release.Keys, Shape: Shape{Least: 3 + granted*len(asks)}}
+	all := Call{DB: release.DB, Script: scripts.Handoff, Keys: release.Keys, Shape: Shape{Least: 2 + granted*len(asks)}}
 	if of.RW {
 		all.Script = scripts.RWHandoff
 	}
@@ -122,9 +122,9 @@ func handing(release Call, asks []Call, of lockstore.LineKey, why, publish strin
 
 // HandedOn reads what that script has returned: what became of the release, and what each of those has got that asked.
 func HandedOn(out []int64, asks int) lockstore.Released {
-	done := lockstore.Released{Code: out[0], Turn: out[2] == 1}
+	done := lockstore.Released{Code: out[0], Turn: out[1] == 1}
 	for i := range asks {
-		done.Given = append(done.Given, Acquired(out[3+granted*i:3+granted*(i+1)]))
+		done.Given = append(done.Given, Acquired(out[2+granted*i:2+granted*(i+1)]))
 	}
 	return done
 }
