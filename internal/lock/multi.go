@@ -58,8 +58,8 @@ type multiLock struct {
 type taken struct {
 	id     lockstore.ID
 	token  int64
-	expiry lockstore.Expiry // of a named owner's hold that this MULTILOCK has made, and that nobody has joined: the one it set last; else nil
-	until  time.Time        // when that hold ends
+	expiry *lockstore.Expiry // of a named owner's hold that this MULTILOCK has made, and that nobody has joined: the one it set last; else nil
+	until  time.Time         // when that hold ends
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
@@ -191,16 +191,19 @@ func (b *multiLock) keepAlive(ctx context.Context) {
 	}
 }
 
-// keep gives a lock that this MULTILOCK has made that lease, unless somebody has joined it since: then it is left alone from now on.
-func (b *multiLock) keep(t *taken, lease int64) {
+// keep gives a lock that this MULTILOCK has made that lease, unless somebody has joined it since: then it is left alone from now on. It says whether
+// the lock has that lease.
+func (b *multiLock) keep(t *taken, lease int64) bool {
 	done, err := b.c.m.store.Extend(context.Background(), lockstore.Extension{ID: t.id, Named: true, Lease: lease, Expiry: t.expiry})
 	switch {
 	case err == nil && done.Code == lockstore.LeaseSet:
 		t.expiry, t.until = done.Expiry, done.Sent.Add(lockstore.Milliseconds(done.TTL))
 		b.c.m.leases.note(b.c, t.id, lockstore.Milliseconds(lease), t.until)
+		return true
 	case err == nil || lockstore.Unknown(err):
 		t.expiry = nil
 	}
+	return false
 }
 
 // settle gives a lock the lease that was asked for.
@@ -216,10 +219,8 @@ func (b *multiLock) settle(ctx context.Context, t *taken) error {
 		}
 		return b.c.extend(ctx, rec, RenewRequest{DB: t.id.DB, Key: t.id.Key, Lease: b.r.Lease})
 	}
-	if t.expiry != nil {
-		if b.keep(t, b.r.Lease); t.expiry != nil {
-			return nil
-		}
+	if t.expiry != nil && b.keep(t, b.r.Lease) {
+		return nil
 	}
 	// The owner had it already, or another of its connections has joined it: then the longer lease counts.
 	one := b.r

@@ -18,6 +18,7 @@ type Owned struct {
 	Owner string
 	Kind  Kind // which side of a read/write lock
 	Holds int64
+	Field string // of the hash, which counts them, without the suffix of a write hold
 }
 
 // NodeInfo is one node of a quorum, as it was last seen, and what it has of one lock.

@@ -36,6 +36,9 @@ func OwnerOf(field string) (owner string, side Kind) {
 	return rwOwner(field), Read
 }
 
+// ReaderOf is that field without the suffix of a write hold.
+func ReaderOf(field string) string { return strings.TrimSuffix(field, writeSuffix) }
+
 // rwOwner is the owner whose field that is, without the suffix of a write hold.
 func rwOwner(field string) string {
 	if !strings.Contains(field, "%") {

@@ -56,10 +56,10 @@ func (a *Acquire) Named() bool { return a.Counts == Counts{} }
 // Acquired is the outcome of an acquire. Code is Granted, Refused, Upgrade, NoHold or OtherKind.
 type Acquired struct {
 	Code   int64
-	Made   bool   // the owner did not have it before
-	TTL    int64  // ms, of the hold; of a refusal: of the other one's (negative: none known)
-	Token  int64  // the fencing token
-	Expiry Expiry // of a named owner's hold that this has made
+	Made   bool    // the owner did not have it before
+	TTL    int64   // ms, of the hold; of a refusal: of the other one's (negative: none known)
+	Token  int64   // the fencing token
+	Expiry *Expiry // of a named owner's hold that this has made
 
 	Place int64 // of a refusal: in the fair queue
 	Turn  bool  // of a refusal: nobody has the lock, Redis keeps it for another waiter of the fair queue
@@ -70,29 +70,17 @@ type Acquired struct {
 	Final time.Time // of an unknown outcome: after that it is not done any more
 }
 
-// Expiry is when a named owner's hold ends by Redis' clock, in ms since 1970, on each node that has it; 0: that node has not. It is even if a step
-// has made the hold, and stays so for as long as nobody has joined it: see scripts/lease.lua. nil: it is not known.
-type Expiry []int64
-
-// One is the expiry on one Redis; 0: it is not known.
-func (e Expiry) One() int64 {
-	if len(e) == 0 {
-		return 0
-	}
-	return e[0]
-}
-
 // Until is when a grant ends that nobody renews.
 func (a Acquired) Until() time.Time { return a.Sent.Add(Milliseconds(a.TTL)) }
 
 // Release gives back what an owner has of a lock, or some of it.
 type Release struct {
-	ID     ID     // its Kind is the side that is given back, once or wholly
-	Named  bool   // the owner has a name of its own, and gives back that side
-	Counts Counts // what a connection's hold is to have from now on
-	Whole  bool   // a connection gives back all that it has, on either side
-	Expiry Expiry // nothing is done unless a named owner's hold has this expiry: nobody has joined it then; nil: whatever it has
-	Quiet  bool   // nobody is woken
+	ID     ID      // its Kind is the side that is given back, once or wholly
+	Named  bool    // the owner has a name of its own, and gives back that side
+	Counts Counts  // what a connection's hold is to have from now on
+	Whole  bool    // a connection gives back all that it has, on either side
+	Expiry *Expiry // nothing is done unless a named owner's hold has this expiry: nobody has joined it then; nil: whatever it has
+	Quiet  bool    // nobody is woken
 
 	Next *Handoff // who gets the lock, if this frees it; nil: nobody
 }
@@ -158,17 +146,17 @@ type Renewed struct {
 
 // Extension sets the lease of one hold anew, whatever it had left.
 type Extension struct {
-	ID     ID     // its Kind is the side of a named owner; a connection has one lease for both
-	Named  bool   // the owner has a name of its own
-	Lease  int64  // ms
-	Expiry Expiry // nothing is done unless a named owner's hold has this expiry, which says that nobody has joined it; nil: whatever it has
+	ID     ID      // its Kind is the side of a named owner; a connection has one lease for both
+	Named  bool    // the owner has a name of its own
+	Lease  int64   // ms
+	Expiry *Expiry // nothing is done unless a named owner's hold has this expiry, which says that nobody has joined it; nil: whatever it has
 }
 
 // Extended is the outcome of an extension.
 type Extended struct {
-	Code   int64  // LeaseSet, NotHeld or OtherKind
-	TTL    int64  // ms
-	Expiry Expiry // of a named owner's hold that nobody has joined
+	Code   int64   // LeaseSet, NotHeld or OtherKind
+	TTL    int64   // ms
+	Expiry *Expiry // of a named owner's hold that nobody has joined
 	Sent   time.Time
 	Unsure bool // of a quorum: no majority has said that it was done, and some nodes may have done it
 }

@@ -47,28 +47,6 @@ func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
 	return in, nil
 }
 
-// Contents are what Info's reply has of the hash, as it is there.
-type Contents struct {
-	Fields []string
-	RW     bool // of a read/write lock
-}
-
-// ContentsOf takes them out of the reply.
-func ContentsOf(reply rueidis.RedisMessage, err error) (c Contents, _ error) {
-	if err != nil {
-		return c, err
-	}
-	parts, err := reply.ToArray()
-	for i := 4; i+1 < len(parts); i += 2 {
-		field, _ := parts[i].ToString()
-		if mode, _ := parts[i+1].ToString(); field == "mode" {
-			c.RW = mode == "read" || mode == "write"
-		}
-		c.Fields = append(c.Fields, field)
-	}
-	return c, err
-}
-
 // ownersIn takes the hash apart.
 func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
 	kind = lockstore.Plain.String()
@@ -86,9 +64,10 @@ func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
 		case err != nil:
 			return "other", nil
 		}
-		o := lockstore.Owned{Owner: fields[i], Holds: n}
+		o := lockstore.Owned{Owner: fields[i], Holds: n, Field: fields[i]}
 		if rw {
 			o.Owner, o.Kind = lockstore.OwnerOf(fields[i])
+			o.Field = lockstore.ReaderOf(fields[i])
 		}
 		owners = append(owners, o)
 	}

@@ -183,9 +183,9 @@ func allCalls() (all []Call) {
 	for _, k := range lockstore.Kinds {
 		id := lockstore.ID{Key: key, Owner: "a", Kind: k}
 		for _, named := range []bool{false, true} {
-			counts, more, expiry := lockstore.Counts{}, lockstore.Counts{}, lockstore.Expiry(nil)
+			counts, more, expiry := lockstore.Counts{}, lockstore.Counts{}, (*lockstore.Expiry)(nil)
 			if named {
-				expiry = lockstore.Expiry{2}
+				expiry = lockstore.ExpiryAt(2)
 			} else {
 				counts, more = counts.With(k, 1), counts.With(k, 2)
 			}

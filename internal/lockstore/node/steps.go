@@ -49,23 +49,15 @@ func leaseText(ms int64) string { return number(lockstore.Milliseconds(ms).Milli
 // Acquired reads what that script has returned.
 func Acquired(out []int64) lockstore.Acquired {
 	if out[0] == lockstore.Granted {
-		return lockstore.Acquired{Code: out[0], Made: out[1] == 1, TTL: out[2], Token: out[3], Expiry: Made(out[4])}
+		return lockstore.Acquired{Code: out[0], Made: out[1] == 1, TTL: out[2], Token: out[3], Expiry: lockstore.ExpiryAt(out[4])}
 	}
 	return lockstore.Acquired{Code: out[0], Turn: out[1] == 1, TTL: out[2], Place: out[3]}
-}
-
-// Made is the expiry of a hold, if it says that a step has made the hold and nobody has joined it.
-func Made(at int64) lockstore.Expiry {
-	if at == 0 || at%2 != 0 {
-		return nil
-	}
-	return lockstore.Expiry{at}
 }
 
 // Release is the script of a release.
 func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	id, expiry, publish := r.ID, "", s.Publish
-	if at := r.Expiry.One(); at != 0 {
+	if at := r.Expiry.On(0); at != 0 {
 		expiry = number(at)
 	}
 	if r.Quiet {
@@ -150,8 +142,8 @@ func Renew(r lockstore.Renewal, notAfter string) Call {
 func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 	how, expiry := "set", ""
 	switch {
-	case e.Expiry.One() != 0:
-		how, expiry = "keep", number(e.Expiry.One())
+	case e.Expiry.On(0) != 0:
+		how, expiry = "keep", number(e.Expiry.On(0))
 	case e.Named && again:
 		how = "lengthen"
 	case e.Named:
@@ -181,6 +173,16 @@ func (s Steps) Force(f lockstore.Forcing, notAfter string) Call {
 		side = f.Side.String()
 	}
 	return Call{DB: f.DB, Script: scripts.RWForce, Keys: []string{f.Key, channel}, Args: []string{s.Publish, notAfter, side, lockstore.ReadPrefix(f.Key)}}
+}
+
+// ForceOwner is the script that takes all that one owner has of a lock, by its field.
+func (s Steps) ForceOwner(f lockstore.Forcing, field, notAfter string) Call {
+	id := lockstore.ID{DB: f.DB, Key: f.Key, Owner: field, Kind: f.Kind}
+	c := s.Release(&lockstore.Release{ID: id, Whole: true}, notAfter)
+	if f.Kind.Spec().RW {
+		c.Args[0] = field
+	}
+	return c
 }
 
 // Refresh is the script that says which owners wait in a fair queue.

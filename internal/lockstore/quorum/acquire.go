@@ -68,8 +68,9 @@ type ballot struct {
 	all     []result      // the answers that came in time
 	decided chan struct{} // closed when won is set
 	won     bool
-	quiet   bool             // taking back wakes nobody
-	cleared chan *quorumNode // gets each node that has taken its vote back
+	made    *lockstore.Expiry // by the votes for a named owner
+	quiet   bool              // taking back wakes nobody
+	cleared chan *quorumNode  // gets each node that has taken its vote back
 }
 
 // decide sets the outcome, and what the nodes are to have from now on.
@@ -90,14 +91,18 @@ func (q *store) ballot(a *lockstore.Acquire) *ballot {
 	b := &ballot{q: q, a: a, sent: time.Now(), until: q.until(lockstore.Milliseconds(a.Lease)), decided: make(chan struct{}), cleared: make(chan *quorumNode, len(q.all))}
 	if !a.Named() {
 		b.holds = q.want(a.ID, a.Counts, false)
+	} else {
+		b.made = &lockstore.Expiry{}
 	}
 	answers := make(chan result, len(q.all))
 	for _, n := range q.all {
 		q.host.Background(func() {
 			r := b.voteOf(n)
+			kept := b.kept(n, r)
 			answers <- r
-			<-b.decided
-			b.takeBackOn(n, r)
+			if <-b.decided; !b.won || !kept {
+				b.takeBackOn(n, r)
+			}
 			if b.holds != nil {
 				q.leave(b.holds[n.index])
 			}
@@ -125,11 +130,18 @@ func (b *ballot) voteOf(n *quorumNode) (r result) {
 	return q.ask(n, b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
 }
 
-// takeBackOn takes a node's vote back if the lock was not won.
+// kept notes what a node has made for a named owner. It returns false if the lock was won without that node, and has been given back since.
+func (b *ballot) kept(n *quorumNode, r result) bool {
+	if !b.a.Named() || r.code() != lockstore.Granted {
+		return true
+	}
+	got := node.Acquired(r.out)
+	return b.made.Add(n.index, got.Expiry.On(0))
+}
+
+// takeBackOn takes a node's vote back.
 func (b *ballot) takeBackOn(n *quorumNode, r result) {
 	switch {
-	case b.won:
-		return
 	case b.a.Named():
 		b.q.retract(b.a.ID, r, b.quiet)
 	case r.code() == lockstore.Granted || lockstore.Unknown(r.err):
@@ -151,7 +163,7 @@ func (q *store) retract(id lockstore.ID, r result, quiet bool) {
 		return
 	}
 	got := node.Acquired(r.out)
-	if !got.Made || got.Expiry == nil {
+	if got.Expiry == nil {
 		return
 	}
 	q.ask(r.node, q.until(0), func(notAfter string) node.Call {
@@ -221,25 +233,7 @@ func (q *store) judge(a *lockstore.Acquire, b *ballot, t tally.Tally) (lockstore
 	case tally.Held, tally.Split:
 		return lockstore.Acquired{TTL: t.Free()}, nil
 	}
-	return lockstore.Acquired{Code: lockstore.Granted, Made: !t.Had(), TTL: t.Lasts(), Expiry: q.expiries(b.all)}, nil
-}
-
-// expiries are those that a named owner's votes have made, of each node; nil: none.
-func (q *store) expiries(all []result) lockstore.Expiry {
-	at, any := make(lockstore.Expiry, len(q.all)), false
-	for i, n := range q.all {
-		for _, r := range all {
-			if r.node != n || r.code() != lockstore.Granted {
-				continue
-			}
-			at[i] = node.Acquired(r.out).Expiry.One()
-			any = any || at[i] != 0
-		}
-	}
-	if !any {
-		return nil
-	}
-	return at
+	return lockstore.Acquired{Code: lockstore.Granted, Made: !t.Had(), TTL: t.Lasts(), Expiry: b.made}, nil
 }
 
 // fence raises a majority to the highest token of the nodes that gave the lock: they give no lower one any more.

@@ -2,8 +2,10 @@ package quorum
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 // Force frees a lock on all nodes, even one that no majority has. The nodes are first asked who has the lock, and only
@@ -13,29 +15,57 @@ func (q *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err
 	if err != nil {
 		return 0, err
 	}
-	rw := f.Kind.Spec().RW
-	owners := map[lockstore.Owned]bool{}
-	for _, n := range in.Nodes {
-		for _, o := range n.Has.Owners {
-			if o.Kind.Spec().RW == rw && (f.Side == lockstore.Plain || o.Kind == f.Side) {
-				owners[lockstore.Owned{Owner: o.Owner, Kind: o.Kind}] = true
-			}
-		}
-	}
+	rw := in.Kind == lockstore.Read.String() || in.Kind == lockstore.Write.String()
 	switch {
-	case rw && in.Kind == lockstore.Plain.String(), !rw && (in.Kind == lockstore.Read.String() || in.Kind == lockstore.Write.String()):
-		return lockstore.OtherKind, nil
 	case in.Kind == "other":
 		return lockstore.NoLock, nil
+	case in.Kind != "none" && rw != f.Kind.Spec().RW:
+		return lockstore.OtherKind, nil
 	}
-	for o := range owners {
-		done, err := q.releaseNamed(&lockstore.Release{ID: lockstore.ID{DB: f.DB, Key: f.Key, Owner: o.Owner, Kind: o.Kind}, Named: true})
+	for field := range holders(in.Nodes, f) {
+		freed, err := q.forceOwner(f, field)
 		if err != nil {
 			return 0, err
 		}
-		if done.Code == lockstore.Freed || done.Code == lockstore.NotHeld && in.Kind == "none" {
+		if freed || in.Kind == "none" { // what no majority has is gone all the same
 			code = lockstore.Freed
 		}
 	}
 	return code, nil
+}
+
+// holders are the fields of those that have the lock on any node, in the mode that is to be freed.
+func holders(nodes []lockstore.NodeInfo, f lockstore.Forcing) map[string]bool {
+	fields := map[string]bool{}
+	for _, n := range nodes {
+		if f.Side != lockstore.Plain && n.Has.Kind != f.Side.String() {
+			continue
+		}
+		for _, o := range n.Has.Owners {
+			if o.Kind.Spec().RW == f.Kind.Spec().RW {
+				fields[o.Field] = true
+			}
+		}
+	}
+	return fields
+}
+
+// forceOwner takes all that an owner has of a lock. A vote that was sent before may come to a node only now which did not have the lock yet: with one
+// that is not reached this could be a majority. So such nodes are asked once more when no such vote can be done any more.
+func (q *store) forceOwner(f lockstore.Forcing, field string) (freed bool, err error) {
+	for range 2 {
+		began := time.Now()
+		all := q.onAllOf(func(notAfter string) node.Call { return q.steps.ForceOwner(f, field, notAfter) })
+		t := q.tallyOf(all)
+		code, ok := t.Freed()
+		if !ok {
+			return freed, q.noMajority(all, len(t.Said), "it may still be held")
+		}
+		freed = freed || code == lockstore.Freed
+		if t.Count(lockstore.NotHeld) == 0 || len(t.Said) == len(q.all) {
+			break
+		}
+		q.host.Sleep(context.Background(), time.Until(final(began.Add(q.timeout))))
+	}
+	return freed, nil
 }

@@ -56,16 +56,7 @@ func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err
 	done.Sent = time.Now()
 	one := *r
 	one.Next = nil
-	until, skips := q.until(0), q.wellEnough()
-	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
-		if skips && n.troubled() {
-			return unasked(n)
-		}
-		return q.ask(n, until, func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
-	}, everybody[result])
-	if mayStillCome(all, len(q.all)) {
-		q.host.Sleep(context.Background(), time.Until(final(until)))
-	}
+	all := q.onAllOf(func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
 	t := q.tallyOf(all)
 	code, ok := t.Freed()
 	if !ok {
@@ -73,6 +64,21 @@ func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err
 	}
 	done.Code = code
 	return done, nil
+}
+
+// onAllOf runs a script on all nodes that are not in trouble, and returns when each has answered or can no longer do it.
+func (q *store) onAllOf(build func(notAfter string) node.Call) []result {
+	until, skips := q.until(0), q.wellEnough()
+	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
+		if skips && n.troubled() {
+			return unasked(n)
+		}
+		return q.ask(n, until, build)
+	}, everybody[result])
+	if mayStillCome(all, len(q.all)) {
+		q.host.Sleep(context.Background(), time.Until(final(until)))
+	}
+	return all
 }
 
 // mayStillCome says whether one of so many nodes may still do what it was sent, by what those have answered that did in time.
@@ -91,9 +97,10 @@ func mayStillCome(all []result, nodes int) bool {
 // releaseMade gives back a grant to a named owner on the nodes where it has made the hold and nobody has joined that.
 func (q *store) releaseMade(r *lockstore.Release) (done lockstore.Released) {
 	done.Sent = time.Now()
+	r.Expiry.End()
 	until := q.until(0)
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
-		at := q.expiryOn(n, r.Expiry)
+		at := lockstore.ExpiryAt(r.Expiry.On(n.index))
 		if at == nil {
 			return unasked(n)
 		}
@@ -105,14 +112,4 @@ func (q *store) releaseMade(r *lockstore.Release) (done lockstore.Released) {
 		done.Code = lockstore.Freed
 	}
 	return done
-}
-
-// expiryOn is the expiry on one node; nil: it has none.
-func (q *store) expiryOn(n *quorumNode, all lockstore.Expiry) lockstore.Expiry {
-	for i, one := range q.all {
-		if one == n && i < len(all) && all[i] != 0 {
-			return lockstore.Expiry{all[i]}
-		}
-	}
-	return nil
 }

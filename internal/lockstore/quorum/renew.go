@@ -113,19 +113,17 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore
 	}
 	if done.Code = code; code == lockstore.LeaseSet {
 		done.TTL = tally.Lasts(t.Column(lockstore.LeaseSet, 1), q.majority())
-		done.Expiry = q.extendedTo(all)
+		done.Expiry = e.Expiry
 	}
 	return done, nil
 }
 
 // extendOn sends it to one node.
 func (q *store) extendOn(ctx context.Context, n *quorumNode, e lockstore.Extension, until time.Time) result {
-	one, end := e, func(error, time.Time) {}
 	if e.Expiry != nil {
-		if one.Expiry = q.expiryOn(n, e.Expiry); one.Expiry == nil {
-			return unasked(n) // the node has the hold by another step, or not at all
-		}
+		return q.keepOn(n, e, until)
 	}
+	end := func(error, time.Time) {}
 	if !e.Named {
 		h, want := q.of(n, e.ID)
 		defer q.leave(h)
@@ -134,24 +132,23 @@ func (q *store) extendOn(ctx context.Context, n *quorumNode, e lockstore.Extensi
 			return unasked(n)
 		}
 	}
-	r := q.ask(n, until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
+	r := q.ask(n, until, func(notAfter string) node.Call { return node.Extend(e, false, notAfter) })
 	end(r.err, until)
 	return r
 }
 
-// extendedTo are the expiries of a named owner's hold that nobody has joined, of each node; nil: there are none.
-func (q *store) extendedTo(all []result) lockstore.Expiry {
-	at, any := make(lockstore.Expiry, len(q.all)), false
-	for i, n := range q.all {
-		for _, r := range all {
-			if r.node == n && r.code() == lockstore.LeaseSet {
-				at[i] = node.Made(r.out[2]).One()
-				any = any || at[i] != 0
-			}
-		}
+// keepOn sends it to a node for a hold that was made there and that nobody has joined.
+func (q *store) keepOn(n *quorumNode, e lockstore.Extension, until time.Time) result {
+	one := e
+	if one.Expiry = lockstore.ExpiryAt(e.Expiry.On(n.index)); one.Expiry == nil {
+		return unasked(n) // the node has the hold by another step, or not at all
 	}
-	if !any {
-		return nil
+	r := q.ask(n, until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
+	switch {
+	case r.code() == lockstore.LeaseSet:
+		e.Expiry.Set(n.index, r.out[2])
+	case !lockstore.NotSent(r.err):
+		e.Expiry.Set(n.index, 0) // somebody has joined it, or it is not known
 	}
-	return at
+	return r
 }

@@ -186,7 +186,7 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 			return c.Ints(d.eval(ctx, l, c))
 		})
 		if again = again || lockstore.Unknown(err); err == nil {
-			done = lockstore.Extended{Code: out[0], TTL: out[1], Expiry: node.Made(out[2])}
+			done = lockstore.Extended{Code: out[0], TTL: out[1], Expiry: lockstore.ExpiryAt(out[2])}
 		}
 		done.Sent = sent
 		return at, err
