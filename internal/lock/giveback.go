@@ -104,14 +104,18 @@ func (g *giveBacks) leaveToExpire(rec *record) {
 	g.holds.apply(rec, left{})
 }
 
-// clear tells Redis that a connection has none of a lock any more. The record is busy, and left.
+// clear tells Redis what a connection has of a lock, after a reply was lost, or that it has none any more. The record is busy, and left.
 func (g *giveBacks) clear(rec *record) {
 	defer g.holds.leave(rec)
 	h := g.holds.peek(rec.id)
-	if h.clear.IsZero() || h.live() && !h.unwanted {
-		return // the connection has taken the lock anew
+	if h.clear.IsZero() {
+		return // a verb has told it meanwhile
 	}
-	_, err := g.store.Release(context.Background(), &lockstore.Release{ID: rec.id, Whole: true})
+	has := h.counts
+	if h.unwanted {
+		has = lockstore.Counts{}
+	}
+	_, err := g.store.Release(context.Background(), &lockstore.Release{ID: rec.id, Counts: has, Whole: has.Total() == 0})
 	g.holds.apply(rec, cleared{err == nil, rec.id.Kind.Spec().RW})
 	if err != nil {
 		g.log.Debug("a lock that has ended may still be in Redis, trying again", "key", rec.id.Key, "owner", rec.id.Owner, "error", err)

@@ -30,7 +30,7 @@ type hold struct {
 	doubt    bool // an earlier command of its connection may still take effect: it is not given back, it runs out
 	unwanted bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
 
-	clear time.Time // when Redis is to be told that the connection has none of it any more; zero: it has been, or need not be
+	clear time.Time // when Redis is to be told what the connection has of it, or that it has none any more; zero: it has been, or need not be
 }
 
 // terms are what all holds of an engine have in common.
@@ -108,13 +108,16 @@ func earlier(a, b time.Time) time.Time {
 // next is when the watchdog has something to do about the hold; zero: nothing.
 func (h hold) next() time.Time {
 	switch {
-	case !h.clear.IsZero():
-		return h.clear
 	case !h.live() || h.unwanted || h.doubt:
-		return time.Time{}
+		return h.clear
+	case h.clear.IsZero():
+		return h.visit
 	}
-	return h.visit
+	return earlier(h.clear, h.visit)
 }
+
+// toClear says whether it is time to tell Redis what the connection has.
+func (h hold) toClear(now time.Time) bool { return !h.clear.IsZero() && !h.clear.After(now) }
 
 // asserts is for how long a visit lets the hold last at least: what is left of it, if it is not watched.
 func (h hold) asserts(now time.Time, t terms) time.Duration {
@@ -200,7 +203,7 @@ func (e acquired) on(h hold, now time.Time, t terms) (hold, effects) {
 		h = hold{granted: now, late: h.late}
 		h.visit = e.sent.Add(t.watchdog / 3)
 	}
-	h.counts = e.counts
+	h.counts, h.clear = e.counts, time.Time{}
 	end := e.sent.Add(e.lease - t.drift(e.lease))
 	switch {
 	case e.lease == 0:
@@ -223,10 +226,8 @@ type unanswered struct {
 
 func (e unanswered) on(h hold, now time.Time, _ terms) (hold, effects) {
 	h.late = lockstore.Later(h.late, lockstore.Later(now, e.final).Add(e.lease))
-	if h.live() {
-		h.visit = now // the next step sets the count again
-	} else {
-		h.clear = e.final
+	if !h.doubt {
+		h.clear = e.final // the connection has been told of no grant
 	}
 	return h, effects{}
 }
@@ -340,19 +341,27 @@ func (e unlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
 	if !h.live() { // it was lost while the UNLOCK was under way, and stays so
 		return h, effects{}
 	}
-	if h.counts = e.counts; h.live() {
+	h.counts, h.clear = e.counts, time.Time{}
+	if h.live() {
 		return h, effects{}
 	}
 	return h.ended(time.Time{})
 }
 
-// notUnlocked: Redis has refused the UNLOCK that would have ended the hold, or its reply was lost and it can no longer be done after final.
+// notUnlocked: Redis has refused the UNLOCK, or its reply was lost and it can no longer be done after final. Without a reply it counts as done.
 type notUnlocked struct {
+	counts  lockstore.Counts // that it has asked for
 	unknown bool
 	final   time.Time
 }
 
 func (e notUnlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
+	if e.counts.Total() > 0 {
+		if e.unknown && h.live() {
+			h.counts, h.clear = e.counts, e.final
+		}
+		return h, effects{}
+	}
 	h.watched, h.unwanted, h.end = false, true, h.sure
 	if e.unknown && !h.doubt {
 		h.clear = e.final
@@ -360,7 +369,7 @@ func (e notUnlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
 	return h, effects{}
 }
 
-// cleared: Redis was told that the connection has none of the lock any more, or could not be told.
+// cleared: Redis was told what the connection has of the lock, or could not be told.
 type cleared struct {
 	done bool
 	rw   bool // a read/write lock, which others may keep in Redis

@@ -84,7 +84,7 @@ func told(h hold, fx effects) string {
 	}
 	if h.live() {
 		s = append(s, "over "+since(h.due(testTerms)))
-		if h.clear.IsZero() && !h.next().IsZero() {
+		if !h.unwanted && !h.doubt {
 			s[1] += ", visit " + since(h.visit)
 		}
 	}
@@ -128,9 +128,9 @@ func TestHoldTable(t *testing.T) {
 			"2, until 2m3.8s; over 2m3.8s, visit 15s",
 		}},
 		{"LOCK again, without its reply", 5 * time.Second, unanswered{at(8 * time.Second), 30 * time.Second}, [5]string{
-			"1, renewed; over 28s, visit 5s",
-			"1, until 59.4s; over 59.4s, visit 5s",
-			"1, unwanted; over 30s",
+			"1, renewed, clear 8s; over 28s, visit 10s",
+			"1, until 59.4s, clear 8s; over 59.4s, visit 10s",
+			"1, unwanted, clear 8s; over 30s",
 			"1, doubted; over 30s",
 			"none, clear 8s",
 		}},
@@ -225,6 +225,20 @@ func TestHoldTable(t *testing.T) {
 			"1, unwanted; over 30s",
 			"none, clear 8s",
 		}},
+		{"UNLOCK of an inner section was refused", 5 * time.Second, notUnlocked{counts: once}, [5]string{
+			"1, renewed; over 28s, visit 10s",
+			"1, until 59.4s; over 59.4s, visit 10s",
+			"1, unwanted; over 30s",
+			"1, doubted; over 30s",
+			"none",
+		}},
+		{"UNLOCK of an inner section had no answer", 5 * time.Second, notUnlocked{once, true, at(8 * time.Second)}, [5]string{
+			"1, renewed, clear 8s; over 28s, visit 10s",
+			"1, until 59.4s, clear 8s; over 59.4s, visit 10s",
+			"1, unwanted, clear 8s; over 30s",
+			"1, doubted, clear 8s; over 30s",
+			"none",
+		}},
 		{"Redis was told that there is none", 35 * time.Second, cleared{done: true}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, until 59.4s; over 59.4s, visit 10s",
@@ -233,8 +247,8 @@ func TestHoldTable(t *testing.T) {
 			"none",
 		}},
 		{"Redis could not be told", 5 * time.Second, cleared{}, [5]string{
-			"1, renewed, clear 6s; over 28s",
-			"1, until 59.4s, clear 6s; over 59.4s",
+			"1, renewed, clear 6s; over 28s, visit 10s",
+			"1, until 59.4s, clear 6s; over 59.4s, visit 10s",
 			"1, unwanted, clear 6s; over 30s",
 			"1, doubted, clear 6s; over 30s",
 			"none",

@@ -58,7 +58,7 @@ func newHolds(o Options, log *lossLog) *holds {
 		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, lossLog: log,
 		byID:      map[lockstore.ID]*record{},
 		byKey:     map[lockstore.LineKey]chain.Chain[*record]{},
-		schedule:  agenda.New(func(r *record) time.Time { return r.next() }, func(r *record) *int { return &r.inSchedule }),
+		schedule:  agenda.New(func(r *record) time.Time { return r.comes() }, func(r *record) *int { return &r.inSchedule }),
 		deadlines: agenda.New(func(r *record) time.Time { return r.ends }, func(r *record) *int { return &r.inDeadlines }),
 	}
 }
@@ -202,9 +202,17 @@ func (hs *holds) happen(rec *record, e event) (lost string) {
 // on is the event's own.
 func (h hold) on(e event, now time.Time, t terms) (hold, effects) { return e.on(h, now, t) }
 
+// comes is next, but for a renewal that waits to be sent already.
+func (rec *record) comes() time.Time {
+	if rec.inChunk != nil {
+		return rec.clear
+	}
+	return rec.next()
+}
+
 // reschedule puts a record where the agendas look at it next. mu is held.
 func (hs *holds) reschedule(rec *record) {
-	if rec.next().IsZero() || rec.inChunk != nil && rec.clear.IsZero() {
+	if rec.comes().IsZero() {
 		hs.schedule.Drop(rec)
 	} else {
 		hs.schedule.Put(rec)

@@ -108,3 +108,53 @@ func TestUnlockOfOneSideWithoutItsReply(t *testing.T) {
 		})
 	}
 }
+
+// TestInnerStepsWithoutTheirReply: a connection enters its lock once more, or gives an inner section back, and hears that the outcome is unknown. The
+// LOCK counts as not done, the UNLOCK as done; Redis is told so.
+func TestInnerStepsWithoutTheirReply(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		for _, done := range []bool{true, false} {
+			inBubble(t, func(t *testing.T, w *world.World) { innerSteps(t, w, kind, done) })
+		}
+	}
+}
+
+func innerSteps(t *testing.T, w *world.World, kind Kind, done bool) {
+	s := w.NewNode(bubbleAddr)
+	m, p := bubbleSlow(t, w, s, Options{})
+	a, _ := client(m)
+	count := func(want string) {
+		t.Helper()
+		id := lockstore.ID{Key: "k", Owner: a.Owner(), Kind: kind}
+		eventually(t, 20*time.Second, "the count is "+want, func() bool { return hash(t, s, "k")[id.Field()] == want })
+	}
+	lose := func(verb func() error) {
+		t.Helper()
+		p.Delay(100*time.Millisecond, 0)
+		failed := make(chan error, 1)
+		go func() { failed <- verb() }()
+		if done {
+			time.Sleep(150 * time.Millisecond)
+		} else {
+			time.Sleep(50 * time.Millisecond)
+		}
+		p.Cut()
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "was lost") {
+			t.Error(err)
+		}
+		p.Heal()
+		synctest.Wait()
+	}
+	r := Request{Key: "k", Kind: kind}
+	mustLock(t, a, r)
+	lose(func() error { _, err := a.Lock(context.Background(), r); return err })
+	count("1")
+	eventually(t, 20*time.Second, "it is taken once more", func() bool { _, err := a.Lock(context.Background(), r); return err == nil })
+	count("2")
+	lose(func() error { _, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"}); return err })
+	count("1")
+	eventually(t, 20*time.Second, "it is given back", func() bool {
+		free, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		return free && err == nil
+	})
+}

@@ -133,9 +133,8 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 		gave = true
 	}
 	switch {
-	case err != nil && frees:
-		hs.apply(u.rec, notUnlocked{unknown: lockstore.Unknown(err), final: u.done.Final})
 	case err != nil:
+		hs.apply(u.rec, notUnlocked{u.Counts, lockstore.Unknown(err), u.done.Final})
 	case !gave:
 		hs.apply(u.rec, gone{})
 		return false, notHeld(u.ID.Key, false) // the connection is told that it was lost

@@ -63,17 +63,17 @@ func (hs *holds) untilDue(least time.Duration) time.Duration {
 	return hs.schedule.Sleep(least)
 }
 
-// dispatchDue decides what happens to the records whose time in the schedule has come: enqueue gets, under mu, those to renew. ended are those of
-// which Redis is to be told that they have ended; they are busy.
-func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (ended []*record) {
+// dispatchDue decides what happens to the records whose time in the schedule has come: enqueue gets, under mu, those to renew. toClear are those of
+// which Redis is to be told what their connections have; they are busy.
+func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (toClear []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for rec, due := hs.schedule.Due(now); due; rec, due = hs.schedule.Due(now) {
 		hs.schedule.Drop(rec)
 		switch {
-		case !rec.clear.IsZero():
+		case rec.toClear(now):
 			if hs.tryBusy(rec) {
-				ended = append(ended, rec)
+				toClear = append(toClear, rec)
 			}
 		case rec.outlived(now, hs.terms):
 			hs.happen(rec, outlived{})
@@ -81,7 +81,7 @@ func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (ended []*rec
 			enqueue(rec)
 		}
 	}
-	return ended
+	return toClear
 }
 
 // tryBusy takes the busy mark of a record, if nobody has it; else whoever has it puts the record on the schedule again. mu is held.
