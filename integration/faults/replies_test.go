@@ -123,6 +123,32 @@ func (c *cutClient) must(key string, want int, open bool) bool {
 	}
 }
 
+// named has an owner take a lock nobody else wants, several times, and give it back. What a LOCK without an answer has done stays, and an UNLOCK
+// without one is said again.
+func (c *cutClient) named(key, id string, times int) {
+	for range times {
+		answer, unknown := c.verb("LOCK", key, "OWNER", id, "PX", "60000")
+		switch {
+		case c.stop.Load() || unknown:
+		case answer != "+OK":
+			c.fail("LOCK %s: %s", key, answer)
+		case !c.must(key, 1, false):
+		}
+	}
+	for !c.stop.Load() {
+		answer, unknown := c.verb("UNLOCK", key, "OWNER", id)
+		switch {
+		case unknown:
+			continue
+		case answer != ":1" && !strings.HasPrefix(answer, "-NOTHELD "):
+			c.fail("UNLOCK %s: %s", key, answer)
+		default:
+			c.must(key, 0, false)
+		}
+		return
+	}
+}
+
 // own takes and enters a lock nobody else wants, and leaves it again, comparing after every answer.
 func (c *cutClient) own(key string, times int, options ...string) {
 	held := 0
@@ -132,11 +158,9 @@ func (c *cutClient) own(key string, times int, options ...string) {
 		case c.stop.Load():
 			return
 		case answer == "+OK":
-			if held++; ownerOf(options) != nil {
-				held = 1
-			}
+			held++
 		case unknown:
-			// Given back, since nobody heard of it; what an owner with a name had before stays.
+			// Given back, since nobody heard of it.
 		default:
 			c.fail("LOCK %s: %s", key, answer)
 			return
@@ -146,7 +170,7 @@ func (c *cutClient) own(key string, times int, options ...string) {
 		}
 	}
 	for held > 0 && !c.stop.Load() {
-		answer, unknown := c.verb(append([]string{"UNLOCK", key}, ownerOf(options)...)...)
+		answer, unknown := c.verb("UNLOCK", key)
 		held--
 		switch {
 		case c.stop.Load():
@@ -161,13 +185,6 @@ func (c *cutClient) own(key string, times int, options ...string) {
 			return
 		}
 	}
-}
-
-func ownerOf(options []string) []string {
-	if len(options) > 0 && options[0] == "OWNER" {
-		return options[:2]
-	}
-	return nil
 }
 
 // shared contends: between the answers nobody else may be inside.
@@ -198,16 +215,13 @@ func (c *cutClient) run() {
 	key := "own:" + strconv.Itoa(c.n)
 	for !c.stop.Load() && !c.done.Load() {
 		c.fresh++
-		id := fmt.Sprintf("o%d-%d", c.n, c.fresh)
 		switch rand.N(6) {
 		case 0:
 			c.own(key, 1)
 		case 1:
 			c.own(key, 1+rand.N(3), "SELF")
-		case 2:
-			c.own(key, 1+rand.N(3), "OWNER", id)
-		case 3:
-			c.own(key, 1+rand.N(3), "OWNER", id, "PX", "60000")
+		case 2, 3:
+			c.named(key, fmt.Sprintf("o%d-%d", c.n, c.fresh), 1+rand.N(3))
 		case 4:
 			c.shared(rand.N(cutShared))
 		default:
@@ -291,18 +305,12 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// leftovers lists the locks and registrations in Redis, with what they hold. An empty registration only tells another
-// proxy, for as long as the lease was, that the owner's lock has ended.
+// leftovers lists the locks in Redis, with what they hold.
 func leftovers(t *testing.T, s *testredis.Server) (left []string) {
 	names, _ := redis.Strings(s.Do(t, "KEYS", "*"), nil)
 	for _, name := range names {
-		switch {
-		case strings.HasPrefix(name, "own:"), strings.HasPrefix(name, "shared:"):
+		if strings.HasPrefix(name, "own:") || strings.HasPrefix(name, "shared:") {
 			left = append(left, fmt.Sprintf("%s %s", name, s.Do(t, "HGETALL", name)))
-		case strings.HasPrefix(name, "lockproxy_watch:"):
-			if value, err := redis.String(s.Do(t, "GET", name), nil); err == nil && value != "" {
-				left = append(left, name+" "+value)
-			}
 		}
 	}
 	return left

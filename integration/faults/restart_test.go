@@ -12,10 +12,9 @@ import (
 
 // resident is a client that lives through an outage of Redis, with a lock it took before.
 type resident struct {
-	w     *harness.Wire
-	key   string
-	owner []string
-	push  bool // speaks RESP3
+	w    *harness.Wire
+	key  string
+	push bool // speaks RESP3
 }
 
 // settleIn has clients of every kind take a lock each.
@@ -25,13 +24,10 @@ func settleIn(t *testing.T, p *harness.Proxy) (all []*resident) {
 		if r.w = harness.Dial(t, p.Addr()); r.push {
 			r.w = harness.DialHearing(t, p.Addr())
 		}
-		if i%4 >= 2 {
-			r.owner = []string{"OWNER", fmt.Sprint("o", i)}
-		}
 		if got := r.w.Do("SET", "x"+r.key, "v"); got != "+OK\r\n" {
 			t.Fatal(got)
 		}
-		if got := r.w.Do(append([]string{"LOCK", r.key}, r.owner...)...); got != "+OK\r\n" {
+		if got := r.w.Do("LOCK", r.key); got != "+OK\r\n" {
 			t.Fatal(got)
 		}
 		all = append(all, r)
@@ -40,7 +36,7 @@ func settleIn(t *testing.T, p *harness.Proxy) (all []*resident) {
 }
 
 // unlock gives the lock back; reply only, pushes that come before it are passed over.
-func (r *resident) unlock() string { return r.plain(append([]string{"UNLOCK", r.key}, r.owner...)...) }
+func (r *resident) unlock() string { return r.plain("UNLOCK", r.key) }
 
 func (r *resident) plain(args ...string) string {
 	r.w.T.Helper()
@@ -62,19 +58,13 @@ func clear(reply string) bool {
 func duringOutage(t *testing.T, all []*resident) {
 	slowest := time.Duration(0)
 	for _, args := range [][]string{
-		{"GET", "x"}, {"SET", "x", "v"}, {"LOCK", "new"}, {"LOCK", "new", "BLOCK", "300"}, {"RENEW", "KEY"}, {"UNLOCK", "other"},
+		{"GET", "x"}, {"SET", "x", "v"}, {"LOCK", "new"}, {"LOCK", "new", "BLOCK", "300"}, {"RENEW", "KEY"}, {"UNLOCK", "other", "OWNER", "o"},
 		{"LOCKINFO", "KEY"}, {"INFO"}, {"SELECT", "1"}, {"EVAL", "return 1", "0"}, {"NOSUCHCOMMAND"},
 	} {
 		for _, r := range all {
 			words := append([]string(nil), args...)
 			for i := range words {
 				words[i] = strings.ReplaceAll(words[i], "KEY", r.key)
-			}
-			if len(words) > 1 && words[1] == r.key {
-				words = append(words, r.owner...)
-			}
-			if words[0] == "LOCKINFO" {
-				words = words[:2]
 			}
 			began := time.Now()
 			got := r.w.Do(words...)
@@ -176,7 +166,7 @@ func TestRedisKilledAndBackWithItsData(t *testing.T) {
 		if got := server.Do(t, "EXISTS", r.key); got != int64(1) {
 			t.Fatalf("Redis has forgotten %s: the test is void", r.key)
 		}
-		if got := r.w.Do(append([]string{"RENEW", r.key}, r.owner...)...); got != ":1\r\n" {
+		if got := r.w.Do("RENEW", r.key); got != ":1\r\n" {
 			t.Errorf("RENEW %s: %q", r.key, got)
 		}
 		if got := r.unlock(); got != ":1\r\n" {

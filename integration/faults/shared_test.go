@@ -71,7 +71,7 @@ func TestScriptsWithOddReplies(t *testing.T) {
 }
 
 // refusing checks that every write and lock verb is answered by Redis' own error, and that nothing changes. again begins the answer to
-// LOCK by an owner with a name that has the lock, for which a full Redis needs no memory.
+// LOCK by who has the lock already, for which a full Redis needs no memory.
 func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code, again string, refuse, allow func()) {
 	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	for _, verb := range []string{"LOCK held", "LOCK twice SELF", "LOCK twice SELF", "LOCK owned OWNER o EX 30", "LOCK free", "LOCK fenced FENCE"} {
@@ -85,7 +85,7 @@ func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code, ag
 	refuse()
 	before := lockState(t, server)
 	for _, line := range []string{
-		"SET x 1", "LOCK free", "LOCK free OWNER p EX 30", "LOCK fenced FENCE", "LOCK free BLOCK 50", "LOCK twice SELF",
+		"SET x 1", "LOCK free", "LOCK free OWNER p EX 30", "LOCK fenced FENCE", "LOCK free BLOCK 50",
 	} {
 		if got := w.Do(strings.Fields(line)...); !strings.HasPrefix(got, "-"+code+" ") || strings.Contains(got, "script") {
 			t.Errorf("%s: %q", line, got)
@@ -93,6 +93,13 @@ func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code, ag
 	}
 	if got := w.Do("LOCK", "owned", "OWNER", "o", "EX", "30"); !strings.HasPrefix(got, again) {
 		t.Errorf("LOCK said again: %q", got)
+	}
+	if got := w.Do("LOCK", "held", "SELF"); !strings.HasPrefix(got, again) {
+		t.Errorf("LOCK once more: %q", got)
+	} else if strings.HasPrefix(ok, again) {
+		if got := w.Do("UNLOCK", "held"); got != ":0\r\n" {
+			t.Errorf("UNLOCK of that: %q", got)
+		}
 	}
 	if got := other.Do("LOCK", "held"); got != "$-1\r\n" {
 		t.Errorf("LOCK of a lock that is held: %q", got)
