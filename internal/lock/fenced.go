@@ -17,7 +17,7 @@ type HoldRequest struct {
 
 // Fences says whether a command can be fenced by that lock at all.
 func (m *Manager) Fences(key string) error {
-	if err := m.store.Rules().Fences(); err != nil {
+	if err := m.rules.Fences(); err != nil {
 		return err
 	}
 	return m.nameable(key)

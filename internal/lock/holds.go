@@ -63,9 +63,9 @@ func newHolds(o Options, log *lossLog) *holds {
 	}
 }
 
-// at is where the holds are kept.
-func (hs *holds) at(s lockstore.Store) {
-	hs.store, hs.votes, hs.drift = s, s.Rules().Votes, s.Rules().Drift
+// at says where the holds are kept, and by what rules.
+func (hs *holds) at(s lockstore.Store, by lockstore.Rules) {
+	hs.store, hs.votes, hs.drift = s, by.Votes, by.Drift
 }
 
 // enter gives the caller the busy mark of a connection's record, also when ctx is over if nobody has it; leave gives it back.

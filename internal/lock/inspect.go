@@ -51,7 +51,15 @@ type Ability = lockstore.Ability
 type NodeInfo = lockstore.NodeInfo
 
 // Nodes says how the nodes of a quorum are; nil when there is none.
-func (m *Manager) Nodes() []NodeInfo { return m.store.Nodes() }
+func (m *Manager) Nodes() (all []NodeInfo) {
+	where, _ := m.store.Able()
+	for _, a := range where {
+		if a.Info != nil {
+			all = append(all, *a.Info)
+		}
+	}
+	return all
+}
 
 // Able is why locks cannot be had, as trial locks of the last ten seconds showed; nil: they can. where has it for each Redis that keeps locks.
 func (m *Manager) Able() (where []Ability, err error) { return m.store.Able() }

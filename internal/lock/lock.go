@@ -85,7 +85,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
-	r.Fair = r.Fair && !c.m.store.Rules().Votes // each node would have a queue of its own, and no majority could say whose turn it is
+	r.Fair = r.Fair && !c.m.rules.Votes // each node would have a queue of its own, and no majority could say whose turn it is
 	if r.Fair && lockstore.SharesQueue(r.Key) {
 		return Grant{}, noQueue(r.Key)
 	}
@@ -133,7 +133,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 
 // admit says whether the lock may be asked for at all.
 func (m *Manager) admit(ctx context.Context, r Request) error {
-	if err := m.store.Rules().Limit(r.Lease, r.Replicas); err != nil {
+	if err := m.rules.Limit(r.Lease, r.Replicas); err != nil {
 		return err
 	}
 	wait := time.Duration(0)
@@ -192,7 +192,7 @@ func (m *Manager) nameable(names ...string) error {
 			return &Error{Code: "ERR", Text: "'" + lockstore.Printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
 				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
 		}
-		if err := m.store.Rules().Fits(name); err != nil {
+		if err := m.rules.Fits(name); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ type Manager struct {
 	log      *slog.Logger
 	uuid     string
 	store    lockstore.Store
+	rules    lockstore.Rules
 	grants   atomic.Int64
 	refusals atomic.Int64
 	*life
@@ -43,6 +44,9 @@ type life struct {
 	drain   sync.Once
 	tasks   tasks.Group   // releases, renewals and settlements under way
 	ended   chan struct{} // closed when Run's context ends: background retries give up
+
+	requests    context.Context // ends when requests under way are ended
+	endRequests context.CancelFunc
 }
 
 // Stats are counts since the start; Held and Waiting are the present numbers.
@@ -65,9 +69,10 @@ func New(open lockstore.Opener, o Options) *Manager {
 	m.lines = newLines(m.life, o, m.holds)
 	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
 	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
-	m.store = open(m.host())
+	m.store, m.rules = open(m.host())
+	m.requests, m.endRequests = context.WithCancel(context.Background())
 	showFailures()
-	m.holds.at(m.store)
+	m.holds.at(m.store, m.rules)
 	m.lines.store, m.giveBacks.store, m.watchdog.store, m.leases.vacate = m.store, m.store, m.store, m.store.Vacate
 	return m
 }
@@ -86,20 +91,23 @@ func (m *Manager) UUID() string { return m.uuid }
 // Run runs the watchdog, the wake-ups and Redis' clock until ctx ends; it returns when all of them and every release
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
-	var parts sync.WaitGroup
-	for _, part := range append(m.store.Parts(), m.holds.watchDeadlines, m.leases.watchLeases, m.watchdog.watch, m.lossLog.tell) {
+	var store, parts sync.WaitGroup
+	store.Go(func() { m.store.Run(ctx, m.requests) })
+	for _, part := range []func(context.Context){m.holds.watchDeadlines, m.leases.watchLeases, m.watchdog.watch, m.lossLog.tell} {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()
 	close(m.ended)
 	m.tasks.Wait()
-	m.store.Close()
+	m.endRequests()
+	store.Wait()
+	m.tasks.Wait() // what the store has begun meanwhile
 	return nil
 }
 
 // Abort ends requests under way on a cluster, for a Run that does not end because a node hangs. Elsewhere the Control's Close
 // does that.
-func (m *Manager) Abort() { m.store.Abort() }
+func (m *Manager) Abort() { m.endRequests() }
 
 // Drain makes every new acquisition, those that wait included, end with DRAINING. Holders keep what they hold.
 func (m *Manager) Drain() { m.drain.Do(func() { close(m.drained) }) }

@@ -33,7 +33,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if err := m.nameable(r.Key); err != nil {
 		return err
 	}
-	if err := m.store.Rules().Limit(r.Lease, 0); err != nil {
+	if err := m.rules.Limit(r.Lease, 0); err != nil {
 		return err
 	}
 	if r.Owner != "" {

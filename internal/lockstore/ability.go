@@ -14,8 +14,9 @@ var ErrUntried = errors.New("no lock has been tried yet")
 
 // Ability is whether locks can be had at one Redis that keeps them.
 type Ability struct {
-	Node string // its address, or its name in a quorum; "": there is but one Redis
-	Err  error  // why no lock can be had there; nil: one could a moment ago
+	Node string    // its address, or its name in a quorum; "": there is but one Redis
+	Err  error     // why no lock can be had there; nil: one could a moment ago
+	Info *NodeInfo // of a node of a quorum; else nil
 }
 
 // Able is why locks cannot be had at Redises of which so many are needed; nil: they can.

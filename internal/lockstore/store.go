@@ -9,11 +9,10 @@ import (
 // Store is where the locks of an engine are kept, and what is done to them there: each on one Redis (sharded), or each on several,
 // of which a majority decides (quorum). Errors are those of the verbs.
 type Store interface {
-	Rules() Rules
-	Lane(key string) Lane           // where renewals go
-	Parts() []func(context.Context) // what runs for as long as the engine does
-	Close()                         // when all of that has ended
-	Abort()                         // Close, for requests that hang
+	// Run does what the store does by itself, until ctx ends. It returns when requests has ended, too: requests that are under way then hang, and
+	// are ended.
+	Run(ctx, requests context.Context)
+	Lane(key string) Lane // where renewals go
 	Steps
 	Reads
 	Waits
@@ -37,7 +36,6 @@ type Reads interface {
 	// more. It tries again after failures, until giveUp.
 	Look(id ID, final, giveUp time.Time) (Seen, error)
 	Info(ctx context.Context, db int, key string) (Info, error)
-	Nodes() []NodeInfo // of a quorum
 	// Able is why locks cannot be had, by trial locks of the last ten seconds; nil: they can. where has it for each Redis that keeps locks.
 	Able() (where []Ability, err error)
 }
@@ -77,8 +75,8 @@ type Listener interface {
 	Message() // a message has come, which is not brought by another channel as well; Wake follows
 }
 
-// Opener makes the store of an engine.
-type Opener func(Host) Store
+// Opener makes the store of an engine, and says by what rules its locks go.
+type Opener func(Host) (Store, Rules)
 
 // Host is what a store knows of the engine that it works for, and what it asks and tells it.
 type Host struct {

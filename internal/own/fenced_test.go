@@ -19,7 +19,7 @@ import (
 func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	locks := lock.New(func(lockstore.Host) lockstore.Store { return noStore{} }, lock.Options{})
+	locks := lock.New(func(lockstore.Host) (lockstore.Store, lockstore.Rules) { return noStore{}, lockstore.Rules{} }, lock.Options{})
 	o := connectionsOf(t, server, &client{locks: locks.NewClient(lock.ClientInfo{ID: 1})})
 	if _, err := o.open(); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,6 @@ func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 // noStore is of a lock engine that is asked for no lock.
 type noStore struct{ lockstore.Store }
 
-func (noStore) Rules() lockstore.Rules { return lockstore.Rules{} }
 
 func waitUntil(t *testing.T, what string, is func() bool) {
 	t.Helper()

@@ -153,18 +153,11 @@ func (q *store) keepTime(ctx context.Context, n *quorumNode) {
 	})
 }
 
-// Nodes says how the nodes are.
-func (q *store) Nodes() (out []lockstore.NodeInfo) {
-	for _, n := range q.all {
-		out = append(out, n.info())
-	}
-	return out
-}
-
 // Able implements lockstore.Reads: a majority of the nodes has to give locks.
 func (q *store) Able() (where []lockstore.Ability, err error) {
 	for _, n := range q.all {
-		where = append(where, lockstore.Ability{Node: n.name, Err: cmp.Or(n.jumped(), n.Able())})
+		info := n.info()
+		where = append(where, lockstore.Ability{Node: n.name, Err: cmp.Or(n.jumped(), n.Able()), Info: &info})
 	}
 	return where, lockstore.Able(where, q.majority())
 }

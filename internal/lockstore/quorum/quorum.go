@@ -55,7 +55,10 @@ var (
 
 // Open keeps the locks on a quorum.
 func Open(o Options) lockstore.Opener {
-	return func(h lockstore.Host) lockstore.Store { return newStore(h, o) }
+	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
+		q := newStore(h, o)
+		return q, lockstore.Rules{Votes: true, MaxLease: q.maxLease}
+	}
 }
 
 func newStore(h lockstore.Host, o Options) *store {
@@ -102,17 +105,15 @@ func (q *store) tallyOf(all []result) tally.Tally {
 // done says whether a majority has done a step.
 func (q *store) done(all []result) bool { return q.tallyOf(all).Done() }
 
-func (q *store) Parts() (parts []func(context.Context)) {
+// Run listens to the nodes, and keeps their time. The Controls' Close ends requests.
+func (q *store) Run(ctx, _ context.Context) {
+	var parts sync.WaitGroup
 	for i, n := range q.all {
-		parts = append(parts, q.Subscribers[i].Run, func(ctx context.Context) { q.keepTime(ctx, n) })
+		parts.Go(func() { q.Subscribers[i].Run(ctx) })
+		parts.Go(func() { q.keepTime(ctx, n) })
 	}
-	return parts
+	parts.Wait()
 }
-
-// There is nothing to close: the Controls' Close ends what is under way.
-
-func (q *store) Close() {}
-func (q *store) Abort() {}
 
 // Admit refuses nobody: a node that lacks something says so when it is asked for its vote.
 func (q *store) Admit(context.Context, string, time.Duration) error { return nil }
@@ -121,8 +122,6 @@ func (q *store) Admit(context.Context, string, time.Duration) error { return nil
 const renewAtOnce = 16
 
 func (q *store) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
-
-func (q *store) Rules() lockstore.Rules { return lockstore.Rules{Votes: true, MaxLease: q.maxLease} }
 
 // On a quorum there is no fair queue and no hand-off. A lock that ends by itself needs no message either: its lease began when it was taken or
 // renewed, so whoever waits has been told by the nodes how much of it is left.

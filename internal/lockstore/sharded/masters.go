@@ -146,14 +146,20 @@ func finish(sh *shard) {
 	sh.parts.Wait()
 }
 
-// Close closes all shards.
-func (m *masters) Close() {
-	m.Abort()
+// Run follows the topology until ctx ends, and lets go of all shards when requests has ended.
+func (m *masters) Run(ctx, requests context.Context) {
+	closed := make(chan struct{})
+	context.AfterFunc(requests, func() {
+		defer close(closed)
+		m.closeAll()
+	})
+	m.follow(ctx)
+	<-closed
 	m.running.Wait()
 }
 
-// Abort is Close for requests that hang: it does not wait.
-func (m *masters) Abort() {
+// closeAll closes all shards. It does not wait.
+func (m *masters) closeAll() {
 	m.stop()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,10 +168,6 @@ func (m *masters) Abort() {
 		m.closeShard(sh)
 	}
 }
-
-func (m *masters) Parts() []func(context.Context) { return []func(context.Context){m.follow} }
-
-func (m *masters) Rules() lockstore.Rules { return lockstore.Rules{Slots: true} }
 
 func (m *masters) Lane(key string) lockstore.Lane {
 	slot := cluster.Slot([]byte(key))

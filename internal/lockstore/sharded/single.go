@@ -29,16 +29,13 @@ func newSingle(h lockstore.Host, ctl *upstream.Control) *single {
 	return s
 }
 
-func (s *single) Parts() []func(context.Context) {
-	return []func(context.Context){s.Subscribers[0].Run, s.keepTime}
+// Run listens to Redis, and keeps its time. The Control's Close ends requests.
+func (s *single) Run(ctx, _ context.Context) {
+	var listening sync.WaitGroup
+	listening.Go(func() { s.Subscribers[0].Run(ctx) })
+	s.keepTime(ctx)
+	listening.Wait()
 }
-
-// There is nothing to close: the Control's Close ends what is under way.
-
-func (s *single) Close() {}
-func (s *single) Abort() {}
-
-func (s *single) Rules() lockstore.Rules { return lockstore.Rules{} }
 
 // renewAtOnce is the most renewal scripts in flight; renewSmall where a script has the holds of one slot only.
 const renewAtOnce, renewSmall = 16, 64

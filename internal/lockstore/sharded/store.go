@@ -4,6 +4,7 @@ package sharded
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -23,10 +24,7 @@ type store struct {
 
 // shards are the Redis servers that have the locks: a single one, or the masters of a cluster by slot.
 type shards interface {
-	Parts() []func(context.Context)
-	Close()
-	Abort()
-	Rules() lockstore.Rules
+	Run(ctx, requests context.Context)
 	Lane(key string) lockstore.Lane
 	Subscribe(name string, l lockstore.Listener) lockstore.Subscription
 
@@ -61,7 +59,9 @@ type shard struct {
 
 // Single keeps the locks on one Redis, or on the master behind Sentinels.
 func Single(ctl *upstream.Control) lockstore.Opener {
-	return func(h lockstore.Host) lockstore.Store { return newStore(newSingle(h, ctl), node.Publish, h) }
+	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
+		return newStore(newSingle(h, ctl), node.Publish, h), lockstore.Rules{}
+	}
 }
 
 // PubSub says over which channels wake-ups go on a cluster.
@@ -69,9 +69,9 @@ type PubSub = node.PubSub
 
 // Cluster keeps each lock on the node of its slot. The cluster is to live until the engine has ended. No PubSub: PubSubBoth.
 func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
-	return func(h lockstore.Host) lockstore.Store {
+	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
 		m := newMasters(h, c, cmp.Or(by, node.PubSubBoth))
-		return newStore(m, m.verb, h)
+		return newStore(m, m.verb, h), lockstore.Rules{Slots: true}
 	}
 }
 
@@ -79,9 +79,12 @@ func newStore(s shards, publish string, h lockstore.Host) *store {
 	return &store{shards: s, host: h, steps: node.NewSteps(publish, h), vacant: newVacancies(), turns: replicaTurns{all: map[replicaKey]*replicaPlaces{}}}
 }
 
-func (d *store) Parts() []func(context.Context) { return append(d.shards.Parts(), d.tellVacancies) }
-
-func (d *store) Nodes() []lockstore.NodeInfo { return nil }
+func (d *store) Run(ctx, requests context.Context) {
+	var telling sync.WaitGroup
+	telling.Go(func() { d.tellVacancies(ctx) })
+	d.shards.Run(ctx, requests)
+	telling.Wait()
+}
 
 func (d *store) Able() (where []lockstore.Ability, err error) {
 	where = d.able()

@@ -37,14 +37,19 @@ func opened(t *testing.T, open lockstore.Opener, closeAll func()) *store {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	running := &sync.WaitGroup{}
-	s := open(hostOf(t, ctx, running)).(*store)
-	for _, part := range s.Parts() {
-		running.Go(func() { part(ctx) })
-	}
+	kept, _ := open(hostOf(t, ctx, running))
+	s := kept.(*store)
+	requests, end := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx, requests)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		s.Close()
+		end()
+		<-ended
 		closeAll()
 	})
 	return s
