@@ -7,27 +7,54 @@ local function places(lock, queue)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local now, places = math.floor(clock() / 1000), {}
 
-  -- needed returns for how many ms Redisson's waiters that stand before one of lockproxy's would wait themselves, all together; score is the
-  -- highest of theirs, 0 if there are none. In their scores these times add up, on top of what the lock had left. When one of them gets the lock,
-  -- Redisson subtracts its time from all scores.
-  function places.needed(score)
-    if score == 0 then return 0 end
-    return math.max(0, score - now - math.max(0, redis.call('PTTL', lock)))
+  -- owed returns what Redisson's waiters before one of lockproxy's will still take off its score. Each of them adds the time that it waits at most to
+  -- the score of the one before it, or to what the lock has left; and when it gets the lock, or gives up, Redisson subtracts its time from all
+  -- scores behind it. So a waiter's score is higher by all these times, and what has been subtracted since it was reported shows in it.
+  local function owed(score, heard) return math.max(0, (tonumber(score) or 0) - (tonumber(heard) or 0) - alive) end
+
+  -- wait returns for how long one of Redisson's waits, by its score and that of the waiter of lockproxy before it, if there is one: then Redisson
+  -- has made the one from the other, but the other has been moved since, and so has the clock. More than a minute is therefore taken for
+  -- Redisson's fairLockWaitTimeout: a waiter that Redisson takes out of the queue too early loses its turn.
+  local function wait(score, before)
+    local time = score - (before or now)
+    if not before then time = math.max(math.min(time, alive), time - math.max(0, redis.call('PTTL', lock))) end
+    return time > 60000 and math.max(time, 300000) or math.max(time, 0)
   end
 
-  -- hear notes that a waiter is alive.
-  local function hear(owner, ticket) redis.call('HSET', tickets, owner, string.format('%.0f:%.0f', ticket, now)) end
+  -- owed_behind returns what Redisson's waiters in a part of the list will take off the score of one that stands behind them.
+  local function owed_behind(names)
+    local sum, last, others = 0, nil, false -- last is the score of the waiter before, others whether that is one of Redisson's
+    for i, entry in ipairs(#names > 0 and redis.call('HMGET', tickets, unpack(names)) or {}) do
+      local score = tonumber(redis.call('ZSCORE', timeouts, names[i]) or 0) or 0
+      local heard = entry and string.match(entry, ':(%d+)$')
+      if heard then
+        sum = owed(score, heard)
+      else
+        sum = sum + (others and math.max(0, score - last) or wait(score, last))
+      end
+      last, others = score, not heard
+    end
+    return sum
+  end
 
-  -- report notes that a waiter is alive, and has it count as alive for a while longer than the others need.
-  function places.report(owner, ticket, others)
-    redis.call('ZADD', timeouts, now + others + alive, owner)
-    hear(owner, ticket)
+  -- report notes that a waiter is alive, and has it count as alive for a while longer than what is owed.
+  local function report(owner, ticket, sum)
+    redis.call('ZADD', timeouts, now + sum + alive, owner)
+    redis.call('HSET', tickets, owner, string.format('%.0f:%.0f', ticket, now))
+  end
+
+  -- stay reports a waiter that stands in the list, with others of Redisson before it or not. It returns what is owed.
+  function places.stay(owner, ticket, others)
+    local heard = string.match(redis.call('HGET', tickets, owner) or '', ':(%d+)$')
+    local sum = others and heard and owed(redis.call('ZSCORE', timeouts, owner), heard) or 0
+    report(owner, ticket, sum)
+    return sum
   end
 
   -- remember gives the hash of tickets a TTL longer than the scores last: without tickets the waiters of a dead proxy would be taken for
   -- Redisson's, which count as alive until their scores pass.
-  function places.remember(others)
-    local ttl = others + 6 * alive
+  function places.remember(sum)
+    local ttl = sum + 6 * alive
     if redis.call('PTTL', tickets) < ttl then redis.call('PEXPIRE', tickets, ttl) end
   end
 
@@ -62,17 +89,14 @@ local function places(lock, queue)
     end
   end
 
-  -- last_score returns the highest score of Redisson's waiters among the first 1,000 in a queue, 0 if there are none. All others have tickets.
-  -- The list is looked at unless the last waiter is lockproxy's and its score says that none of Redisson's stood before it.
-  local function last_score()
-    local last = redis.call('LINDEX', queue, -1)
-    if not last then return 0 end
-    if redis.call('HEXISTS', tickets, last) == 1 and (tonumber(redis.call('ZSCORE', timeouts, last) or 0) or 0) <= now + alive then return 0 end
-    local highest, waiters = 0, redis.call('LRANGE', queue, 0, 999)
-    for i, ticket in ipairs(redis.call('HMGET', tickets, unpack(waiters))) do
-      if not ticket then highest = math.max(highest, tonumber(redis.call('ZSCORE', timeouts, waiters[i]) or 0) or 0) end
+  -- front returns those who stand before a waiter, as far as they are among the last 1,000: the one before it alone if that is lockproxy's.
+  local function front(owner)
+    local names = redis.call('LRANGE', queue, -2, -1)
+    if #names > 1 and (names[2] ~= owner or redis.call('HEXISTS', tickets, names[1]) == 0) then names = redis.call('LRANGE', queue, -1000, -1) end
+    for i, name in ipairs(names) do
+      if name == owner then return {unpack(names, 1, i - 1)} end
     end
-    return highest
+    return names
   end
 
   -- enter puts an owner into the queue, or keeps its place there, and returns its ticket. Its argument ticket is the one that this waiter got
@@ -82,21 +106,20 @@ local function places(lock, queue)
     local known, place = redis.call('ZSCORE', timeouts, owner), numbered(redis.call('HGET', tickets, owner))
     if known and place then
       redis.call('ZREM', timeouts, '') -- as allow_writes: nobody loses a place because Redis is full
-      hear(owner, place)
-      places.remember(0)
+      places.remember(places.stay(owner, place, true))
       return place
     end
-    local last, others = tonumber(redis.call('HGET', tickets, '') or 0) or 0, 0
+    local last = tonumber(redis.call('HGET', tickets, '') or 0) or 0
     place = ticket > 0 and ticket or math.max(last + 1, clock())
     if not known and ticket > 0 then
       insert(owner, ticket)
-    else
-      others = places.needed(last_score())
-      if not known then redis.call('RPUSH', queue, owner) end
+    elseif not known then
+      redis.call('RPUSH', queue, owner)
     end
     redis.call('HSET', tickets, '', math.max(last, place))
-    places.report(owner, place, others)
-    places.remember(others)
+    local sum = owed_behind(front(owner))
+    report(owner, place, sum)
+    places.remember(sum)
     return place
   end
 

@@ -46,3 +46,60 @@ func TestPlaceBehindRedisson(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceOutlastsRedissonsTime: what Redisson's waiters take off the scores when they get the lock leaves one of lockproxy's behind them alive, and
+// no longer than it lives by itself; also when others of lockproxy stand before them, and after reports.
+func TestPlaceOutlastsRedissonsTime(t *testing.T) {
+	s := testredis.Start(t)
+	const timeouts = "redisson_lock_timeout:{k}"
+	score := func(owner string) int64 {
+		t.Helper()
+		score, err := redis.Int64(s.Do(t, "ZSCORE", timeouts, owner), nil)
+		if err != nil {
+			t.Fatal(owner, err)
+		}
+		return score
+	}
+	enter := func(owner string) { run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH") }
+	redisson := func(name string, score int64) {
+		s.Do(t, "RPUSH", queue, name)
+		s.Do(t, "ZADD", timeouts, score, name)
+	}
+	served := func(name string, wait int64) {
+		s.Do(t, "LREM", queue, 1, name)
+		s.Do(t, "ZREM", timeouts, name)
+		all, err := redis.Strings(s.Do(t, "ZRANGE", timeouts, 0, -1), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, waiter := range all {
+			s.Do(t, "ZINCRBY", timeouts, -wait, waiter)
+		}
+	}
+	refresh := func() { run(t, s, scripts.Refresh, plain("k")[:2], soon, "PUBLISH", "a", 1, "b", 2) }
+	for _, c := range []struct {
+		wait, waited int64 // of Redisson's first, in ms
+		behind       bool  // another of lockproxy
+	}{{10_000, 0, false}, {10_000, 0, true}, {300_000, 0, true}, {300_000, 60_000, false}, {300_000, 200_000, true}} {
+		s.Do(t, "FLUSHALL")
+		s.Do(t, "HSET", "k", "you", 1)
+		s.Do(t, "PEXPIRE", "k", 30000)
+		first := time.Now().UnixMilli() + 30000
+		if c.behind {
+			enter("a")
+			first = score("a")
+		}
+		redisson("r1", first+c.wait-c.waited)
+		redisson("r2", first+c.wait-c.waited+20_000)
+		enter("b")
+		for _, after := range []func(){func() {}, refresh, func() { served("r1", c.wait) }, refresh, func() { served("r2", 20_000) }} {
+			after()
+		}
+		for range 2 {
+			if left := score("b") - time.Now().UnixMilli(); left > 10_000 || left < 5000 {
+				t.Errorf("%+v: the score lasts for %d ms when Redisson's waiters have had their turns", c, left)
+			}
+			refresh()
+		}
+	}
+}

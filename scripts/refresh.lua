@@ -25,19 +25,18 @@ for i = 3, #ARGV, 2 do mine[ARGV[i]] = tonumber(ARGV[i + 1]) end
 -- The list is repaired up to window only, to bound Redis' time. This proxy's waiters behind that are still reported alive, and the rest
 -- is repaired when it has moved up.
 local window = 1000
-local seen, behind, length = {}, 0, redis.call('LLEN', queue)
+local seen, others, most, length = {}, false, 0, redis.call('LLEN', queue)
 redis.call('ZREM', timeouts, '') -- as allow_writes, for a full Redis; if the key has another type the script fails here
 for _, owner in ipairs(redis.call('LRANGE', queue, 0, window - 1)) do
   if seen[owner] then
     if length <= window then redis.call('LREM', queue, -1, owner) end
   elseif mine[owner] then
     seen[owner] = true
-    waiting.report(owner, mine[owner], waiting.needed(behind))
+    most = math.max(most, waiting.stay(owner, mine[owner], others))
   elseif redis.call('HEXISTS', tickets, owner) == 1 then
     seen[owner] = true
   elseif redis.call('ZSCORE', timeouts, owner) then
-    seen[owner] = true
-    behind = math.max(behind, tonumber(redis.call('ZSCORE', timeouts, owner)) or 0)
+    seen[owner], others = true, true
   else
     redis.call('LREM', queue, 1, owner)
   end
@@ -46,7 +45,7 @@ if length > window then
   for owner, ticket in pairs(mine) do
     if not seen[owner] and redis.call('ZSCORE', timeouts, owner) and redis.call('HEXISTS', tickets, owner) == 1 then
       seen[owner] = true
-      waiting.report(owner, ticket, waiting.needed(behind))
+      most = math.max(most, waiting.stay(owner, ticket, true))
     end
   end
 elseif redis.call('ZCARD', timeouts) ~= redis.call('LLEN', queue) then
@@ -60,7 +59,7 @@ if length <= window and known > redis.call('LLEN', queue) + 1 and known <= 10 * 
     if owner ~= '' and not seen[owner] then redis.call('HDEL', tickets, owner) end
   end
 end
-waiting.remember(waiting.needed(behind))
+waiting.remember(most)
 
 local fair = fair_queue(queue)
 local turn, left = fair.first()

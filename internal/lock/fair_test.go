@@ -167,7 +167,7 @@ func TestFairOrder(t *testing.T) {
 			c, _ := client(engines[i%2])
 			r := Request{Key: "k"}
 			if i%7 == 0 {
-				r.Owner = "owner " + name
+				r.Owner, r.Lease = "owner "+name, 30_000
 			}
 			queueUp(t, s, &group, c, &o, name, r)
 		case 2:
