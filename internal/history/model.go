@@ -215,10 +215,10 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 // unwanted is the state when an UNLOCK did not reach Redis that would have ended the hold.
 func (s state) unwanted(t *thing, h held) state {
 	other := map[Side]Side{Read: Write, Write: Read}[t.Side]
-	if h.count == 0 || h.count > 1 && !t.All || t.Side != Plain && s.find(t.holder, other).count > 0 {
+	if h.count == 0 && !h.lost || h.count > 1 && !t.All || t.Side != Plain && s.find(t.holder, other).count > 0 {
 		return s
 	}
-	h.count, h.unwanted = 1, true
+	h.count, h.unwanted = min(h.count, 1), true // lost: its proxy may not know
 	return s.with(h)
 }
 
@@ -247,7 +247,7 @@ func (s state) refused(t *thing, h held) (bool, state) {
 		return t.excused || s.alien(t.Side), s
 	case "NOTHELD":
 		if h.unwanted {
-			return h.count == 0 || t.kind == doRenew, s
+			return h.count == 0 || t.kind == doRenew, s.told(t.holder)
 		}
 		return h.count == 0 && !s.lost(t.holder), s
 	}

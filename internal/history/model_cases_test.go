@@ -85,6 +85,11 @@ func TestModel(t *testing.T) {
 			0 1 #1 LOCK k PX 5 -> OK
 			2 3 #1 UNLOCK k -> ERR
 			6 7 #1 UNLOCK k -> NOTHELD`},
+		{"an UNLOCK that did not reach Redis, of what was lost already", false, `
+			0 1 #1 LOCK k PX 500 -> OK
+			2 3 #2 UNLOCK k FORCE -> 1
+			4 5 #1 UNLOCK k -> ERR
+			600 601 #1 UNLOCK k -> NOTHELD`},
 		{"an UNLOCK of all that did not reach Redis, said again", false, `
 			0 1 #1 LOCK k -> OK
 			2 3 #1 LOCK k -> OK
