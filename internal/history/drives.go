@@ -92,10 +92,10 @@ func (c *Client) duel(r *Crew, group int, meet *meeting) {
 		if s.fixed = c.any(); s.fixed == nil {
 			continue
 		}
-		if i%4 == 3 {
+		lapses := i%3 == 1 && c.Dice.IntN(2) == 0
+		if i%4 == 3 || lapses && c.Dice.IntN(2) == 0 {
 			s.owner, s.lease = fmt.Sprintf("o%d-%d", c.N, i), 60_000
 		}
-		lapses := i%3 == 1 && c.Dice.IntN(2) == 0
 		if lapses {
 			s.lease = 50 + c.Dice.Int64N(50)
 		}

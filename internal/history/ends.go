@@ -105,6 +105,23 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 			}
 		}
 	}
+	// Both sides that a connection has of a lock have one lease: the longer one, also when one of them is given back.
+	share := func(o *Op) {
+		if o.Named {
+			return
+		}
+		longest := int64(0)
+		for _, s := range known[o.Owner] {
+			if s.side == o.Side {
+				longest = max(longest, s.to)
+			}
+		}
+		for i := range known[o.Owner] {
+			if s := &known[o.Owner][i]; s.side != o.Side && s.to > o.Call {
+				s.to = max(s.to, longest)
+			}
+		}
+	}
 	all := []Side{Plain, Read, Write}
 	for _, o := range ops {
 		takes, lease := o.Acquires() || o.Verb == "RENEW", o.Lease*ms
@@ -144,9 +161,10 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 			cut(o, all, end)
 		case o.Verb == "UNLOCK" && !o.Force && (o.Outcome == OK && o.N == 1 || o.Outcome == Failed && o.Code != "ERR"):
 			end := o.Return
-			if o.Code == "LOCKLOST" { // its holder is told before Redis drops it
+			if o.Code == "LOCKLOST" || faults && !o.Named && o.Code == "NOTHELD" { // its holder is told before Redis drops it
 				end += watchdog
 			}
+			share(o)
 			cut(o, []Side{o.Side}, end)
 		case o.Verb == "MULTIUNLOCK" && o.Outcome == OK && int(o.N) == len(o.Keys):
 			cut(o, []Side{Plain}, o.Return)

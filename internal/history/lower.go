@@ -229,6 +229,10 @@ func (l *lowering) follow(o *Op, t *thing) {
 	life.gens = append(life.gens, &gen{o.ID, o, t.earliest})
 	life.watched = life.watched || o.Lease == 0
 	life.latest = max(life.latest, o.Return+l.leaseOf(o)+slack)
+	if other := l.lives[holder{o.Owner, map[Side]Side{Read: Write, Write: Read}[o.Side]}]; other != nil && !o.Named { // they have one lease
+		life.watched, life.latest = life.watched || other.watched, max(life.latest, other.latest)
+		other.watched, other.latest = life.watched, life.latest
+	}
 }
 
 // expiries says when the leases of an owner may end, up to the time at which it has given the lock back.

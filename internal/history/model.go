@@ -189,7 +189,8 @@ func (s state) step(t *thing) (bool, state) {
 func (s state) acquire(t *thing, h held) (bool, state) {
 	switch {
 	case t.Outcome == Null:
-		return t.excused || s.blocked(t.holder, t.Side), s
+		late := h.lost && h.earliest > t.Call // what it was to enter again has ended before the answer
+		return t.excused || late || s.blocked(t.holder, t.Side), s
 	case t.Code == "LOCKKIND":
 		return t.excused || s.alien(t.Side), s
 	case t.Code == "DEADLOCK":

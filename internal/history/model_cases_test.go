@@ -67,6 +67,12 @@ func TestModel(t *testing.T) {
 		{"nil although the lease was over", true, `
 			0 1 #1 LOCK k PX 100 -> OK
 			200 210 #2 LOCK k -> nil`},
+		{"nil to a re-entry whose lease is over before the answer", false, `
+			0 1 #1 LOCK k PX 100 -> OK
+			90 140 #1 LOCK k PX 100 -> nil`},
+		{"nil to a LOCK after the lease", true, `
+			0 1 #1 LOCK k PX 100 -> OK
+			190 240 #1 LOCK k PX 100 -> nil`},
 		{"nil although only others read", true, `
 			0 1 #1 RLOCK k -> OK
 			2 3 #2 RLOCK k -> nil`},
@@ -183,6 +189,11 @@ func TestModel(t *testing.T) {
 			6 7 #2 RLOCK k -> OK
 			8 9 #3 WLOCK k -> nil
 			9 10 #1 UNLOCK k READ -> 1`},
+		{"a reader with the lease that it had as a writer", false, `
+			0 1 #1 WLOCK k PX 5000 -> OK
+			2 3 #1 RLOCK k PX 500 -> OK
+			4 5 #1 UNLOCK k WRITE -> 1
+			3000 3001 #2 WLOCK k -> nil`},
 		{"a writer beside a reader", true, `
 			0 1 #1 RLOCK k -> OK
 			2 3 #2 WLOCK k -> OK`},

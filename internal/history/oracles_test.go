@@ -304,6 +304,17 @@ func TestEnds(t *testing.T) {
 			0 1 a WLOCK k PX 500 -> OK
 			2 3 a RLOCK k PX 5000 -> OK
 			4000 4001 a SEEN k -> OK`},
+		{"the lease of the other side that a connection has given back", false, `
+			0 1 #1 WLOCK k PX 5000 -> OK
+			2 3 #1 RLOCK k PX 500 -> OK
+			4 5 #1 UNLOCK k WRITE -> 1
+			4000 4001 #1 SEEN k -> OK`},
+		{"given back on both sides", true, `
+			0 1 #1 WLOCK k PX 5000 -> OK
+			2 3 #1 RLOCK k PX 500 -> OK
+			4 5 #1 UNLOCK k WRITE -> 1
+			6 7 #1 UNLOCK k READ -> 1
+			400 401 #1 SEEN k -> OK`},
 		{"given back", true, `
 			0 1 a LOCK k -> OK
 			2 3 a UNLOCK k -> 1

@@ -18,6 +18,7 @@ type Workload struct {
 	Force                  bool          // UNLOCK FORCE now and then
 	Deaths                 bool          // connections are reset while they wait and while they hold
 	Lapses                 bool          // leases are left to run out
+	Nameless               bool          // no owner has a name
 	Unfenced               bool          // the locks are not where the data is
 	MinLease, MaxLease     int64         // ms, of PX
 	PXShare                float64       // of sections with PX
@@ -71,7 +72,7 @@ func (c *Client) section(w Workload) {
 	s := &section{Client: c, w: w}
 	s.pick()
 	c.seq++
-	if c.Dice.IntN(2) == 0 || s.verb == "MULTILOCK" {
+	if c.Dice.IntN(2) == 0 && !w.Nameless || s.verb == "MULTILOCK" {
 		s.owner = fmt.Sprintf("o%d-%d", c.N, c.seq)
 		if s.again = c.Dice.IntN(4) == 0; s.again {
 			s.owner = fmt.Sprintf("again%d-%d", c.N, c.seq)
@@ -180,11 +181,14 @@ func (s *section) live() {
 		s.dieWaiting()
 		return
 	}
+	if s.w.Deaths && s.named() && s.verb != "MULTILOCK" && s.Dice.IntN(12) == 0 {
+		s.askAndLeave()
+	}
 	o := s.call(s.acquire(s.block()))
 	if o == nil || o.Outcome != OK {
 		return
 	}
-	s.count = 1
+	s.count, s.tainted = 1, false
 	s.work()
 	if s.tainted {
 		return
@@ -274,6 +278,20 @@ func (s *section) enterAgain() {
 	}
 	if !s.named() || s.count == 0 {
 		s.count++
+	}
+}
+
+// askAndLeave has a named owner ask for its lock over a connection that is gone about when the answer comes. It asks again over another one, and if it
+// has the lock then it keeps it.
+func (s *section) askAndLeave() {
+	l := s.any()
+	if l == nil {
+		return
+	}
+	o := s.acquire(1 + s.Dice.Int64N(s.w.MaxBlock))
+	if s.doFor(l, o, time.Duration(1+s.Dice.IntN(10))*time.Millisecond); o.Outcome != Null && o.Outcome != Failed {
+		s.Leave(l, true)
+		s.tainted = true // until it has been granted the lock
 	}
 }
 

@@ -158,6 +158,13 @@ func jumpClock(n *nemesis) {
 	x.Jump(by)
 }
 
+func setBack(n *nemesis) {
+	x, name := n.node()
+	by := time.Duration(n.dice.Int64N(int64(5 * second)))
+	n.Fault(fmt.Sprintf("the clock of %s is set back by %v", name, by))
+	x.Jump(-by)
+}
+
 // drift moves a clock by less than what a lease allows for: 1 % and 2 ms.
 func drift(n *nemesis) {
 	x, name := n.node()

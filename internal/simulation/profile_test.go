@@ -65,6 +65,13 @@ var profiles = []*profile{
 		harms: []harm{dropLink, dropLink, loseReplies}, pause: second,
 	},
 	{
+		name: "clocks", about: "the clocks of nodes are set back: what connections have ends by the clocks of their proxies", stores: one,
+		users: 4, options: lock.Options{Watchdog: 6 * second, Poll: 3 * second},
+		work: history.Workload{Plain: 3, RW: 3, Deaths: true, Lapses: true, Nameless: true,
+			MinLease: 500, MaxLease: 5000, PXShare: 0.6, MaxBlock: 2000, Pause: second, KeyLife: 10 * second},
+		harms: []harm{setBack}, pause: 5 * second,
+	},
+	{
 		name: "duels", about: "duels for names used once: without a message nobody tries for a minute", stores: one,
 		users: 3, strict: true, far: ms, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
 	},
