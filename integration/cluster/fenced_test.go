@@ -336,7 +336,11 @@ func TestClusterFencedStoppedWhileSlotsMove(t *testing.T) {
 			harness.Expect(t, w, ok, "SET", l.counter, strconv.Itoa(l.before))
 			clients = append(clients, harness.Dial(t, p.Addr()))
 			harness.Eventually(t, "it is granted", func() bool { // nil, when a busy machine takes a lease for the answer
-				return clients[i].Do(append([]string{"LOCK", l.lock}, l.owner...)...) == ok
+				lock := append([]string{"LOCK", l.lock}, l.owner...)
+				if l.owner != nil {
+					lock = append(lock, "PX", "1000")
+				}
+				return clients[i].Do(lock...) == ok
 			})
 			all = append(all, l)
 		}

@@ -20,7 +20,7 @@ func TestClusterLocks(t *testing.T) {
 	for i := range 30 { // on all nodes
 		key := fmt.Sprint("k", i)
 		for _, step := range []struct{ by, words, want string }{
-			{"a", "LOCK " + key, ok}, {"b", "LOCK " + key, null}, {"b", "FAIRLOCK " + key + " BLOCK 1", null}, {"a", "UNLOCK " + key, yes},
+			{"a", "LOCK " + key, ok}, {"b", "LOCK " + key, null}, {"a", "FAIRLOCK fair" + key, ok}, {"b", "FAIRLOCK fair" + key + " BLOCK 1", null}, {"a", "UNLOCK " + key, yes},
 			{"b", "WLOCK " + key, ok}, {"b", "RLOCK " + key, ok}, {"b", "UNLOCK " + key + " WRITE", yes}, {"a", "RLOCK " + key, ok},
 			{"a", "UNLOCK " + key, yes}, {"b", "UNLOCK " + key, yes}, {"a", "LOCK " + key + " OWNER o PX 60000", ok}, {"b", "RENEW " + key + " OWNER o EX 30", yes},
 			{"b", "UNLOCK " + key + " OWNER o", yes}, {"a", "LOCK " + key, ok}, {"b", "UNLOCK " + key + " FORCE", yes},
