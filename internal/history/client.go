@@ -127,7 +127,7 @@ func (c *Client) doFor(l *Link, o *Op, patience time.Duration) *Op {
 // nothingDone are the beginnings of errors that say so, unknownDone those of errors that leave it open.
 var (
 	nothingDone = []string{"NOTHELD ", "LOCKLOST ", "LOCKKIND ", "DEADLOCK ", "ERR upstream unavailable", "ERR nothing was run"}
-	unknownDone = []string{"ERR upstream connection lost", "ERR the reply to this ", "ERR not released: ", "ERR the lock was granted too late", "NOQUORUM "}
+	unknownDone = []string{"ERR upstream connection lost", "ERR the reply to this ", "ERR not released: ", "NOQUORUM "}
 )
 
 // Conclude notes the reply.

@@ -17,7 +17,7 @@ import (
 type Holder struct {
 	lockstore.Owned
 	Local    bool
-	ClientID int64 // 0 when the connection that named the owner has gone
+	ClientID int64 // 0 when the connection has gone whose hold it is; of a named owner the one that named it last
 	Addr     string
 	Name     string
 	User     string

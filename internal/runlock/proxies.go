@@ -30,7 +30,7 @@ var errSilent = errors.New("the proxy does not answer")
 
 // passing begins the errors of a proxy, or of Redis, whose reason may pass.
 var passing = []string{"DRAINING", "NOQUORUM", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MISCONF",
-	"ERR upstream", "ERR max number of", "ERR the reply to this", "ERR the lock was granted too late"}
+	"ERR upstream", "ERR max number of", "ERR the reply to this"}
 
 // mayPass says that another try, maybe at another proxy, may do better.
 func mayPass(err error) bool {
