@@ -40,11 +40,6 @@ local function reads(prefix, owner, count)
   return left
 end
 
--- has returns whether an owner that reads, or writes, has a side: read, write, or both = anything.
-local function has(side, reading, writes)
-  return side == 'read' and reading or side == 'write' and writes or side == 'both' and (reading or writes)
-end
-
 -- mode_of returns the mode of a lock: read, write, free, or other if the key holds something else; and its TTL in ms.
 local function mode_of(lock)
   local ttl = redis.call('PTTL', lock)

@@ -1,6 +1,11 @@
 -- rw_reads changes what an owner reads (see rw.lua). Numbers come as text where ARGV has them so, since to make text of a number takes Redis as long
 -- as a command.
 
+-- has returns whether an owner that reads, or writes, has a side: read, write, or both = anything.
+local function has(side, reading, writes)
+  return side == 'read' and reading or side == 'write' and writes or side == 'both' and (reading or writes)
+end
+
 -- lengthen lets a key last for at least that long from now on.
 local function lengthen(key, lease)
   if redis.call('PTTL', key) - lease < 0 then redis.call('PEXPIRE', key, lease) end

@@ -7,7 +7,7 @@
 --         all read holds
 -- RETURNS what renew returns; a hold has gone if one of the sides that the connection has is not there
 
--- include late rw rw_reads
+-- include late rw
 
 if late(ARGV[1]) then return {-2} end
 local out = {}
@@ -17,7 +17,7 @@ for i = 1, (#ARGV - 1) / 5 do
   local known, _, writes, count, left, ttl = pcall(look_at, lock, prefix, reader)
   out[i] = 0
   if known and (left > 0 or not reading) and (writes or not writing) then
-    if reading then lengthen(hold_key(prefix, reader, count), lease) end
+    if reading and left - lease < 0 then redis.call('PEXPIRE', hold_key(prefix, reader, count), lease) end
     if ttl - lease < 0 then redis.call('PEXPIRE', lock, lease) end
     out[i] = 1
   end
