@@ -49,6 +49,7 @@ if known and not there then -- somebody has the lock, or waits for it
     -- include enqueue
     return {0, held and 0 or 1, stays or left, places(lock, queue).enter(owner, tonumber(place)), 0}
   end
+  if not turn then fair = nil end -- nobody waits
 end
 
 if there then

@@ -64,7 +64,7 @@ func TestScriptsWorkIsBounded(t *testing.T) {
 	}{
 		"LOCKINFO of many holds": {func(key string) { s.Do(t, "HSET", key, "mode", "read"); manyFields(key, "9999", 1000) }, func(key string) error {
 			in, err := m.Info(t.Context(), 0, key)
-			if in.Kind != "other" || len(in.Holders) != 0 {
+			if in.Kind != "read" || len(in.Holders) != 0 {
 				t.Errorf("%+v", in)
 			}
 			return err

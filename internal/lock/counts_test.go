@@ -130,6 +130,8 @@ func TestForcedAndTakenAsAnotherKind(t *testing.T) {
 				mustLock(t, a, Request{Key: "k", Kind: was})
 				mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
 				mustLock(t, a, Request{Key: "k", Kind: is})
+				eventually(t, time.Minute, "told", func() bool { return told.reasons() == "k:gone k:gone " })
+				wantCode(t, a.Renew(context.Background(), RenewRequest{Key: "k"}), "LOCKLOST") // it was not known yet when the lock was taken anew
 				if err := a.Renew(context.Background(), RenewRequest{Key: "k"}); err != nil {
 					t.Errorf("%v, then %v: RENEW is answered %v", was, is, err)
 				}

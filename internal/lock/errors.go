@@ -28,6 +28,11 @@ func otherKind(key string) error {
 	return &Error{Code: "LOCKKIND", Text: fmt.Sprintf("'%s' holds a lock of another kind", lockstore.Printable(key))}
 }
 
+// bothSides is the answer to a verb that names no side of a read/write lock of which the owner has both, or may have.
+func bothSides(key string) error {
+	return &Error{Code: "ERR", Text: fmt.Sprintf("this owner may hold '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(key))}
+}
+
 // noQueue is the error of a FAIRLOCK whose place would be in another lock's queue.
 func noQueue(key string) error {
 	return &Error{Code: "ERR", Text: fmt.Sprintf("'%s' has no fair queue of its own: it would be that of lock '%s'",

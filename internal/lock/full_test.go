@@ -21,13 +21,13 @@ func heldWhileFull(t *testing.T, m *Manager) (all []func(), told []*losses) {
 			mustLock(t, c, r)
 		}
 		all = append(all, func() {
-			if err := c.Renew(t.Context(), RenewRequest{Key: r.Key, Side: r.Kind, Owner: r.Owner}); err != nil {
-				t.Errorf("RENEW %+v: %v", r, err)
-			}
-			if r.Lease == 0 {
-				if err := c.Renew(t.Context(), RenewRequest{Key: r.Key, Side: r.Kind, Owner: r.Owner, Lease: 30000}); err != nil {
-					t.Errorf("RENEW PX %+v: %v", r, err)
+			if r.Owner == "" {
+				if err := c.Renew(t.Context(), RenewRequest{Key: r.Key, Side: r.Kind}); err != nil {
+					t.Errorf("RENEW %+v: %v", r, err)
 				}
+			}
+			if err := c.Renew(t.Context(), RenewRequest{Key: r.Key, Side: r.Kind, Owner: r.Owner, Lease: 30000}); err != nil {
+				t.Errorf("RENEW PX %+v: %v", r, err)
 			}
 			if r.Owner != "" {
 				if _, err := c.Lock(t.Context(), r); err != nil {
@@ -47,17 +47,21 @@ func heldWhileFull(t *testing.T, m *Manager) (all []func(), told []*losses) {
 		return c
 	}
 	for _, owner := range []string{"", "o", "a:b"} {
+		lease := int64(0) // of the watchdog
+		if owner != "" {
+			lease = 30_000
+		}
 		for _, times := range []int{1, 2} {
 			name := owner + string(rune('0'+times))
-			add(Request{Key: "plain" + name, Owner: owner, Fence: true, Lease: 30_000}, times)
+			add(Request{Key: "plain" + name, Owner: owner, Fence: true, Lease: lease}, times)
 			add(Request{Key: "long" + name, Owner: owner, Lease: 600000}, times)
-			add(Request{Key: "fair" + name, Owner: owner, Fair: true, Lease: 30_000}, times)
-			add(Request{Key: "read" + name, Owner: owner, Kind: Read, Lease: 30_000}, times)
+			add(Request{Key: "fair" + name, Owner: owner, Fair: true, Lease: lease}, times)
+			add(Request{Key: "read" + name, Owner: owner, Kind: Read, Lease: lease}, times)
 			add(Request{Key: "read" + name, Kind: Read, Lease: 600000}, 1) // a longer reader beside it
-			add(Request{Key: "write" + name, Owner: owner, Kind: Write, Fence: true, Lease: 30_000}, times)
+			add(Request{Key: "write" + name, Owner: owner, Kind: Write, Fence: true, Lease: lease}, times)
 		}
-		both := add(Request{Key: "both" + owner, Owner: owner, Kind: Write, Lease: 30_000}, 2)
-		mustLock(t, both, Request{Key: "both" + owner, Owner: owner, Kind: Read, Self: owner == "", Lease: 30_000})
+		both := add(Request{Key: "both" + owner, Owner: owner, Kind: Write, Lease: lease}, 2)
+		mustLock(t, both, Request{Key: "both" + owner, Owner: owner, Kind: Read, Self: owner == "", Lease: lease})
 		all = append(all, func() {
 			mustUnlock(t, both, UnlockRequest{Key: "both" + owner, Owner: owner, Side: Read}, true)
 		})

@@ -27,9 +27,9 @@ func TestReadHoldsOfLookalikesAreApart(t *testing.T) {
 		if strings.HasSuffix(likeOwner, ":") {
 			likeOwner += reader.Owner()
 		}
-		mustLock(t, reader, Request{Key: c.lock, Kind: Read, Owner: c.owner})
+		mustLock(t, reader, Request{Key: c.lock, Kind: Read, Owner: c.owner, Lease: 60_000})
 		mustLock(t, long, Request{Key: c.lock, Kind: Read})
-		mustLock(t, reader, Request{Key: c.like, Kind: Read, Owner: likeOwner})
+		mustLock(t, reader, Request{Key: c.like, Kind: Read, Owner: likeOwner, Lease: 60_000})
 		mustUnlock(t, reader, UnlockRequest{Key: c.like, Side: Read, Owner: likeOwner}, true)
 		mustUnlock(t, long, UnlockRequest{Key: c.lock}, true)
 		if _, err := writer.Lock(t.Context(), Request{Key: c.lock, Kind: Write}); err != ErrNotAcquired {
@@ -100,7 +100,7 @@ func TestNoQueueOfAnotherLock(t *testing.T) {
 		got <- err
 	}()
 	eventually(t, 10*time.Second, "it waits", func() bool { return s.Do(t, "LLEN", "redisson_lock_queue:{a}").(int64) == 1 })
-	for _, r := range []Request{{Key: "{a}"}, {Key: "{a}", Fence: true}, {Key: "{a}", Owner: "job"}} {
+	for _, r := range []Request{{Key: "{a}"}, {Key: "{a}", Fence: true}, {Key: "{a}", Owner: "job", Lease: 60_000}} {
 		if _, err := a.Lock(t.Context(), r); err != nil {
 			t.Errorf("%+v: %v", r, err)
 			continue

@@ -141,7 +141,7 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 	for i := range 10 {
 		slots = append(slots, slotOf(fmt.Sprint("counted", i)))
 		mustLock(t, holder, Request{Key: fmt.Sprintf("{counted%d}held", i)})
-		mustLock(t, holder, Request{Key: fmt.Sprintf("{counted%d}named", i), Owner: "o"})
+		mustLock(t, holder, Request{Key: fmt.Sprintf("{counted%d}named", i), Owner: "o", Lease: 600_000})
 	}
 	c := count(t, 1<<40, 10, Request{Blocks: true}, 8, all...)
 	moves := 0

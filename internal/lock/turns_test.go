@@ -72,8 +72,8 @@ func TestTurnRule(t *testing.T) {
 		{32, 19 * time.Millisecond, handoffPause, false}, // many, but the pause would be more than a tenth
 		{32, 20 * time.Millisecond, handoffPause, true},
 		{1, 100 * time.Millisecond, handoffPause, true}, // each is held for long
-		{1000, 159 * time.Millisecond, handoffPauseMost, false},
-		{1000, 160 * time.Millisecond, handoffPauseMost, true},
+		{1000, 2499 * time.Millisecond, handoffPauseMost, false},
+		{1000, 2500 * time.Millisecond, handoffPauseMost, true},
 	} {
 		began := time.Unix(1000, 0)
 		if got := (handoffStreak{c.grants, began}).over(c.pause, began.Add(c.long)); got != c.over {
@@ -90,7 +90,8 @@ func TestTurnRule(t *testing.T) {
 		pause time.Duration
 	}{
 		{true, 2 * time.Millisecond}, {false, 4 * time.Millisecond}, {false, 8 * time.Millisecond}, {false, 16 * time.Millisecond},
-		{false, 16 * time.Millisecond}, {true, 15500 * time.Microsecond},
+		{true, 15500 * time.Microsecond}, {false, 31 * time.Millisecond}, {false, 62 * time.Millisecond}, {false, 124 * time.Millisecond},
+		{false, 248 * time.Millisecond}, {false, handoffPauseMost}, {false, handoffPauseMost},
 	} {
 		now := time.Unix(1000, 0)
 		was := rule.pause

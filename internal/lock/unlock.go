@@ -97,7 +97,7 @@ func (c *Client) ownSide(db int, key string, side Kind) (lockstore.ID, error) {
 	case side != Plain || isPlain:
 		return plain.As(side), nil
 	case rw.Reads > 0 && rw.Writes > 0:
-		return plain, &Error{Code: "ERR", Text: fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(key))}
+		return plain, bothSides(key)
 	case rw.Reads > 0:
 		return plain.As(Read), nil
 	case rw.Writes > 0:
@@ -196,10 +196,10 @@ func (c *Client) namedSide(id lockstore.ID) (Kind, error) {
 	switch sides := seen.Sides(); {
 	case err != nil:
 		return Plain, err
+	case len(sides) > 1 || seen.Unsure:
+		return Plain, bothSides(id.Key)
 	case len(sides) == 0:
 		return Plain, notHeld(id.Key, false)
-	case len(sides) > 1:
-		return Plain, &Error{Code: "ERR", Text: fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(id.Key))}
 	default:
 		return sides[0], nil
 	}
