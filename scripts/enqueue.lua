@@ -7,10 +7,17 @@ local function places(lock, queue)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local now, places = math.floor(clock() / 1000), {}
 
+  -- numbered returns the ticket in a waiter's entry of the hash, reported when its proxy last reported it; nothing for a waiter of Redisson, which
+  -- has no entry.
+  local function numbered(entry) return entry and tonumber(string.match(entry, '^(%d+):')) end
+  local function reported(entry) return entry and tonumber(string.match(entry, ':(%d+)$')) end
+
   -- owed returns what Redisson's waiters before one of lockproxy's will still take off its score. Each of them adds the time that it waits at most to
   -- the score of the one before it, or to what the lock has left; and when it gets the lock, or gives up, Redisson subtracts its time from all
   -- scores behind it. So a waiter's score is higher by all these times, and what has been subtracted since it was reported shows in it.
-  local function owed(score, heard) return math.max(0, (tonumber(score) or 0) - (tonumber(heard) or 0) - alive) end
+  -- It is bounded, since a score may be anything, and no TTL.
+  local function bounded(sum) return math.max(0, math.min(sum, 1e12)) end
+  local function owed(score, heard) return bounded((tonumber(score) or 0) - (heard or now) - alive) end
 
   -- wait returns for how long one of Redisson's waits, by its score and that of the waiter of lockproxy before it, if there is one: then Redisson
   -- has made the one from the other, but the other has been moved since, and so has the clock. More than a minute is therefore taken for
@@ -26,7 +33,7 @@ local function places(lock, queue)
     local sum, last, others = 0, nil, false -- last is the score of the waiter before, others whether that is one of Redisson's
     for i, entry in ipairs(#names > 0 and redis.call('HMGET', tickets, unpack(names)) or {}) do
       local score = tonumber(redis.call('ZSCORE', timeouts, names[i]) or 0) or 0
-      local heard = entry and string.match(entry, ':(%d+)$')
+      local heard = reported(entry)
       if heard then
         sum = owed(score, heard)
       else
@@ -34,7 +41,7 @@ local function places(lock, queue)
       end
       last, others = score, not heard
     end
-    return sum
+    return bounded(sum)
   end
 
   -- report notes that a waiter is alive, and has it count as alive for a while longer than what is owed.
@@ -45,8 +52,7 @@ local function places(lock, queue)
 
   -- stay reports a waiter that stands in the list, with others of Redisson before it or not. It returns what is owed.
   function places.stay(owner, ticket, others)
-    local heard = string.match(redis.call('HGET', tickets, owner) or '', ':(%d+)$')
-    local sum = others and heard and owed(redis.call('ZSCORE', timeouts, owner), heard) or 0
+    local sum = others and owed(redis.call('ZSCORE', timeouts, owner), reported(redis.call('HGET', tickets, owner))) or 0
     report(owner, ticket, sum)
     return sum
   end
@@ -57,9 +63,6 @@ local function places(lock, queue)
     local ttl = sum + 6 * alive
     if redis.call('PTTL', tickets) < ttl then redis.call('PEXPIRE', tickets, ttl) end
   end
-
-  -- numbered returns the ticket in a waiter's entry of that hash, nothing for a waiter of Redisson, which has no entry.
-  local function numbered(entry) return entry and tonumber(string.match(entry, '^(%d+):')) end
 
   -- insert puts an owner at its ticket's place: behind the last waiter with a lower ticket, or at the head if there is none. It searches by
   -- bisection, because tickets rise from head to tail; Redisson's waiters, which have none, may stand anywhere between.
@@ -103,10 +106,13 @@ local function places(lock, queue)
   -- before, or 0: a waiter that was taken out of the queue although it is alive comes back to its old place. If one of the keys has another type
   -- the script fails before it changes anything.
   function places.enter(owner, ticket)
-    local known, place = redis.call('ZSCORE', timeouts, owner), numbered(redis.call('HGET', tickets, owner))
+    local known, entry = redis.call('ZSCORE', timeouts, owner), redis.call('HGET', tickets, owner)
+    local place, heard, sum = numbered(entry), reported(entry), nil
     if known and place then
       redis.call('ZREM', timeouts, '') -- as allow_writes: nobody loses a place because Redis is full
-      places.remember(places.stay(owner, place, true))
+      sum = owed(known, heard)
+      report(owner, place, sum)
+      places.remember(sum)
       return place
     end
     local last = tonumber(redis.call('HGET', tickets, '') or 0) or 0
@@ -117,7 +123,7 @@ local function places(lock, queue)
       redis.call('RPUSH', queue, owner)
     end
     redis.call('HSET', tickets, '', math.max(last, place))
-    local sum = owed_behind(front(owner))
+    sum = owed_behind(front(owner))
     report(owner, place, sum)
     places.remember(sum)
     return place

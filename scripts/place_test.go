@@ -103,3 +103,28 @@ func TestPlaceOutlastsRedissonsTime(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceBehindAnyScore: whatever score somebody has, those that come after get their places.
+func TestPlaceBehindAnyScore(t *testing.T) {
+	s := testredis.Start(t)
+	for _, score := range []string{"9.3e18", "1e300", "inf", "-inf", "-1e300"} {
+		for _, name := range []string{"redisson", "a"} {
+			s.Do(t, "FLUSHALL")
+			s.Do(t, "HSET", "k", "you", 1)
+			s.Do(t, "PEXPIRE", "k", 60000)
+			enter := func(owner string) string {
+				return run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH")
+			}
+			enter("a")
+			if name == "redisson" {
+				s.Do(t, "RPUSH", queue, name, "another")
+				s.Do(t, "ZADD", "redisson_lock_timeout:{k}", score, "another")
+			}
+			s.Do(t, "ZADD", "redisson_lock_timeout:{k}", score, name)
+			for _, reply := range []string{enter("b"), enter("a"), enter("b")} {
+				want(t, reply[:5], "[0 0 ")
+			}
+			want(t, run(t, s, scripts.Refresh, plain("k")[:2], soon, "PUBLISH", "a", 1, "b", 2)[:1], "[")
+		}
+	}
+}
