@@ -83,7 +83,7 @@ func TestVetted(t *testing.T) {
 	replica.Do(t, "REPLICAOF", "127.0.0.1", master.Port())
 	distinct := &Distinct{}
 	ping := func(addr string) (*Control, func() error) {
-		c := NewControl(Target{Network: "tcp", Addr: addr, MinUptime: time.Millisecond, Vetter: distinct.Add(addr)},
+		c := NewControl(Target{Network: "tcp", Addr: addr, MinUptime: time.Millisecond, Vetter: distinct.Add(addr, time.Millisecond)},
 			ControlOptions{Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(c.Close)
 		return c, func() error {
@@ -121,4 +121,44 @@ func TestVetted(t *testing.T) {
 	master.Restart()
 	eventually("the name that asks first is good", well, second)
 	eventually("the other one is not", says("it is the same server as localhost:"), first)
+}
+
+// A server that takes another's place counts when it has been there for as long as a server has to be up, which one that was restarted there has been by
+// then.
+func TestDistinctTakesOverLater(t *testing.T) {
+	const least = time.Minute
+	d, now := &Distinct{}, time.Now()
+	d.Add("other", least)
+	n, other := &named{name: "node", least: least}, d.named[0]
+	d.named = append(d.named, n)
+	vet := func(after time.Duration, runID string) error {
+		now = now.Add(after)
+		return d.vet(n, runID, now)
+	}
+	young := func(err error) time.Duration {
+		var y *YoungError
+		if !errors.As(err, &y) || !y.Other {
+			t.Fatalf("%v", err)
+		}
+		return y.Min - y.Uptime
+	}
+	for _, id := range []string{"first", "", "first"} {
+		if err := vet(0, id); err != nil {
+			t.Errorf("the first one counts at once, and when it is reached again: %v", err)
+		}
+	}
+	if left := young(vet(time.Hour, "second")); left != least {
+		t.Error("left", left)
+	}
+	vet(time.Second, "")
+	if left := young(vet(20*time.Second, "second")); left != 39*time.Second {
+		t.Error("left", left)
+	}
+	if err := vet(40*time.Second, "second"); err != nil {
+		t.Error(err)
+	}
+	young(vet(time.Second, "first"))
+	if err := d.vet(other, "first", now); err == nil {
+		t.Error("one server by two names")
+	}
 }

@@ -47,7 +47,8 @@ type app struct {
 	node      *upstream.Node     // nil with a cluster, as are control and locks
 	cluster   *cluster.Cluster   // nil with a node
 	control   *upstream.Control
-	quorum    []quorum.Node // none: control has the locks
+	quorum    []quorum.Node       // none: control has the locks
+	addresses []*upstream.Address // that are watched: address, and those of quorum
 	locks     *lock.Manager
 	server    *session.Server
 	listeners []listener
@@ -172,6 +173,7 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 		a.follower = sentinel.Follow(&target, log)
 	case a.store == nil:
 		a.address = upstream.FollowAddress(&target, log)
+		a.addresses = append(a.addresses, a.address)
 	}
 	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log, Budget: a.budget})
 	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
@@ -289,8 +291,8 @@ func (a *app) close() {
 	if a.follower != nil {
 		a.follower.Close()
 	}
-	if a.address != nil {
-		a.address.Close()
+	for _, address := range a.addresses {
+		address.Close()
 	}
 	if a.cluster != nil {
 		a.cluster.Close()

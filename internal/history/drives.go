@@ -129,7 +129,7 @@ func (c *Client) split(meet *meeting) {
 	ask := func(name, block int64) *Op {
 		c.seq++
 		s := &section{Client: c, keys: []string{fmt.Sprintf("s%d", name)}, verb: "LOCK", count: 1, owner: fmt.Sprintf("o%d-%d", c.N, c.seq)}
-		s.lease = []int64{8000, 20_000}[name%2]
+		s.lease = []int64{8000, 6000}[name%2]
 		if name%4 == 3 {
 			s.verb, s.side = "WLOCK", Write
 		}

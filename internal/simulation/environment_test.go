@@ -151,7 +151,8 @@ func (x *proxy) start() {
 		distinct, nodes := &upstream.Distinct{}, b.p.quorum
 		for i, n := range b.nodes {
 			t := target(i)
-			t.MinUptime, t.Vetter = nodes.MaxLease+nodes.MaxLease/100, distinct.Add(n.Addr())
+			t.MinUptime = nodes.MaxLease + nodes.MaxLease/100
+			t.Vetter = distinct.Add(n.Addr(), t.MinUptime)
 			nodes.Nodes = append(nodes.Nodes, quorum.Node{Name: n.Addr(), Control: control(t)})
 		}
 		e.locks = lock.New(quorum.Open(nodes), o)
