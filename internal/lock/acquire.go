@@ -80,6 +80,17 @@ func (r Request) patience() time.Duration {
 	return d
 }
 
+// left is for how long a verb that has asked since then waits in any case; 0: it does not wait, or not any more.
+func (r Request) left(since time.Time) time.Duration {
+	switch {
+	case !r.Blocks:
+		return 0
+	case r.Block == 0:
+		return math.MaxInt64
+	}
+	return max(0, lockstore.Milliseconds(r.Block)-time.Since(since))
+}
+
 // refusal is what Redis says of a lock that somebody else has: the time in ms that the holder has left (negative: none
 // known), and the place in the fair queue, if the verb waits there. With turn nobody has the lock yet: ttl is for how long
 // the waiter whose turn it is counts as alive.
@@ -94,12 +105,12 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	var rec *record
 	if !named {
-		long := max(patience, w.remaining())
-		if r.Blocks && r.Block == 0 {
-			long = math.MaxInt64
+		since := time.Now()
+		if w != nil {
+			since = w.since
 		}
 		var err error
-		if rec, err = c.m.holds.enterSoon(ctx, c, id, long); err != nil {
+		if rec, err = c.m.holds.enterSoon(ctx, c, id, max(patience, r.left(since))); err != nil {
 			return Grant{}, refusal{}, err
 		}
 		if lost := c.told(r.DB, r.Key, true); lost != nil { // it was lost while this waited for others at work on it

@@ -28,7 +28,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	for _, id := range m.lines.circle(w) {
-		if m.watchdog.visitNow(ctx, nil, id, min(w.remaining(), patience, m.opts.Watchdog/3)) != nil {
+		if m.watchdog.visitNow(ctx, nil, id, min(patience, m.opts.Watchdog/3)) != nil {
 			return nil // its client has gone, or an offer may have come meanwhile: the wait ends with either
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -326,17 +325,6 @@ func (ls *lines) tryNext(l *line, ttl int64) {
 	ls.mu.Lock()
 	l.tryAt = time.Now().Add(poll)
 	ls.mu.Unlock()
-}
-
-// remaining is for how long whoever asked for the lock waits for it in any case; 0: it does not wait, or not any more.
-func (w *waiter) remaining() time.Duration {
-	switch {
-	case w == nil:
-		return 0
-	case w.r.Block == 0:
-		return math.MaxInt64
-	}
-	return max(0, lockstore.Milliseconds(w.r.Block)-time.Since(w.since))
 }
 
 // waitOf is the lock that a client waits for, and for how long it has; "": none.
