@@ -25,6 +25,7 @@ func (r *round) check() []history.Violation {
 	for _, key := range names {
 		sure, watchdog := r.p.drifted(keys[key])
 		wrong = append(wrong, history.Intervals(key, sure, watchdog)...)
+		wrong = append(wrong, history.Forced(key, keys[key], r.p.nodes > 0)...)
 		wrong = append(wrong, history.Tokens(key, keys[key])...)
 		wrong = append(wrong, r.Ends(key, keys[key], r.p.watchdog.Nanoseconds(), !r.p.strict, r.p.nodes > 0)...)
 		if r.p.strict {

@@ -166,6 +166,8 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 			}
 			share(o)
 			cut(o, []Side{o.Side}, end)
+		case o.Verb == "UNLOCK" && !o.Named && o.All && o.Code == "ERR": // it is renewed no more
+			cut(o, []Side{o.Side}, o.Return+2*watchdog)
 		case o.Verb == "MULTIUNLOCK" && o.Outcome == OK && int(o.N) == len(o.Keys):
 			cut(o, []Side{Plain}, o.Return)
 		}

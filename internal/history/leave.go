@@ -29,7 +29,7 @@ func (s *section) release() {
 	for s.count > 0 && !s.tainted {
 		o := &Op{Verb: "UNLOCK", Side: s.side, All: s.Dice.IntN(6) == 0}
 		if s.call(o) == nil || o.Outcome == Failed && o.Code == "ERR" {
-			if !s.named() && s.fixed.dead {
+			if !s.named() && (s.fixed.dead || o.All && s.w.Deaths && s.Dice.IntN(4) == 0) { // it is left to run out, and its connection goes on
 				return
 			}
 			s.nap(5 * time.Millisecond)

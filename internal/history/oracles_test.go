@@ -337,6 +337,10 @@ func TestEnds(t *testing.T) {
 		{"long after it", true, `
 			0 1 a LOCK k PX 500 -> ?
 			6000 6001 a SEEN k -> OK`},
+		{"an UNLOCK that did not reach Redis", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 UNLOCK k ALL -> ERR
+			21000 21001 #1 SEEN k -> OK`},
 		{"its connection has closed", true, `
 			0 1 #1 LOCK k -> OK
 			2 2 #1 CLOSE -> OK
@@ -388,4 +392,48 @@ func TestLook(t *testing.T) {
 			t.Errorf("on %d nodes: %q, want %q", enough, got, want)
 		}
 	}
+}
+
+func TestLosses(t *testing.T) {
+	judge(t, []verdict{
+		{"for no reason", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 UNLOCK k -> LOCKLOST`},
+		{"by force", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 UNLOCK k FORCE -> 1
+			4 5 #1 UNLOCK k -> LOCKLOST`},
+	}, func(ops []*Op) []Violation { return Losses("k", ops) })
+	oracle := func(quorum bool) func(ops []*Op) []Violation {
+		return func(ops []*Op) []Violation { return Forced("k", ops, quorum) }
+	}
+	judge(t, []verdict{
+		{"told by UNLOCK", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 UNLOCK k FORCE -> 1
+			4 5 #1 UNLOCK k -> LOCKLOST`},
+		{"given back all the same", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 UNLOCK k FORCE -> 1
+			4 5 #1 UNLOCK k -> 1`},
+		{"taken anew meanwhile", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 UNLOCK k FORCE -> 1
+			4 5 #1 LOCK k -> OK
+			6 7 #1 UNLOCK k -> 1`},
+		{"given back while that was under way", false, `
+			0 1 #1 LOCK k -> OK
+			2 9 #2 UNLOCK k FORCE -> 1
+			4 5 #1 UNLOCK k -> 1`},
+	}, oracle(false))
+	judge(t, []verdict{
+		{"given back on a quorum", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 UNLOCK k FORCE -> 1
+			4 5 #1 UNLOCK k -> 1`},
+		{"renewed on a quorum", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 UNLOCK k FORCE -> 1
+			4 5 #1 RENEW k -> 1`},
+	}, oracle(true))
 }

@@ -41,7 +41,7 @@ var profiles = []*profile{
 	{
 		name: "calm", about: "only users die: every reply is what the model says, and nobody waits for a free lock", stores: one,
 		users: 4, strict: true, far: 3 * ms, options: lock.Options{Watchdog: 10 * second, Poll: time.Minute},
-		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Multi: true, Force: true, Deaths: true, Lapses: true, Stays: true,
 			MinLease: 400, MaxLease: 5000, PXShare: 0.4, MaxBlock: 2000, Pause: 800 * ms, KeyLife: 10 * second},
 	},
 	{
@@ -92,7 +92,7 @@ var profiles = []*profile{
 	{
 		name: "quorum", about: "nodes stop, forget and are cut off, and no two hold one lock", stores: []string{"quorum3", "quorum5"},
 		users: 4, options: lock.Options{Watchdog: 9 * second, Poll: 3 * second}, quorum: quorumTimes,
-		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, Unfenced: true,
+		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, Stays: true, Unfenced: true,
 			MinLease: 1000, MaxLease: 9000, PXShare: 0.4, MaxBlock: 3000, Pause: 2 * second, KeyLife: 30 * second},
 		harms: []harm{stopNode, stopNode, restartOfQuorum, dropLink, dropLink, cutLink, swallowLink, slowLink, isolate, stopMajority, drift, killProxy},
 		pause: 10 * second,

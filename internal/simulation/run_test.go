@@ -284,7 +284,9 @@ func (b *environment) check(r *result, finals map[string]any) {
 		r.wrong = append(r.wrong, history.Intervals(key, sure, watchdog)...)
 		r.wrong = append(r.wrong, history.Tokens(key, keys[key])...)
 		r.wrong = append(r.wrong, b.Ends(key, keys[key], b.p.options.Watchdog.Nanoseconds(), !b.p.strict, b.store.quorum)...)
+		r.wrong = append(r.wrong, history.Forced(key, keys[key], b.store.quorum)...)
 		if b.p.strict {
+			r.wrong = append(r.wrong, history.Losses(key, keys[key])...)
 			r.wrong = append(r.wrong, history.Starved(key, keys[key], watchdog)...)
 			late, pairs := history.FIFO(key, keys[key])
 			r.wrong = append(r.wrong, late...)
