@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
@@ -1146,4 +1147,56 @@ func TestMultiUnlockOfUnknownOutcome(t *testing.T) {
 			t.Errorf("%d, %v", n, err)
 		}
 	})
+}
+
+// What a named owner's LOCK or MULTILOCK that fails has made is given back, unless the same owner has joined it meanwhile, through another proxy: that
+// lease stays as it was asked for.
+func TestFailedVerbsLeaveALeaseOfMeanwhile(t *testing.T) {
+	for how, fail := range map[string]func(c *Client, r Request) error{
+		"LOCK": func(c *Client, r Request) error {
+			r.Replicas = 1
+			_, err := c.Lock(context.Background(), r)
+			return err
+		},
+		"MULTILOCK": func(c *Client, r Request) error {
+			r.Blocks, r.Block = true, 2000
+			return multi(c, r, r.Key, "taken")
+		},
+	} {
+		for _, kind := range lockstore.Kinds {
+			for _, joined := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %v, joined %v", how, kind, joined), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						s := w.NewNode(bubbleAddr)
+						a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
+						b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+						r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 20_000}
+						taken := Request{Key: "taken", Kind: kind}
+						if kind == Read {
+							taken.Kind = Write
+						}
+						mustLock(t, b, taken)
+						mustLock(t, a, Request{Key: "warm", Kind: kind, Owner: "me", Lease: 1000}) // so that a connection is there
+						w.Proxy("one").Link(s.Addr()).Delay(200*time.Millisecond, 0)
+						failed := make(chan error, 1)
+						go func() { failed <- fail(a, r) }()
+						eventually(t, 5*time.Second, "it is taken", func() bool { return pttl(t, s, r.Key) > 0 })
+						least, most := int64(-2), int64(-2)
+						if joined {
+							r.Lease = 60_000
+							mustLock(t, b, r)
+							least, most = 50_000, 60_002
+						}
+						if err := <-failed; err == nil {
+							t.Fatal("it has not failed")
+						}
+						time.Sleep(time.Second)
+						if left := pttl(t, s, r.Key); left < least || left > most {
+							t.Errorf("it has %d ms left", left)
+						}
+					})
+				})
+			}
+		}
+	}
 }
