@@ -14,16 +14,19 @@ const (
 
 // watchDeadlines ends the holds whose time is over, and tells their holders, until ctx ends. It does no I/O and waits for
 // nothing but holds.mu, which nobody holds for long, so that a Redis that does not answer delays no report.
-func (hs *holds) watchDeadlines(ctx context.Context) {
+func (hs *holds) watchDeadlines(ctx context.Context) { rounds(ctx, hs.deadlines.Wake, hs.tellLosses) }
+
+// rounds calls look whenever the time that it has returned is over, or something wakes it, until ctx ends.
+func rounds(ctx context.Context, wake <-chan struct{}, look func() (next time.Duration)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		timer.Reset(hs.tellLosses())
+		timer.Reset(look())
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-hs.deadlines.Wake:
+		case <-wake:
 		}
 	}
 }
@@ -50,19 +53,4 @@ func (hs *holds) tellSome(now time.Time) (next time.Duration, all bool) {
 		hs.happen(rec, overdue{})
 	}
 	return 0, false
-}
-
-// watchLeases drops the notes of leases that are over, until ctx ends.
-func (ls *leases) watchLeases(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		timer.Reset(ls.sweep(time.Now()))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-ls.ends.Wake:
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -97,6 +98,11 @@ func (ls *leases) drop(l *lease) {
 		ls.byKey[key] = at
 	}
 	l.share.End()
+}
+
+// watchLeases drops the notes of leases that are over, until ctx ends.
+func (ls *leases) watchLeases(ctx context.Context) {
+	rounds(ctx, ls.ends.Wake, func() time.Duration { return ls.sweep(time.Now()) })
 }
 
 // sweep drops those that are over, and has those woken that wait for them. It says in how long to come again.

@@ -35,17 +35,7 @@ func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
 
 // watch works off the schedule until ctx ends. It never waits for Redis: chunks that find no place in their lane start when one is free.
 func (wd *watchdog) watch(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		timer.Reset(min(wd.startDue(time.Now()), time.Minute))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-wd.holds.schedule.Wake:
-		}
-	}
+	rounds(ctx, wd.holds.schedule.Wake, func() time.Duration { return min(wd.startDue(time.Now()), time.Minute) })
 }
 
 // startDue starts what is due, as far as there is room, and says when to come again.
