@@ -2,6 +2,7 @@ package lockstore
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -54,22 +55,26 @@ func NotSent(err error) bool {
 func Passing(err error) bool {
 	var reply *upstream.ReplyError
 	var e *Error
-	if errors.As(err, &e) && e.Code == "NOQUORUM" {
+	switch {
+	case NotSent(err), Unknown(err):
 		return true
-	}
-	if NotSent(err) || Unknown(err) {
-		return true
-	}
-	if !errors.As(err, &reply) {
+	case errors.As(err, &e):
+		return e.Code == "NOQUORUM"
+	case !errors.As(err, &reply):
 		return false
 	}
 	code, _, _ := strings.Cut(reply.Line, " ")
-	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY" || code == "NOREPLICAS" || code == "BUSY"
+	return slices.Contains([]string{"LOADING", "MASTERDOWN", "READONLY", "NOREPLICAS", "BUSY"}, code)
 }
 
 // Unreached says whether err tells that a node is in trouble, rather than a slot or a script.
 func Unreached(err error) bool {
-	return err != nil && Passing(err) && !errors.Is(err, ErrLate) && !errors.Is(err, ErrMoving) && !errors.Is(err, ErrUnserved)
+	for _, other := range []error{ErrLate, ErrMoving, ErrUnserved} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return Passing(err)
 }
 
 // EndsByItself says whether a LOCK that may wait does so although its first try failed with err: the lock is moving to another

@@ -46,26 +46,35 @@ const maxOwner = 256
 // ValidOwner says whether id may be an explicit owner: 1 to 256 bytes, none of the hash fields that mean something
 // else to Redisson (`mode`, `…:write`), and not of the form `<uuid>:<number>` that connections and Java threads have.
 func ValidOwner(id string) bool {
-	return id != "" && len(id) <= maxOwner && id != "mode" && !strings.HasSuffix(id, writeSuffix) && !implicitOwner(id)
+	switch {
+	case id == "", id == "mode", len(id) > maxOwner, strings.HasSuffix(id, writeSuffix):
+		return false
+	}
+	return !implicitOwner(id)
 }
-
-// uuidLength is the length of a UUID as text.
-const uuidLength = 36
 
 // implicitOwner says whether owner is `<uuid>:<number>`: a connection of some proxy, or a Java thread.
 func implicitOwner(owner string) bool {
-	return len(owner) > uuidLength+1 && owner[uuidLength] == ':' && isUUID(owner[:uuidLength]) && isNumber(owner[uuidLength+1:])
+	id, number, _ := strings.Cut(owner, ":")
+	return isUUID(id) && isNumber(number)
 }
+
+const (
+	digits   = "0123456789"
+	uuidForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" // x is a hexadecimal digit
+)
 
 // isUUID says whether s is a UUID as Java and this proxy write it, in lower case.
 func isUUID(s string) bool {
-	if len(s) != uuidLength {
+	if len(s) != len(uuidForm) {
 		return false
 	}
 	for i := range len(s) {
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		hex := s[i] >= '0' && s[i] <= '9' || s[i] >= 'a' && s[i] <= 'f'
-		if dash && s[i] != '-' || !dash && !hex {
+		may := "-"
+		if uuidForm[i] == 'x' {
+			may = digits + "abcdef"
+		}
+		if strings.IndexByte(may, s[i]) < 0 {
 			return false
 		}
 	}
@@ -75,12 +84,7 @@ func isUUID(s string) bool {
 // isNumber says whether s is a decimal number; Java allows negative thread ids where the caller makes them up.
 func isNumber(s string) bool {
 	s = strings.TrimPrefix(s, "-")
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && strings.Trim(s, digits) == ""
 }
 
 // GuardKey is a key, in the slot of a lock, that never exists: see node.Call.Guarded.

@@ -57,7 +57,15 @@ var (
 
 // wholeTag says whether a name is one hash tag, as in `{a}`: Redisson keeps the read holds of lock `a` under the same prefix.
 func wholeTag(name string) bool {
-	return len(name) >= 2 && name[0] == '{' && name[len(name)-1] == '}' && strings.LastIndexByte(name, '{') == 0
+	tag, opens := strings.CutPrefix(name, "{")
+	tag, closes := strings.CutSuffix(tag, "}")
+	return opens && closes && !strings.Contains(tag, "{")
+}
+
+// cutLast is what is before the last colon of a name, and what is after it: the whole name, if there is none.
+func cutLast(name string) (before, after string) {
+	at := strings.LastIndexByte(name, ':')
+	return name[:max(at, 0)], name[at+1:]
 }
 
 // endsLikeOwner says whether the prefix of a lock's read holds ends like an implicit owner, or like one without its number: the
@@ -66,19 +74,17 @@ func endsLikeOwner(name string) bool {
 	if !strings.Contains(name, "{") {
 		return false
 	}
-	last := strings.LastIndexByte(name, ':')
-	if last < 0 {
-		return false
-	}
-	if isUUID(name[last+1:]) {
+	before, last := cutLast(name)
+	if isUUID(last) {
 		return true
 	}
-	before := strings.LastIndexByte(name[:last], ':')
-	return before >= 0 && isUUID(name[before+1:last]) && isNumber(name[last+1:])
+	_, id := cutLast(before)
+	return isUUID(id) && isNumber(last)
 }
 
 // readHoldName says whether a name is that of a key of a read hold.
 func readHoldName(name string) bool {
-	last := strings.LastIndexByte(name, ':')
-	return last >= 0 && isNumber(name[last+1:]) && strings.HasSuffix(name[:last], ":rwlock_timeout") && strings.Contains(name[:last], "{")
+	before, number := cutLast(name)
+	before, is := strings.CutSuffix(before, ":rwlock_timeout")
+	return is && isNumber(number) && strings.Contains(before, "{")
 }
