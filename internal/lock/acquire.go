@@ -240,7 +240,7 @@ func (hs *holds) grant(a *acquire, got lockstore.Acquired) bool {
 	first := a.Counts.Total() == 1
 	if first {
 		a.rec.streak = hs.streakOf(a)
-		a.c.takeLossNow(a.ID.DB, a.ID.Key)
+		a.c.takeLoss(a.ID.DB, a.ID.Key)
 	}
 	hs.happen(a.rec, acquired{a.Counts, lockstore.Milliseconds(a.r.Lease), lockstore.Milliseconds(got.TTL), got.Sent})
 	hs.recheckLate(a.rec, got.Sent)

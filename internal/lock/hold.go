@@ -141,9 +141,14 @@ func (h hold) promised(sent time.Time, sure time.Duration) hold {
 	return h
 }
 
-// planned sets when the watchdog comes next: a third of its lease after the last answer, but not after max-hold.
+// planned sets when the watchdog comes next: a third of its lease after the last answer.
 func (h hold) planned(sent time.Time, t terms) hold {
 	h.visit = sent.Add(t.watchdog / 3)
+	return h.beforeMaxHold(t)
+}
+
+// beforeMaxHold has the watchdog come no later than max-hold is over.
+func (h hold) beforeMaxHold(t terms) hold {
 	if last := h.granted.Add(t.maxHold); t.maxHold > 0 && h.watched && last.Before(h.visit) {
 		h.visit = last
 	}
@@ -211,11 +216,7 @@ func (e acquired) on(h hold, now time.Time, t terms) (hold, effects) {
 	case !h.watched && end.After(h.end):
 		h.end, h.lease = end, e.lease
 	}
-	h = h.promised(e.sent, e.ttl)
-	if last := h.granted.Add(t.maxHold); t.maxHold > 0 && h.watched && last.Before(h.visit) {
-		h.visit = last
-	}
-	return h, effects{}
+	return h.promised(e.sent, e.ttl).beforeMaxHold(t), effects{}
 }
 
 // unanswered: the reply to a LOCK was lost, and its verb does not wait for another one. After final it can no longer be done.

@@ -88,15 +88,8 @@ func (c *Client) noteLoss(id lockstore.ID, l lossRecord) {
 	}
 }
 
-// takeLoss is what is remembered of a loss of the connection's. It is forgotten: the connection is told once.
+// takeLoss is what is remembered of a loss of the connection's. It is forgotten: the connection is told once. holds.mu is held.
 func (c *Client) takeLoss(db int, key string) (l lossRecord, ok bool) {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
-	return c.takeLossNow(db, key)
-}
-
-// takeLossNow is takeLoss for one who has holds.mu.
-func (c *Client) takeLossNow(db int, key string) (l lossRecord, ok bool) {
 	at := lossKey{db, key}
 	if l, ok = c.losses[at]; ok {
 		delete(c.losses, at)
@@ -113,7 +106,7 @@ func (c *Client) told(db int, key string, takes bool) error {
 	if takes && c.losses[lossKey{db, key}].reason == reasonExpired {
 		return nil
 	}
-	l, ok := c.takeLossNow(db, key)
+	l, ok := c.takeLoss(db, key)
 	if !ok {
 		return nil
 	}

@@ -284,7 +284,7 @@ func (b *multiLock) giveBackOne(t *taken) {
 	if rec, err := m.holds.enter(context.Background(), b.c, t.id); err == nil {
 		m.giveBacks.giveBackBusy(rec)
 	}
-	_, _ = b.c.takeLoss(t.id.DB, t.id.Key) // the connection has never heard that it had it
+	_ = b.c.told(t.id.DB, t.id.Key, false) // the connection has never heard that it had it
 }
 
 // MultiUnlock gives back one hold at each of keys, at each node the last one in MultiLock's order first; a key named twice counts
