@@ -417,3 +417,48 @@ func TestExclusion(t *testing.T) {
 		t.Fatal(total)
 	}
 }
+
+func TestFence(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	last := int64(0)
+	for range 5 {
+		g := mustLock(t, a, Request{Key: "f", Fence: true})
+		if g.Token <= last {
+			t.Fatal(g.Token, last)
+		}
+		last = g.Token
+	}
+	for _, kind := range []Kind{Plain, Write} {
+		tokensRise(t, a, "g"+kind.String(), kind)
+	}
+	if text, _ := redis.String(s.Do(t, "GET", "redisson_lock_token:{f}"), nil); text != fmt.Sprint(last) {
+		t.Fatal(text)
+	}
+	if hash(t, s, "f")[a.Owner()] != "5" {
+		t.Fatal(hash(t, s, "f"))
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "f", All: true}, true)
+	s.Do(t, "SET", "redisson_lock_token:{f}", "9007199254740991")
+	if _, err := a.Lock(context.Background(), Request{Key: "f", Fence: true}); err == nil {
+		t.Fatal("a token past 2^53")
+	}
+	if s.Do(t, "EXISTS", "f").(int64) != 0 {
+		t.Fatal("a failed LOCK changed something")
+	}
+}
+
+func tokensRise(t *testing.T, c *Client, key string, kind Kind) {
+	t.Helper()
+	former := mustLock(t, c, Request{Key: key, Kind: kind, Fence: true, Owner: "former", Lease: 60_000}).Token
+	mustUnlock(t, c, UnlockRequest{Key: key, Side: kind, Owner: "former"}, true)
+	mustLock(t, c, Request{Key: key, Kind: kind, Owner: "next", Lease: 60_000})
+	for last, times := former, 0; times < 2; times++ {
+		g := mustLock(t, c, Request{Key: key, Kind: kind, Fence: true, Owner: "next", Lease: 60_000})
+		if g.Token <= last {
+			t.Errorf("%s: the next owner got token %d after %d", kind, g.Token, last)
+		}
+		last = g.Token
+	}
+}
