@@ -18,7 +18,7 @@ const promptly = 3 * second
 func Starved(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	held := holdings(ops, watchdog)
 	for _, o := range ops {
-		if !o.Acquires() || o.Block < 0 || o.Return-o.Call <= patience {
+		if !o.Acquires() || o.Verb == "MULTILOCK" || o.Block < 0 || o.Return-o.Call <= patience { // that may wait for another lock
 			continue
 		}
 		free := o.Call
