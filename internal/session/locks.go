@@ -101,9 +101,6 @@ func (s *Session) May(write bool, keys ...[]byte) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	if s.lockedOut() {
-		return &upstream.ReplyError{Line: noAuth}
-	}
 	replies, err := s.pipes.AskKeys(questions)
 	if err != nil {
 		return err
