@@ -28,7 +28,7 @@ var table = []row{
 	{pkg: "internal/own", floor: 5, what: "what a client has of connections of its own: when, at which node, and what becomes of them",
 		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/dedicated", "internal/fenced", "internal/subscription", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/backend", floor: 3, what: "how ordinary commands reach Redis: one, or the nodes of a cluster",
-		may: []string{"internal/scriptcache", "internal/commandtable", "internal/downstream", "cluster", "upstream", "proto/resp"}},
+		may: []string{"internal/retry", "internal/scriptcache", "internal/commandtable", "internal/downstream", "cluster", "upstream", "proto/resp"}},
 	{pkg: "internal/fenced", floor: 4, what: "a command that is run if a lock is held, in one atomic step",
 		may: []string{"internal/commandtable", "internal/dedicated", "internal/lock", "internal/lockstore", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/subscription", floor: 4, what: "what a client is subscribed to with a cluster upstream",

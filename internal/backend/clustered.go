@@ -4,8 +4,10 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -34,8 +36,20 @@ func (b *Clustered) Admit(ctx context.Context, from string) error {
 	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error { return n.Admit(ctx, from) })
 }
 
-// askAbout asks about one client.
-func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *upstream.Node) error) (err error) {
+// askAbout asks about one client, and again for RetryFor while no node is reached: a cluster that restarts is waited for by who greets it, as
+// it is by who sends a command (docs/adr/0018).
+func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *upstream.Node) error) error {
+	pause := retry.Insist()
+	for until := time.Now().Add(b.RetryFor()); ; {
+		err := b.askOnce(ctx, ask)
+		if !upstream.IsNotSent(err) || time.Now().After(until) || !retry.Sleep(ctx, pause.Next(), nil) {
+			return err
+		}
+	}
+}
+
+// askOnce asks each master in turn, until one lets the client in or two have refused it. The error is the refusal, if there was one.
+func (b *Clustered) askOnce(ctx context.Context, ask func(context.Context, *upstream.Node) error) (err error) {
 	snapshot, first := b.Snapshot(), rand.Int()
 	var refusal error
 	for passed := range snapshot.Masters {
