@@ -11,6 +11,14 @@ import (
 // What a connection that has said a little and then idles costs the proxy: buffers, session and goroutine's stack.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	t.Parallel()
+	first := map[string]string{"*1\r\n$4\r\nPING\r\n": "+PONG\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n": "$1\r\nv\r\n"}
+	t.Run("without a password", func(t *testing.T) { memoryOfIdleConnections(t, first) })
+	first["*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$3\r\nany\r\n"] = "+OK\r\n"
+	t.Run("with AUTH", func(t *testing.T) { memoryOfIdleConnections(t, first) })
+}
+
+// memoryOfIdleConnections has many connections say these commands, in any order, and measures what they cost.
+func memoryOfIdleConnections(t *testing.T, first map[string]string) {
 	server := testredis.Start(t)
 	server.Do(t, "SET", "k", "v")
 	p := harness.StartProxy(t, server.URL(), "--max-clients", "20000")
@@ -27,7 +35,7 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 	for range connections {
 		w := harness.Dial(t, p.Addr())
 		w.R = nil // bufio's 4 KiB would be this process' trouble
-		for command, want := range map[string]string{"*1\r\n$4\r\nPING\r\n": "+PONG\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n": "$1\r\nv\r\n"} {
+		for command, want := range first {
 			if _, err := w.C.Write([]byte(command)); err != nil {
 				t.Fatal(err)
 			}

@@ -230,7 +230,7 @@ func eventsOfLocks(t *testing.T) {
 	event := func(kind string) string {
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n__keyevent@0__:%s\r\n$1\r\nk\r\n", len("__keyevent@0__:"+kind), kind)
 	}
-	harness.Expect(t, w, ok, "LOCK", "k", "PX", "4000") // longer than a busy machine takes to answer
+	harness.Expect(t, w, ok, "LOCK", "k", "PX", "4000")                         // longer than a busy machine takes to answer
 	if got := listener.Read(); got != event("expired") && got != event("del") { // Redis ends the lease, or the proxy, whoever comes first
 		t.Fatal(got)
 	}

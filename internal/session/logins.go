@@ -64,11 +64,19 @@ func (s *Session) askPassword(user, password string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
-	err := s.srv.up.backend.Authenticate(ctx, s.host(), user, password)
+	err := elsewhere(func() error { return s.srv.up.backend.Authenticate(ctx, s.host(), user, password) })
 	if backend.PasswordRefused(err) {
 		s.srv.access.guesses.wrong(s.network())
 		telemetry.LoginsFailed.Add(1)
 		s.srv.log.Warn("a login failed: wrong password, or no such user", "client", s.peer.addr)
 	}
 	return err
+}
+
+// elsewhere runs a question that goes deep on a goroutine of its own, and waits for its end: a client that idles afterwards would keep
+// the stack, as large as the question once made it.
+func elsewhere(ask func() error) error {
+	answer := make(chan error, 1)
+	go func() { answer <- ask() }()
+	return <-answer
 }

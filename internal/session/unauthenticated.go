@@ -42,7 +42,7 @@ func (s *Session) refused() error {
 	if s.srv.access.mustAuth.Load() && s.srv.asksPassword() {
 		return errNoAuth
 	}
-	if err := s.askAdmission(); err != nil {
+	if err := elsewhere(s.askAdmission); err != nil {
 		return err
 	}
 	s.access.admitted.Store(true)
