@@ -46,7 +46,6 @@ func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 // noStore is of a lock engine that is asked for no lock.
 type noStore struct{ lockstore.Store }
 
-
 func waitUntil(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for began := time.Now(); !is(); time.Sleep(time.Millisecond) {
