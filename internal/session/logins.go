@@ -77,6 +77,9 @@ func (s *Session) askPassword(user, password string) error {
 // the stack, as large as the question once made it.
 func elsewhere(ask func() error) error {
 	answer := make(chan error, 1)
-	go func() { answer <- ask() }()
+	go answerTo(answer, ask)
 	return <-answer
 }
+
+// answerTo sends a question's outcome.
+func answerTo(answer chan<- error, ask func() error) { answer <- ask() }
