@@ -64,9 +64,14 @@ var serverWide = map[string]Facts{
 	"pubsub|shardnumsub":   {Request: AllNodes, Response: Sum},
 }
 
-// ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say. Since Redis 7.0 PING's
-// tips say that all masters are to answer: one shard that is down would then fail the health checks of all clients.
-var ofAnyNode = map[string]bool{"ping": true, "echo": true, "time": true}
+// ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say; HELP is another. Since Redis
+// 7.0 PING's tips say that all masters are to answer: one shard that is down would then fail the health checks of all clients.
+var ofAnyNode = map[string]bool{
+	"ping": true, "echo": true, "time": true, "role": true, "lastsave": true, "config|get": true, "module|list": true,
+	"acl|whoami": true, "acl|cat": true, "acl|genpass": true, "acl|users": true, "acl|list": true, "acl|getuser": true, "acl|dryrun": true,
+	"function|list": true, "function|dump": true,
+	"command|getkeys": true, "command|getkeysandflags": true,
+}
 
 // ofMaster are commands that only read, and that no replica is asked: how often or how recently a key was used only its master knows, and
 // a cursor means nothing to another node than the one that gave it, so that each step must go to the same one.
@@ -100,7 +105,7 @@ func FactsOf(name string, flags, tips []string) *Facts {
 	if known, is := serverWide[f.Name]; is {
 		f.Request, f.Response = known.Request, known.Response
 	}
-	if ofAnyNode[f.Name] {
+	if ofAnyNode[f.Name] || strings.HasSuffix(f.Name, "|help") {
 		f.ReadOnly, f.Request, f.Response = true, OneNode, NoPolicy
 	}
 	response, splits := split[f.Name]

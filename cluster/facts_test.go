@@ -32,6 +32,19 @@ func TestFactsOfPing(t *testing.T) {
 	}
 }
 
+// What a node says of itself changes nothing, so another may be asked in its place. What changes something, or whose text is a client's, may not.
+func TestFactsOfWhatAnyNodeAnswers(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"ROLE": true, "config|get": true, "config|help": true, "acl|whoami": true, "function|list": true,
+		"config|set": false, "acl|log": false, "publish": false, "function|load": false, "client|kill": false,
+	} {
+		if f := FactsOf(name, []string{"noscript", "loading", "stale"}, nil); f.ReadOnly != want || f.Replica {
+			t.Errorf("%s: got %+v", name, *f)
+		}
+	}
+}
+
 // What goes on from a cursor is read at the master, whose cursor it is, and so is what only the master knows.
 func TestFactsOfWhatIsReadAtTheMaster(t *testing.T) {
 	t.Parallel()

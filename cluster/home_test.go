@@ -33,8 +33,11 @@ func TestHomeIsLeft(t *testing.T) {
 			cl.expect("PING", "+PONG\r\n")
 			take(t, tc.Servers[0])
 			began := time.Now()
-			if got := cl.do("PING", "ECHO a"); got[0] != "+PONG\r\n" || got[1] != "$1\r\na\r\n" {
-				t.Errorf("got %q", got)
+			got := cl.do("PING", "ECHO a", "ACL WHOAMI", "CONFIG GET databases", "FUNCTION LIST", "ROLE", "ACL HELP", "COMMAND GETKEYS GET a")
+			for i, want := range []string{"+PONG\r\n", "$1\r\na\r\n", "$7\r\ndefault\r\n", "*2\r\n$9\r\ndatabases", "*0", "*3\r\n$6\r\nmaster", "*", "*1\r\n$1\r\na"} {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("%d: got %q, want %q", i, got[i], want)
+				}
 			}
 			if name == "killed" {
 				cl.expect("PUBLISH b c", ":0\r\n")
