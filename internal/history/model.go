@@ -141,9 +141,15 @@ func (s state) blocked(holder int, side Side) bool {
 	})
 }
 
-// upgrades says whether the owner reads and asks to write.
+// upgrades says whether the owner reads, and wants to go on with that, and asks to write.
 func (s state) upgrades(holder int, side Side) bool {
-	return side == Write && s.find(holder, Read).count > 0 && s.find(holder, Write).count == 0
+	reads := s.find(holder, Read)
+	return side == Write && reads.count > 0 && !reads.unwanted && s.find(holder, Write).count == 0
+}
+
+// wanted is the state without what a connection does not want any more, on either side: a LOCK begins anew.
+func (s state) wanted(holder int) state {
+	return slices.DeleteFunc(slices.Clone(s), func(e held) bool { return e.holder == holder && e.unwanted })
 }
 
 // step says whether a thing can happen with its reply, and what comes of it.
@@ -202,9 +208,8 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 	case s.alien(t.Side) || s.blocked(t.holder, t.Side) || s.upgrades(t.holder, t.Side):
 		return false, s
 	}
-	if h.unwanted { // it begins anew
-		h.count, h.unwanted = 0, false
-	}
+	s = s.wanted(t.holder)
+	h = s.find(t.holder, t.Side)
 	if !(t.Named && h.count > 0) {
 		h.count++
 	}

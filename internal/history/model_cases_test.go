@@ -108,6 +108,23 @@ func TestModel(t *testing.T) {
 			2 3 #1 UNLOCK k -> ERR
 			4 5 #1 LOCK k -> OK
 			6 7 #1 UNLOCK k -> 1`},
+		{"an UNLOCK of a reader that did not reach Redis, and a WLOCK that begins anew", false, `
+			0 1 #1 RLOCK k -> OK
+			2 3 #1 UNLOCK k READ -> ERR
+			4 5 #1 WLOCK k -> OK
+			6 7 #1 UNLOCK k WRITE -> 1
+			8 9 a WLOCK k PX 900 -> OK`},
+		{"an UNLOCK of a reader that did not reach Redis, and a WLOCK that begins anew beside another reader", true, `
+			0 1 #1 RLOCK k -> OK
+			0 1 a RLOCK k PX 900 -> OK
+			2 3 #1 UNLOCK k READ -> ERR
+			4 5 #1 WLOCK k -> OK
+			6 7 a UNLOCK k READ -> 1`},
+		{"an UNLOCK of a writer that did not reach Redis, and an RLOCK that begins anew", false, `
+			0 1 #1 WLOCK k -> OK
+			2 3 #1 UNLOCK k WRITE -> ERR
+			4 5 #1 RLOCK k -> OK
+			6 7 a RLOCK k PX 900 -> OK`},
 		{"an UNLOCK of one of two that did not reach Redis", true, `
 			0 1 #1 LOCK k -> OK
 			2 3 #1 LOCK k -> OK

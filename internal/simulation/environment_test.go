@@ -42,6 +42,8 @@ type environment struct {
 	running sync.WaitGroup // what is to end before the bubble does
 	log     *slog.Logger
 	uuids   *rand.ChaCha8
+
+	lengthened time.Duration // how far clocks of nodes were set back in all, by which a lease may last longer
 }
 
 // proxy is one process with an engine. It can be killed and started anew.

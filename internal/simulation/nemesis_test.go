@@ -156,6 +156,7 @@ func jumpClock(n *nemesis) {
 	by := time.Duration(n.dice.Int64N(int64(40*second))) - 20*second
 	n.Fault(fmt.Sprintf("the clock of %s jumps by %v", name, by))
 	x.Jump(by)
+	n.lengthened += max(0, -by)
 }
 
 func setBack(n *nemesis) {
@@ -163,6 +164,7 @@ func setBack(n *nemesis) {
 	by := time.Duration(n.dice.Int64N(int64(5 * second)))
 	n.Fault(fmt.Sprintf("the clock of %s is set back by %v", name, by))
 	x.Jump(-by)
+	n.lengthened += by
 }
 
 // drift moves a clock by less than what a lease allows for: 1 % and 2 ms.

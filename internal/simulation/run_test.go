@@ -197,7 +197,7 @@ func (b *environment) names(reply any) (out []string) {
 
 // leaks looks at the nodes until nothing has leaked, or for too long.
 func (b *environment) leaks() {
-	bound := 10*second + 2*b.p.options.Watchdog
+	bound := 10*second + 2*b.p.options.Watchdog + b.lengthened
 	if b.store.quorum {
 		bound += b.p.quorum.MaxLease
 	}
