@@ -49,6 +49,37 @@ func TestClusterTransactionAsAtRedis(t *testing.T) {
 	}
 }
 
+// A transaction of which more than is kept was queued before its first key runs where that key's node has it, and elsewhere EXEC says what is
+// wrong: no client is told of a slot that has moved, which none has. With watched keys it is at the right node from the start.
+func TestClusterTransactionWithALateKey(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc)
+	long, ran := strings.Repeat("v", 9<<20), 0
+	for i := range 12 { // at all nodes
+		w := harness.Dial(t, p.Addr())
+		if i%4 == 0 {
+			harness.Expect(t, w, "+OK\r\n", "WATCH", "{t}w")
+		}
+		harness.Expect(t, w, "+OK\r\n", "MULTI")
+		for _, call := range [][]string{{"ECHO", long}, {"SET", "{t}k", "v"}, {"GET", "{t}k"}} {
+			harness.Expect(t, w, "+QUEUED\r\n", call...)
+		}
+		got := w.Do("EXEC")
+		switch {
+		case strings.HasPrefix(got, "*3\r\n$9437184\r\n") && strings.HasSuffix(got, "\r\n+OK\r\n$1\r\nv\r\n"):
+			ran++
+		case i%4 == 0, !strings.HasPrefix(got, "-EXECABORT ") || !strings.Contains(got, "8 MB"):
+			t.Errorf("%d: got %.300q", i, got)
+		}
+		harness.Expect(t, w, "+PONG\r\n", "PING")
+		w.Close()
+	}
+	if ran == 12 {
+		t.Error("all were at the right node by chance")
+	}
+}
+
 // A transaction whose client sends much before its first key, and much of it unasked, has all replies in their order.
 func TestClusterTransactionInOneWrite(t *testing.T) {
 	t.Parallel()

@@ -19,9 +19,9 @@ import (
 // A transaction is queued at one node, and nothing of it runs before EXEC. Only its first key tells which node that
 // should be: until then it is at any, and when that key comes it is queued again at the key's node, while it is short. Slots
 // move: a command that the node redirects is answered QUEUED here. EXEC waits for all earlier replies, and then the whole
-// transaction is queued again where its slot is. That is not done if keys are watched, because the node that watched them may
-// have missed a change: EXEC is then answered null, as if one had changed, and the client begins anew. What one node has
-// refused to queue makes EXEC abort at every other, as it would there.
+// transaction is queued again where its slot is; of one that is too long for that EXEC says so. That is not done if keys are
+// watched, because the node that watched them may have missed a change: EXEC is then answered null, as if one had changed, and
+// the client begins anew. What one node has refused to queue makes EXEC abort at every other, as it would there.
 
 // transactionKept is how many bytes of queued commands are kept to be queued again, of which each takes queuedBytes besides
 // its own. They count for --max-query-memory.
@@ -29,6 +29,10 @@ const (
 	transactionKept = 8 << 20
 	queuedBytes     = 256
 )
+
+// tooLong is EXEC's reply when the node that has the transaction cannot run it, and no other can be given it.
+const tooLong = "EXECABORT Transaction discarded because its slot is at another node, where no more than 8 MB are queued again: " +
+	"send a command with a key first"
 
 // transaction is what a client has queued.
 type transaction struct {
@@ -225,17 +229,16 @@ func inNoDatabase(cmd redcon.Command, c *commandtable.Command) redcon.Command {
 	return cmd
 }
 
-// keep notes a command of the transaction, to be queued again. false: there is too much for that.
-func (tx *transaction) keep(cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) bool {
+// keep notes a command of the transaction, to be queued again unless there is too much for that.
+func (tx *transaction) keep(cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) {
 	tx.rights.Note(c, cmd.Args)
 	if tx.size += len(cmd.Raw) + queuedBytes; tx.size > transactionKept {
 		tx.cmds = nil
 		tx.kept.Set(0)
-		return false
+		return
 	}
 	tx.kept.Set(tx.size)
 	tx.cmds = append(tx.cmds, queuedCommand{raw: append([]byte(nil), cmd.Raw...), cmd: c, effect: e})
-	return true
 }
 
 // forgetQueued forgets the transaction, if there is one: it has ended.
@@ -272,11 +275,14 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 				return
 			}
 		}
-		again := dedicated.IsRedirect(refusal) && tx.slot != backend.NoSlot && tx.size <= transactionKept
+		again := dedicated.IsRedirect(refusal) && tx.slot != backend.NoSlot
 		p.discard()
 		switch {
 		case again && watch:
 			u.null()
+			return
+		case again && tx.size > transactionKept:
+			u.error(tooLong)
 			return
 		case !again || time.Now().After(until):
 			u.relay(refusal)

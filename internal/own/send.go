@@ -96,7 +96,8 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 		cmd.Raw, e.Effect = o.host.Queued(c, cmd, p.nameThen())
 	}
 	if tx := p.slots.tx; tx != nil {
-		e.Queues = tx.keep(cmd, c, e.Effect)
+		e.Queues = true
+		tx.keep(cmd, c, e.Effect)
 	}
 	forwarded()
 	p.noteChanges(c, cmd.Args)
