@@ -180,6 +180,7 @@ func TestQuorumClientGoesInTheMiddle(t *testing.T) {
 			for i := range 3 {
 				all.Go(func() {
 					c, _ := client(m)
+					r := r // each goroutine's own
 					if r.Key != "held" {
 						r.Key = fmt.Sprint(r.Key, r.Owner, i)
 					}
