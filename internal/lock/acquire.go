@@ -14,9 +14,9 @@ type acquire struct {
 	lockstore.Acquire
 	c      *Client
 	r      Request
-	w      *waiter       // the waiter that it is for; nil: the verb does not wait
-	rec    *record       // the connection's, which is busy meanwhile; nil: of a named owner, of which nothing is kept here
-	streak handoffStreak // the streak that it continues if it is handed the lock
+	w      *waiter        // the waiter that it is for; nil: the verb does not wait
+	rec    *record        // the connection's, which is busy meanwhile; nil: of a named owner, of which nothing is kept here
+	inARow handoffsInARow // those before it, if it is handed the lock
 }
 
 func (c *Client) newAcquire(rec *record, r Request, w *waiter) *acquire {
@@ -49,7 +49,7 @@ func (a *acquire) update() {
 // before is the connection's hold as it is now. One that is not wanted any more is none: a LOCK begins anew.
 func (a *acquire) before() hold {
 	h := a.c.m.holds.peek(a.ID)
-	if h.unwanted {
+	if h.givenUp {
 		return hold{}
 	}
 	return h
@@ -239,7 +239,7 @@ func (hs *holds) grant(a *acquire, got lockstore.Acquired) bool {
 	}
 	first := a.Counts.Total() == 1
 	if first {
-		a.rec.streak = hs.streakOf(a)
+		a.rec.inARow = hs.inARowBefore(a)
 		a.c.takeLoss(a.ID.DB, a.ID.Key)
 	}
 	hs.happen(a.rec, acquired{a.Counts, lockstore.Milliseconds(a.r.Lease), lockstore.Milliseconds(got.TTL), got.Sent})

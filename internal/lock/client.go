@@ -109,13 +109,13 @@ func (c *Client) Held() int {
 // Waits is the lock that the client waits for, and for how long it has; "": none.
 func (c *Client) Waits() (key string, waited time.Duration) { return c.m.lines.waitOf(c) }
 
-// Doubt says that an earlier command of this client may still take effect. So what the client holds now is never
+// LeaveToExpire says that an earlier command of this client may still take effect. So what the client holds now is never
 // released before its lease is over.
-func (c *Client) Doubt() {
+func (c *Client) LeaveToExpire() {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
 	for rec := range c.holds.All() {
-		c.m.holds.happen(rec, doubted{})
+		c.m.holds.happen(rec, unsettled{})
 	}
 }
 

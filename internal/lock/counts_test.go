@@ -56,13 +56,13 @@ func TestFailedMultiLockLosesNothing(t *testing.T) {
 
 // A write lock that is left to run out, since an earlier command of its connection may still take effect, is not cut when that connection gives back a
 // read lock beside it.
-func TestDoubtfulWriterThatReads(t *testing.T) {
+func TestWriterWithACommandUnderWayReads(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		n := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, n, "one", Options{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Kind: Write})
-		a.Doubt()
+		a.LeaveToExpire()
 		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: Write})
 		wantCode(t, err, "ERR")
 		mustLock(t, a, Request{Key: "k", Kind: Read, Self: true})

@@ -263,18 +263,18 @@ func TestDisconnect(t *testing.T) {
 		mustLock(t, a, Request{Key: "gone"})
 		mustLock(t, a, Request{Key: "gone"})
 		mustLock(t, b, Request{Key: "left"})
-		mustLock(t, d, Request{Key: "doubt"})
-		d.Doubt()
+		mustLock(t, d, Request{Key: "unsettled"})
+		d.LeaveToExpire()
 		_, err := d.Unlock(context.Background(), UnlockRequest{Key: "none"})
 		wantCode(t, err, "NOTHELD")
-		_, err = d.Unlock(context.Background(), UnlockRequest{Key: "doubt"})
+		_, err = d.Unlock(context.Background(), UnlockRequest{Key: "unsettled"})
 		wantCode(t, err, "ERR")
 		a.Close(Gone)
 		b.Close(Left)
 		d.Close(Gone)
 		eventually(t, 15*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "gone").(int64) == 0 })
 		time.Sleep(50 * time.Millisecond)
-		if s.Do(t, "EXISTS", "left", "doubt").(int64) != 2 {
+		if s.Do(t, "EXISTS", "left", "unsettled").(int64) != 2 {
 			t.Fatal("released what must run out")
 		}
 		if n := m.Stats().Held; n != 0 {

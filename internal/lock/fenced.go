@@ -112,7 +112,7 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	if err := c.m.watchdog.visitNow(ctx, c, id, patience); err != nil {
 		return err
 	}
-	if h := c.m.holds.peek(id); h.counts.Of(id.Kind) > 0 && !h.unwanted {
+	if c.m.holds.peek(id).has(id.Kind) {
 		return nil
 	}
 	if lost := c.told(r.DB, r.Key, false); lost != nil {

@@ -82,7 +82,7 @@ func (g *giveBacks) giveBackBusy(rec *record) {
 	h := g.holds.peek(rec.id)
 	switch {
 	case !h.live():
-	case h.doubt:
+	case h.runsOut:
 		g.leaveToExpire(rec)
 	default:
 		g.holds.apply(rec, notUnlocked{}) // it is not renewed any more
@@ -112,7 +112,7 @@ func (g *giveBacks) clear(rec *record) {
 		return // a verb has told it meanwhile
 	}
 	has := h.counts
-	if h.unwanted {
+	if h.givenUp {
 		has = lockstore.Counts{}
 	}
 	_, err := g.store.Release(context.Background(), &lockstore.Release{ID: rec.id, Counts: has, Whole: has.Total() == 0})

@@ -15,13 +15,13 @@ import (
 // handoffReaders is the most readers that one script lets in.
 const handoffReaders = 32
 
-// streakOf is the streak of a new hold: a reader that comes to others continues the longest of theirs. mu is held.
-func (hs *holds) streakOf(a *acquire) handoffStreak {
-	s := a.streak
+// inARowBefore are the grants before a new hold: a reader that comes to others continues the longest row of theirs. mu is held.
+func (hs *holds) inARowBefore(a *acquire) handoffsInARow {
+	s := a.inARow
 	if a.ID.Kind.Spec().Shared {
 		for other := range hs.byKey[a.ID.Line()].All() {
-			if other.streak.grants > s.grants {
-				s = other.streak
+			if other.inARow.grants > s.grants {
+				s = other.inARow
 			}
 		}
 	}
@@ -44,7 +44,7 @@ type handoff struct {
 	lines  *lines
 	line   *line
 	to     []successor
-	streak handoffStreak
+	inARow handoffsInARow // before this one
 }
 
 // successor is a waiter that was claimed, and what it asks for.
@@ -81,7 +81,7 @@ func (ls *lines) claim(id lockstore.ID) *handoff {
 
 // pickNext claims the waiters that are next. Each of them waits for its offer then.
 func (ls *lines) pickNext(id lockstore.ID) *handoff {
-	streak, shared := ls.holds.releasing(id)
+	inARow, shared := ls.holds.releasing(id)
 	if shared || ls.draining() {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 	if l == nil {
 		return nil
 	}
-	h := &handoff{lines: ls, line: l, streak: streak, Handoff: lockstore.Handoff{Line: l.key}}
+	h := &handoff{lines: ls, line: l, inARow: inARow, Handoff: lockstore.Handoff{Line: l.key}}
 	for at := l.waiters.Front(); at != nil && len(h.to) < handoffReaders; at = at.Next() {
 		w := at.Value.(*waiter)
 		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.to) > 0 && w.id.Kind != h.to[0].id.Kind {
@@ -109,29 +109,29 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 	if len(h.to) == 0 {
 		return nil
 	}
-	if h.Turn = !l.key.Fair && h.streak.over(l.pause, time.Now()); h.Turn {
+	if h.Turn = !l.key.Fair && h.inARow.over(l.pause, time.Now()); h.Turn {
 		l.messages.Store(0) // afterGrant sees by those that come from now on whether somebody has used the turn
 	}
 	return h
 }
 
-// releasing notes that a hold is about to be given back, and returns its streak. shared says that another owner of this proxy goes on holding
+// releasing notes that a hold is about to be given back, and returns the grants before it. shared says that another owner of this proxy goes on holding
 // the lock, so that it is not free after this.
-func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) {
+func (hs *holds) releasing(id lockstore.ID) (inARow handoffsInARow, shared bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	own := hs.byID[id.Hold()]
 	if own != nil {
-		own.releasing, streak = true, own.streak
+		own.releasing, inARow = true, own.inARow
 	}
 	if id.Kind.Spec().RW {
 		for other := range hs.byKey[id.Line()].All() {
 			if other != own && !other.releasing {
-				return streak, true
+				return inARow, true
 			}
 		}
 	}
-	return streak, false
+	return inARow, false
 }
 
 // pauseAt is the longest pause of lines that ended with the grant of a hold of this lock.
@@ -198,7 +198,7 @@ func (ls *lines) noteGrants(h *handoff, turn, given bool) {
 		h.line.tryAt = h.line.holdBack
 	case given:
 		for _, w := range h.to {
-			w.ask.streak = h.streak.next()
+			w.ask.inARow = h.inARow.next()
 		}
 	}
 }

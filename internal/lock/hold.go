@@ -27,8 +27,8 @@ type hold struct {
 	suspect   string    // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
 	suspected time.Time // since when
 
-	doubt    bool // an earlier command of its connection may still take effect: it is not given back, it runs out
-	unwanted bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
+	runsOut bool // an earlier command of its connection may still take effect: it is neither renewed nor given back
+	givenUp bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
 
 	clear time.Time // when Redis is to be told what the connection has of it, or that it has none any more; zero: it has been, or need not be
 }
@@ -67,12 +67,18 @@ func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMo
 // live says whether the connection is in the lock.
 func (h hold) live() bool { return h.counts.Total() > 0 }
 
+// kept says whether the watchdog lets the hold last: its end is a loss then.
+func (h hold) kept() bool { return h.live() && !h.givenUp && !h.runsOut }
+
+// has says whether the connection has that side, and has not given it up.
+func (h hold) has(side Kind) bool { return h.counts.Of(side) > 0 && !h.givenUp }
+
 // due is when the hold ends unless something happens before; zero: there is none.
 func (h hold) due(t terms) (at time.Time) {
 	switch {
 	case !h.live():
 		return at
-	case h.unwanted || h.doubt:
+	case !h.kept():
 		at = h.sure
 	case !h.watched && h.nearEnd(h.sure, t):
 		at = earlier(h.end, h.sure) // its connection has chosen it
@@ -108,7 +114,7 @@ func earlier(a, b time.Time) time.Time {
 // next is when the watchdog has something to do about the hold; zero: nothing.
 func (h hold) next() time.Time {
 	switch {
-	case !h.live() || h.unwanted || h.doubt:
+	case !h.kept():
 		return h.clear
 	case h.clear.IsZero():
 		return h.visit
@@ -173,8 +179,8 @@ func (h hold) lost(reason string, now time.Time, t terms) (hold, effects) {
 	case reasonUnrenewed, reasonMaxHold:
 		clear = lockstore.Later(now, h.counted())
 	}
-	silent := h.unwanted || h.doubt
-	if h.doubt {
+	silent := !h.kept()
+	if h.runsOut {
 		clear = time.Time{}
 	}
 	h, fx := h.ended(clear)
@@ -204,7 +210,7 @@ type acquired struct {
 }
 
 func (e acquired) on(h hold, now time.Time, t terms) (hold, effects) {
-	if first := !h.live() || h.unwanted; first {
+	if first := !h.live() || h.givenUp; first {
 		h = hold{granted: now, late: h.late}
 		h.visit = e.sent.Add(t.watchdog / 3)
 	}
@@ -227,7 +233,7 @@ type unanswered struct {
 
 func (e unanswered) on(h hold, now time.Time, _ terms) (hold, effects) {
 	h.late = lockstore.Later(h.late, lockstore.Later(now, e.final).Add(e.lease))
-	if !h.doubt {
+	if !h.runsOut {
 		h.clear = e.final // the connection has been told of no grant
 	}
 	return h, effects{}
@@ -363,8 +369,8 @@ func (e notUnlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
 		}
 		return h, effects{}
 	}
-	h.watched, h.unwanted, h.end = false, true, h.sure
-	if e.unknown && !h.doubt {
+	h.watched, h.givenUp, h.end = false, true, h.sure
+	if e.unknown && !h.runsOut {
 		h.clear = e.final
 	}
 	return h, effects{}
@@ -382,7 +388,7 @@ func (e cleared) on(h hold, now time.Time, _ terms) (hold, effects) {
 		h.clear = now.Add(clearPause)
 		return h, effects{}
 	}
-	if h.unwanted {
+	if h.givenUp {
 		return h.ended(time.Time{})
 	}
 	h.clear = time.Time{}
@@ -394,11 +400,11 @@ type left struct{}
 
 func (left) on(h hold, _ time.Time, _ terms) (hold, effects) { return h.ended(time.Time{}) }
 
-// doubted: an earlier command of the connection may still take effect.
-type doubted struct{}
+// unsettled: an earlier command of the connection may still take effect.
+type unsettled struct{}
 
-func (doubted) on(h hold, _ time.Time, _ terms) (hold, effects) {
-	h.doubt = h.live()
+func (unsettled) on(h hold, _ time.Time, _ terms) (hold, effects) {
+	h.runsOut = h.live()
 	return h, effects{}
 }
 

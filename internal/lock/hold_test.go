@@ -51,8 +51,8 @@ var holdKinds = []struct {
 }{
 	{"watched", []happening{lockWatched}},
 	{"with an end", []happening{lockWithEnd}},
-	{"unwanted", []happening{lockWatched, {time.Second, notUnlocked{}}}},
-	{"doubted", []happening{lockWatched, {time.Second, doubted{}}}},
+	{"given up", []happening{lockWatched, {time.Second, notUnlocked{}}}},
+	{"running out", []happening{lockWatched, {time.Second, unsettled{}}}},
 	{"none", nil},
 }
 
@@ -67,10 +67,10 @@ func told(h hold, fx effects) string {
 	switch {
 	case !h.live():
 		s = append(s, "none")
-	case h.unwanted:
-		s = append(s, fmt.Sprint(h.counts.Total(), ", unwanted"))
-	case h.doubt:
-		s = append(s, fmt.Sprint(h.counts.Total(), ", doubted"))
+	case h.givenUp:
+		s = append(s, fmt.Sprint(h.counts.Total(), ", given up"))
+	case h.runsOut:
+		s = append(s, fmt.Sprint(h.counts.Total(), ", running out"))
 	case h.watched:
 		s = append(s, fmt.Sprint(h.counts.Total(), ", renewed"))
 	default:
@@ -84,7 +84,7 @@ func told(h hold, fx effects) string {
 	}
 	if h.live() {
 		s = append(s, "over "+since(h.due(testTerms)))
-		if !h.unwanted && !h.doubt {
+		if h.kept() {
 			s[1] += ", visit " + since(h.visit)
 		}
 	}
@@ -110,28 +110,28 @@ func TestHoldTable(t *testing.T) {
 			"2, renewed; over 33s, visit 10s",
 			"2, renewed; over 58s, visit 10s",
 			"2, renewed; over 33s, visit 15s",
-			"2, doubted; over 35s",
+			"2, running out; over 35s",
 			"2, renewed; over 33s, visit 15s",
 		}},
 		{"LOCK again, with EX 10", 5 * time.Second, acquired{counts: twice, lease: 10 * time.Second, ttl: 30 * time.Second, sent: at(5 * time.Second)}, [5]string{
 			"2, renewed; over 33s, visit 10s",
 			"2, until 59.4s; over 59.4s, visit 10s",
 			"2, until 14.9s; over 14.9s, visit 15s",
-			"2, doubted; over 35s",
+			"2, running out; over 35s",
 			"2, until 14.9s; over 14.9s, visit 15s",
 		}},
 		{"LOCK again, with EX 120", 5 * time.Second, acquired{counts: twice, lease: 2 * time.Minute, ttl: 2 * time.Minute, sent: at(5 * time.Second)}, [5]string{
 			"2, renewed; over 2m3s, visit 10s",
 			"2, until 2m3.8s; over 2m3.8s, visit 10s",
 			"2, until 2m3.8s; over 2m3.8s, visit 15s",
-			"2, doubted; over 2m5s",
+			"2, running out; over 2m5s",
 			"2, until 2m3.8s; over 2m3.8s, visit 15s",
 		}},
 		{"LOCK again, without its reply", 5 * time.Second, unanswered{at(8 * time.Second), 30 * time.Second}, [5]string{
 			"1, renewed, clear 8s; over 28s, visit 10s",
 			"1, until 59.4s, clear 8s; over 59.4s, visit 10s",
-			"1, unwanted, clear 8s; over 30s",
-			"1, doubted; over 30s",
+			"1, given up, clear 8s; over 30s",
+			"1, running out; over 30s",
 			"none, clear 8s",
 		}},
 		{"a verb finds that Redis does not have it", 5 * time.Second, gone{}, [5]string{
@@ -144,36 +144,36 @@ func TestHoldTable(t *testing.T) {
 		{"RENEW EX 20 is sent", 5 * time.Second, extending{20 * time.Second, at(5 * time.Second)}, [5]string{
 			"1, renewed; over 24.8s, visit 10s",
 			"1, until 59.4s; over 24.8s, visit 10s",
-			"1, unwanted; over 24.8s",
-			"1, doubted; over 24.8s",
+			"1, given up; over 24.8s",
+			"1, running out; over 24.8s",
 			"none",
 		}},
 		{"RENEW EX 20 was refused", 5 * time.Second, notExtended{}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, until 59.4s; over 59.4s, visit 10s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"RENEW EX 20 was done", 5 * time.Second, extended{20 * time.Second, 20 * time.Second, at(5 * time.Second)}, [5]string{
 			"1, until 24.8s; over 24.8s, visit 10s",
 			"1, until 24.8s; over 24.8s, visit 10s",
-			"1, unwanted; over 25s",
-			"1, doubted; over 25s",
+			"1, given up; over 25s",
+			"1, running out; over 25s",
 			"none",
 		}},
 		{"RENEW was done", 5 * time.Second, handedOver{}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, renewed; over 58s, visit 10s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"the watchdog has found it", 11 * time.Second, visited{true, 30 * time.Second, at(10 * time.Second)}, [5]string{
 			"1, renewed; over 37.7s, visit 20s",
 			"1, until 59.4s; over 59.4s, visit 20s",
-			"1, unwanted; over 39.7s",
-			"1, doubted; over 39.7s",
+			"1, given up; over 39.7s",
+			"1, running out; over 39.7s",
 			"none",
 		}},
 		{"the watchdog has not found it", 11 * time.Second, visited{false, 30 * time.Second, at(10 * time.Second)}, [5]string{
@@ -186,8 +186,8 @@ func TestHoldTable(t *testing.T) {
 		{"the watchdog had no answer", 12 * time.Second, notVisited{at(50 * time.Second)}, [5]string{
 			"1, renewed; over 28s, visit 13s",
 			"1, until 59.4s; over 59.4s, visit 13s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"max-hold is over", 20 * time.Second, outlived{}, [5]string{
@@ -207,50 +207,50 @@ func TestHoldTable(t *testing.T) {
 		{"UNLOCK of an inner section was done", 5 * time.Second, unlocked{once}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, until 59.4s; over 59.4s, visit 10s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"UNLOCK was refused", 5 * time.Second, notUnlocked{}, [5]string{
-			"1, unwanted; over 30s",
-			"1, unwanted; over 1m0s",
-			"1, unwanted; over 30s",
-			"1, unwanted; over 30s",
+			"1, given up; over 30s",
+			"1, given up; over 1m0s",
+			"1, given up; over 30s",
+			"1, given up; over 30s",
 			"none",
 		}},
 		{"UNLOCK had no answer", 5 * time.Second, notUnlocked{unknown: true, final: at(8 * time.Second)}, [5]string{
-			"1, unwanted, clear 8s; over 30s",
-			"1, unwanted, clear 8s; over 1m0s",
-			"1, unwanted, clear 8s; over 30s",
-			"1, unwanted; over 30s",
+			"1, given up, clear 8s; over 30s",
+			"1, given up, clear 8s; over 1m0s",
+			"1, given up, clear 8s; over 30s",
+			"1, given up; over 30s",
 			"none, clear 8s",
 		}},
 		{"UNLOCK of an inner section was refused", 5 * time.Second, notUnlocked{counts: once}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, until 59.4s; over 59.4s, visit 10s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"UNLOCK of an inner section had no answer", 5 * time.Second, notUnlocked{once, true, at(8 * time.Second)}, [5]string{
 			"1, renewed, clear 8s; over 28s, visit 10s",
 			"1, until 59.4s, clear 8s; over 59.4s, visit 10s",
-			"1, unwanted, clear 8s; over 30s",
-			"1, doubted, clear 8s; over 30s",
+			"1, given up, clear 8s; over 30s",
+			"1, running out, clear 8s; over 30s",
 			"none",
 		}},
 		{"Redis was told that there is none", 35 * time.Second, cleared{done: true}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, until 59.4s; over 59.4s, visit 10s",
 			"none; ended",
-			"1, doubted; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"Redis could not be told", 5 * time.Second, cleared{}, [5]string{
 			"1, renewed, clear 6s; over 28s, visit 10s",
 			"1, until 59.4s, clear 6s; over 59.4s, visit 10s",
-			"1, unwanted, clear 6s; over 30s",
-			"1, doubted, clear 6s; over 30s",
+			"1, given up, clear 6s; over 30s",
+			"1, running out, clear 6s; over 30s",
 			"none",
 		}},
 		{"its connection was closed by the proxy", 5 * time.Second, left{}, [5]string{
@@ -260,39 +260,39 @@ func TestHoldTable(t *testing.T) {
 			"none; ended",
 			"none; ended",
 		}},
-		{"an earlier command may still take effect", 5 * time.Second, doubted{}, [5]string{
-			"1, doubted; over 30s",
-			"1, doubted; over 1m0s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+		{"an earlier command may still take effect", 5 * time.Second, unsettled{}, [5]string{
+			"1, running out; over 30s",
+			"1, running out; over 1m0s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"it may have been freed by force", 5 * time.Second, suspected{reasonForced}, [5]string{
 			"1, renewed, perhaps forced; over 28s, visit 5s",
 			"1, until 59.4s, perhaps forced; over 59.4s, visit 5s",
-			"1, unwanted, perhaps forced; over 30s",
-			"1, doubted, perhaps forced; over 30s",
+			"1, given up, perhaps forced; over 30s",
+			"1, running out, perhaps forced; over 30s",
 			"none, perhaps forced",
 		}},
 		{"the new master's clock is 4 s ahead", 5 * time.Second, shortened{4 * time.Second, at(time.Second)}, [5]string{
 			"1, renewed; over 24s, visit 5s",
 			"1, until 59.4s; over 54s, visit 5s",
-			"1, unwanted; over 26s",
-			"1, doubted; over 26s",
+			"1, given up; over 26s",
+			"1, running out; over 26s",
 			"none",
 		}},
 		{"a clock was ahead, before this was sent", 5 * time.Second, shortened{4 * time.Second, at(-time.Second)}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, until 59.4s; over 59.4s, visit 10s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"nothing, 20 s long", 20 * time.Second, overdue{}, [5]string{
 			"1, renewed; over 28s, visit 10s",
 			"1, until 59.4s; over 59.4s, visit 10s",
-			"1, unwanted; over 30s",
-			"1, doubted; over 30s",
+			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"nothing, until its time is over", 61 * time.Second, overdue{}, [5]string{
@@ -367,7 +367,7 @@ func TestLeaseEndsByTheProxysClock(t *testing.T) {
 // A refused UNLOCK is not renewed, and its end is no loss; a LOCK makes a new hold.
 func TestRefusedUnlockRunsOut(t *testing.T) {
 	refused := []happening{lockWatched, {5 * time.Second, notUnlocked{}}}
-	h := wantTold(t, "1, unwanted; over 30s", refused...)
+	h := wantTold(t, "1, given up; over 30s", refused...)
 	if !h.next().IsZero() {
 		t.Errorf("the watchdog comes at %v", h.next().Sub(start))
 	}
@@ -396,7 +396,7 @@ func TestNothingIsLostTwice(t *testing.T) {
 			if fx[1].lost == "" {
 				t.Errorf("%T is no loss", first)
 			}
-			for _, second := range []event{gone{}, visited{}, outlived{}, overdue{}, unlocked{}, unlocked{once}, notUnlocked{}, handedOver{}, doubted{}, left{}} {
+			for _, second := range []event{gone{}, visited{}, outlived{}, overdue{}, unlocked{}, unlocked{once}, notUnlocked{}, handedOver{}, unsettled{}, left{}} {
 				if h, fx := h.on(second, at(71*time.Second), testTerms); fx.lost != "" || h.live() {
 					t.Errorf("%T after %T: %s", second, first, told(h, fx))
 				}

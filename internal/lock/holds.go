@@ -29,7 +29,7 @@ type record struct {
 	passed    bool      // a renewal passed it by because a verb was at work on it
 	ends      time.Time // when watchDeadlines looks at it
 
-	streak handoffStreak
+	inARow handoffsInARow
 	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
 
 	ofClient, atKey         chain.Link[*record]

@@ -76,10 +76,10 @@ type waiter struct {
 
 // asking is what a waiter's own goroutine keeps between its tries.
 type asking struct {
-	unheard error                    // why the reply to its last request was lost
-	hears   []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
-	splits  int                      // how often in a row its tries were split, on a quorum
-	final   time.Time                // of a request without an answer: until then it may yet get a place in the fair queue
+	lostReply error                    // why the reply to its last request was lost; nil: it was not
+	hears     []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
+	splits    int                      // how often in a row its tries were split, on a quorum
+	final     time.Time                // of a request without an answer: until then it may yet get a place in the fair queue
 }
 
 func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *waiter {

@@ -51,11 +51,11 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return err
 	}
 	h := m.holds.peek(id)
-	if h.doubt {
+	if h.runsOut {
 		m.holds.leave(rec)
 		return &Error{Code: "ERR", Text: "not renewed: an earlier command of this connection may still take effect, so the lock runs out by itself"}
 	}
-	if h.counts.Of(id.Kind) == 0 || h.unwanted { // an UNLOCK has said so
+	if !h.has(id.Kind) {
 		m.holds.leave(rec)
 		if lost := c.told(r.DB, r.Key, false); lost != nil {
 			return lost

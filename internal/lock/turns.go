@@ -20,21 +20,21 @@ const (
 	turnPoll = 10
 )
 
-// handoffStreak counts grants in a row from one of this proxy's clients to the next. It goes with the lock from hold to hold, because a
+// handoffsInARow counts the grants from one of this proxy's clients to the next. It goes with the lock from hold to hold, because a
 // line ends whenever nobody waits.
-type handoffStreak struct {
+type handoffsInARow struct {
 	grants int
 	since  time.Time
 }
 
 // over says that it is somebody else's turn; pause is the line's present one.
-func (s handoffStreak) over(pause time.Duration, now time.Time) bool {
+func (s handoffsInARow) over(pause time.Duration, now time.Time) bool {
 	long := now.Sub(s.since)
 	return (s.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*pause
 }
 
-// next is the streak with one grant more.
-func (s handoffStreak) next() handoffStreak { return handoffStreak{s.grants + 1, s.since} }
+// next is the row with one grant more.
+func (s handoffsInARow) next() handoffsInARow { return handoffsInARow{s.grants + 1, s.since} }
 
 // turns are those that a line leaves to others. lines.mu guards them.
 type turns struct {

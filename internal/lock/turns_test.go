@@ -76,7 +76,7 @@ func TestTurnRule(t *testing.T) {
 		{1000, 2500 * time.Millisecond, handoffPauseMost, true},
 	} {
 		began := time.Unix(1000, 0)
-		if got := (handoffStreak{c.grants, began}).over(c.pause, began.Add(c.long)); got != c.over {
+		if got := (handoffsInARow{c.grants, began}).over(c.pause, began.Add(c.long)); got != c.over {
 			t.Errorf("%d grants in %v, pause %v: over is %v", c.grants, c.long, c.pause, got)
 		}
 	}

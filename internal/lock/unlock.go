@@ -63,10 +63,10 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 		return false, c.told(r.DB, r.Key, false)
 	case has == 0:
 		return false, notHeld(r.Key, c.library.Load())
-	case was.doubt:
+	case was.runsOut:
 		return false, &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
 			strconv.FormatInt(max(time.Until(was.sure).Milliseconds(), 0), 10) + " ms"}
-	case r.All || was.unwanted:
+	case r.All || was.givenUp:
 		has = 1
 		fallthrough
 	default:
@@ -129,7 +129,7 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 	hs := u.g.holds
 	gave := u.done.Code == lockstore.Freed || u.done.Code == lockstore.StillHeld
 	// Nobody else writes the connection's field: if it has gone after a request without an answer, that request was done.
-	if err == nil && !gave && frees && (u.done.Again || u.was.unwanted) {
+	if err == nil && !gave && frees && (u.done.Again || u.was.givenUp) {
 		gave = true
 	}
 	switch {

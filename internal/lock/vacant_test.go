@@ -57,7 +57,7 @@ func TestVacantTellsTheQueue(t *testing.T) {
 		"lease-of-owner":  {r: Request{Lease: 300, Owner: "me"}},
 		"left":            {r: Request{Lease: 300}, end: left},
 		"left-with-owner": {r: Request{Lease: 300, Owner: "me"}, end: left},
-		"doubted":         {r: Request{Lease: 300}, end: func(c *Client, _ *world.Node, _ *world.Link) { c.Doubt(); c.Close(Gone) }},
+		"running out":     {r: Request{Lease: 300}, end: func(c *Client, _ *world.Node, _ *world.Link) { c.LeaveToExpire(); c.Close(Gone) }},
 		"max-hold":        {o: Options{MaxHold: 300 * time.Millisecond}},
 		"deleted":         {end: func(_ *Client, s *world.Node, _ *world.Link) { s.Do(t, "DEL", "deleted") }},
 		"cut-off": {end: func(c *Client, _ *world.Node, link *world.Link) {

@@ -20,8 +20,8 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	_, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := newWaiter(ctx, c, r, since)
 	defer func() {
-		if lockstore.Unknown(err) || w.unheard != nil && lockstore.NotSent(err) { // which would say that nothing was done
-			err = outcomeUnknown(r.verb(), cmp.Or(w.unheard, err))
+		if lockstore.Unknown(err) || w.lostReply != nil && lockstore.NotSent(err) { // which would say that nothing was done
+			err = outcomeUnknown(r.verb(), cmp.Or(w.lostReply, err))
 		}
 	}()
 	if r.Fair {
@@ -34,7 +34,7 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 		g, no, err := c.try(ctx, r, w)
 		switch {
 		case lockstore.Unknown(err):
-			trouble, w.unheard = err, err
+			trouble, w.lostReply = err, err
 		case lockstore.EndsByItself(err):
 			trouble = err
 		case !errors.Is(err, ErrNotAcquired):
@@ -97,11 +97,11 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 			m.lines.afterGrant(w, e.offer.acquire != nil)
 			return g, nil
 		case errors.Is(err, ErrNotAcquired):
-			w.unheard = nil
+			w.lostReply = nil
 			m.lines.refused(w, no)
 		case lockstore.Passing(err):
 			if trouble = err; lockstore.Unknown(err) {
-				w.unheard = err
+				w.lostReply = err
 			}
 			m.lines.troubled(w.line)
 		default:

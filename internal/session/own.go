@@ -83,7 +83,7 @@ func (h host) Selected(db int) {
 // Doubt implements own.Host: this client's locks then expire, and are not released.
 func (h host) Doubt() {
 	if l := h.locks.engine.Load(); l != nil {
-		l.Doubt()
+		l.LeaveToExpire()
 	}
 }
 
