@@ -110,7 +110,7 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 			since = w.since
 		}
 		var err error
-		if rec, err = c.m.holds.enterSoon(ctx, c, id, max(patience, r.left(since))); err != nil {
+		if rec, err = c.m.holds.enter(ctx, c, id, max(patience, r.left(since))); err != nil {
 			return Grant{}, refusal{}, err
 		}
 		if lost := c.told(r.DB, r.Key, true); lost != nil { // it was lost while this waited for others at work on it

@@ -124,11 +124,10 @@ func (c *Client) LeaveToExpire() {
 // lost, are given back when that is over.
 func (c *Client) Reset() {
 	m := c.m
-	limited, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	over := time.Now().Add(patience)
 	var busy []*record
 	for _, was := range m.holds.leaving(c) {
-		rec, err := m.holds.enter(limited, c, was.id)
+		rec, err := m.holds.enter(context.Background(), c, was.id, time.Until(over))
 		if err != nil {
 			m.holds.apply(was, notUnlocked{unknown: true, final: time.Now()})
 			continue
@@ -154,7 +153,7 @@ func (hs *holds) leaving(c *Client) (all []*record) {
 func (c *Client) Close(how CloseHow) {
 	own := c.m.holds.detach(c)
 	if how == Gone {
-		c.m.giveBacks.releaseLater(own, c.m.opts.Grace, c.m.giveBacks.giveBack)
+		c.m.giveBacks.releaseLater(own, c.m.opts.Grace, func(rec *record) { c.m.giveBacks.giveBack(nil, rec.id) })
 		return
 	}
 	for _, rec := range own {

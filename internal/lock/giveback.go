@@ -67,13 +67,11 @@ func atEachNode[T any](store lockstore.Store, locks []T, key func(T) string, wor
 	group.Wait()
 }
 
-// giveBack gives back a hold of a connection that has gone, on which a step may be under way.
-func (g *giveBacks) giveBack(rec *record) {
-	again, err := g.holds.enter(context.Background(), nil, rec.id)
-	if err != nil {
-		return
+// giveBack gives back a connection's hold, on which a step may be under way. c is nil if the connection has gone.
+func (g *giveBacks) giveBack(c *Client, id lockstore.ID) {
+	if rec, err := g.holds.enter(context.Background(), c, id, forEver); err == nil {
+		g.giveBackBusy(rec)
 	}
-	g.giveBackBusy(again)
 }
 
 // giveBackBusy is giveBack of a record that is busy, and leaves it.

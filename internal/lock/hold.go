@@ -24,8 +24,8 @@ type hold struct {
 	late  time.Time // until then a request without an answer may still keep it in Redis
 	visit time.Time // when the watchdog comes to it
 
-	suspect   string    // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
-	suspected time.Time // since when
+	suspect string    // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
+	recheck time.Time // when it was last said that the watchdog is to come at once: what was sent before does not do
 
 	runsOut bool // an earlier command of its connection may still take effect: it is neither renewed nor given back
 	givenUp bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
@@ -147,10 +147,12 @@ func (h hold) promised(sent time.Time, sure time.Duration) hold {
 	return h
 }
 
-// planned sets when the watchdog comes next: a third of its lease after the last answer.
-func (h hold) planned(sent time.Time, t terms) hold {
-	h.visit = sent.Add(t.watchdog / 3)
-	return h.beforeMaxHold(t)
+// planned sets when the watchdog comes next, after one that was sent at that time; at once if it is to come since then.
+func (h hold) planned(next, sent time.Time) hold {
+	if h.visit = next; !h.recheck.Before(sent) {
+		h.visit = h.recheck
+	}
+	return h
 }
 
 // beforeMaxHold has the watchdog come no later than max-hold is over.
@@ -306,22 +308,18 @@ func (e visited) on(h hold, now time.Time, t terms) (hold, effects) {
 	if !e.there {
 		return h.lost(h.whyGone(now), now, t)
 	}
-	if h.suspected.Before(e.sent) {
+	if h.recheck.Before(e.sent) {
 		h.suspect = ""
 	}
 	if h.watched {
 		h.renewals++
 		h.renewed = e.sent
 	}
-	h = h.promised(e.sent, e.lease-t.drift(e.lease)).planned(e.sent, t)
-	if h.suspect != "" {
-		h.visit = now // suspected since this was sent
-	}
-	return h, effects{}
+	return h.promised(e.sent, e.lease-t.drift(e.lease)).planned(e.sent.Add(t.watchdog/3), e.sent).beforeMaxHold(t), effects{}
 }
 
 // notVisited: the watchdog could not come to the hold. If the request had no answer, it may still be done until late.
-type notVisited struct{ late time.Time }
+type notVisited struct{ sent, late time.Time }
 
 // on plans the next try sooner the nearer the deadline is.
 func (e notVisited) on(h hold, now time.Time, t terms) (hold, effects) {
@@ -330,8 +328,7 @@ func (e notVisited) on(h hold, now time.Time, t terms) (hold, effects) {
 	if h.watched {
 		pause = max(min(pause, h.lease/12), h.lease/100)
 	}
-	h.visit = now.Add(max(pause, 10*time.Millisecond))
-	return h, effects{}
+	return h.planned(now.Add(max(pause, 10*time.Millisecond)), e.sent), effects{}
 }
 
 // outlived: the hold has lasted for max-hold.
@@ -415,7 +412,7 @@ func (e suspected) on(h hold, now time.Time, _ terms) (hold, effects) {
 	if h.suspect != reasonForced { // that one is known, others are guesses
 		h.suspect = e.reason
 	}
-	h.suspected, h.visit = now, now
+	h.recheck, h.visit = now, now
 	return h, effects{}
 }
 
@@ -429,7 +426,7 @@ type shortened struct {
 func (e shortened) on(h hold, now time.Time, _ terms) (hold, effects) {
 	if !h.asked.After(e.then) {
 		h.sure = h.sure.Add(-e.by)
-		h.visit = now
+		h.recheck, h.visit = now, now
 	}
 	return h, effects{}
 }

@@ -183,7 +183,7 @@ func TestHoldTable(t *testing.T) {
 			"none; ended",
 			"none",
 		}},
-		{"the watchdog had no answer", 12 * time.Second, notVisited{at(50 * time.Second)}, [5]string{
+		{"the watchdog had no answer", 12 * time.Second, notVisited{at(10 * time.Second), at(50 * time.Second)}, [5]string{
 			"1, renewed; over 28s, visit 13s",
 			"1, until 59.4s; over 59.4s, visit 13s",
 			"1, given up; over 30s",
@@ -413,4 +413,17 @@ func TestBothSidesAreOneHold(t *testing.T) {
 	wantTold(t, "2, until 1m0.4s; over 1m0.4s, visit 10s", writes, reads)
 	wantTold(t, "1, until 1m0.4s; over 1m0.4s, visit 10s", writes, reads, happening{2 * time.Second, unlocked{once}})
 	wantTold(t, "none; ended", writes, reads, happening{2 * time.Second, unlocked{}})
+}
+
+// TestRecheckWhileAVisitIsUnderWay: the watchdog comes at once although an answer has come to what it had sent before that was asked of it.
+func TestRecheckWhileAVisitIsUnderWay(t *testing.T) {
+	sent, asked, came := at(10*time.Second), 11*time.Second, 12*time.Second
+	for _, why := range []event{suspected{reasonFailover}, shortened{time.Second, at(asked)}} {
+		for _, answer := range []event{visited{true, 30 * time.Second, sent}, notVisited{sent, at(came)}} {
+			h, _ := hold{}.after(lockWatched, happening{asked, why}, happening{came, answer})
+			if h.visit.After(at(came)) {
+				t.Errorf("%#v, then %#v: the watchdog comes %v later", why, answer, h.visit.Sub(at(came)))
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,6 @@ type record struct {
 	releasing bool      // a step that gives it back is under way
 	leaving   bool      // RESET gives it back: whoever waits for busy finds it free
 	inChunk   *chunk    // of renewals that has not been sent yet; nil: none
-	passed    bool      // a renewal passed it by because a verb was at work on it
 	ends      time.Time // when watchDeadlines looks at it
 
 	inARow handoffsInARow
@@ -68,53 +68,53 @@ func (hs *holds) at(s lockstore.Store, by lockstore.Rules) {
 	hs.store, hs.votes, hs.drift = s, by.Votes, by.Drift
 }
 
-// enter gives the caller the busy mark of a connection's record, also when ctx is over if nobody has it; leave gives it back.
-func (hs *holds) enter(ctx context.Context, c *Client, id lockstore.ID) (*record, error) {
+// forEver is how long whoever gives a lock back waits for others at work on it.
+const forEver = time.Duration(math.MaxInt64)
+
+// enter gives the caller the busy mark of a connection's record, at once if nobody has it; leave gives it back. It waits for others only so long:
+// a verb whose reply was lost may be at the hold for as long as its lease.
+func (hs *holds) enter(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) (*record, error) {
+	if rec := hs.tryEnter(c, id); rec != nil {
+		return rec, nil
+	}
 	hs.mu.Lock()
 	rec := hs.record(c, id)
 	rec.users++
 	hs.mu.Unlock()
-	select {
-	case rec.busy <- struct{}{}:
-		return rec, nil
-	default:
-	}
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	err := lockstore.ErrBehind
 	select {
 	case rec.busy <- struct{}{}:
 		return rec, nil
 	case <-ctx.Done():
-		hs.mu.Lock()
-		hs.unuse(rec)
-		hs.mu.Unlock()
-		return nil, ctx.Err()
+		err = ctx.Err()
+	case <-timer.C:
 	}
-}
-
-// enterSoon is enter for a verb, which waits for others only so long: one whose reply was lost may be at the hold for as long as its lease.
-func (hs *holds) enterSoon(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) (*record, error) {
-	if rec := hs.tryEnter(c, id); rec != nil {
-		return rec, nil
-	}
-	limited, cancel := context.WithTimeout(ctx, long)
-	defer cancel()
-	rec, err := hs.enter(limited, c, id)
-	if err != nil && ctx.Err() == nil {
-		err = lockstore.ErrBehind
-	}
-	return rec, err
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.unuse(rec)
+	return nil, err
 }
 
 // tryEnter is enter without waiting; nil: somebody works on the record.
 func (hs *holds) tryEnter(c *Client, id lockstore.ID) *record {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	rec := hs.record(c, id)
+	if rec := hs.record(c, id); rec.tryBusy() {
+		return rec
+	}
+	return nil
+}
+
+// tryBusy takes the busy mark of a record, if nobody has it. holds.mu is held.
+func (rec *record) tryBusy() bool {
 	select {
 	case rec.busy <- struct{}{}:
 		rec.users++
-		return rec
+		return true
 	default:
-		return nil
+		return false
 	}
 }
 
@@ -134,12 +134,9 @@ func (hs *holds) leave(rec *record) {
 	hs.mu.Unlock()
 }
 
-// free is leave for one who has mu. A renewal that passed the hold by meanwhile comes back to it.
+// free is leave for one who has mu. If the watchdog has passed the hold by meanwhile, it comes back at once: the time of its visit is over.
 func (hs *holds) free(rec *record) {
-	if rec.passed && rec.live() {
-		rec.visit = time.Now()
-	}
-	rec.passed, rec.releasing = false, false
+	rec.releasing = false
 	<-rec.busy
 	hs.reschedule(rec)
 	hs.unuse(rec)

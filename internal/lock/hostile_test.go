@@ -480,7 +480,7 @@ func TestTakenAnewAfterALostRenewal(t *testing.T) {
 func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 	now, t0 := time.Now(), terms{watchdog: 30 * time.Second, drift: func(time.Duration) time.Duration { return 0 }}
 	h := hold{counts: lockstore.Counts{Writes: 1}, watched: true, lease: 30 * time.Second, sure: now}
-	h, _ = h.on(notVisited{now}, now, t0)
+	h, _ = h.on(notVisited{now, now}, now, t0)
 	if due := h.due(t0); due.After(now) {
 		t.Errorf("it is told %v later", due.Sub(now))
 	}

@@ -152,7 +152,7 @@ func (hs *holds) take(c *chunk) {
 		if rec.next().IsZero() {
 			continue
 		}
-		if hs.tryBusy(rec) {
+		if rec.tryBusy() {
 			kept = append(kept, rec)
 		}
 	}

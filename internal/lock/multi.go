@@ -213,7 +213,7 @@ func (b *multiLock) settle(ctx context.Context, t *taken) error {
 		if b.r.Lease == 0 {
 			return nil
 		}
-		rec, err := m.holds.enterSoon(ctx, b.c, t.id, patience)
+		rec, err := m.holds.enter(ctx, b.c, t.id, patience)
 		if err != nil {
 			return err
 		}
@@ -281,9 +281,7 @@ func (b *multiLock) giveBackOne(t *taken) {
 		}
 		return
 	}
-	if rec, err := m.holds.enter(context.Background(), b.c, t.id); err == nil {
-		m.giveBacks.giveBackBusy(rec)
-	}
+	m.giveBacks.giveBack(b.c, t.id)
 	_ = b.c.told(t.id.DB, t.id.Key, false) // the connection has never heard that it had it
 }
 

@@ -46,7 +46,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if err != nil {
 		return err
 	}
-	rec, err := m.holds.enterSoon(ctx, c, id, patience)
+	rec, err := m.holds.enter(ctx, c, id, patience)
 	if err != nil {
 		return err
 	}

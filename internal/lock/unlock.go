@@ -52,7 +52,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	rec, err := c.m.holds.enterSoon(ctx, c, id, patience)
+	rec, err := c.m.holds.enter(ctx, c, id, patience)
 	if err != nil {
 		return false, err
 	}

@@ -62,7 +62,7 @@ func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (toClear []*r
 		hs.schedule.Drop(rec)
 		switch {
 		case rec.toClear(now):
-			if hs.tryBusy(rec) {
+			if rec.tryBusy() { // else whoever has it puts it on the schedule again
 				toClear = append(toClear, rec)
 			}
 		case rec.outlived(now, hs.terms):
@@ -72,18 +72,6 @@ func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (toClear []*r
 		}
 	}
 	return toClear
-}
-
-// tryBusy takes the busy mark of a record, if nobody has it; else whoever has it puts the record on the schedule again. mu is held.
-func (hs *holds) tryBusy(rec *record) bool {
-	select {
-	case rec.busy <- struct{}{}:
-		rec.users++
-		return true
-	default:
-		rec.passed = true
-		return false
-	}
 }
 
 // renewChunk renews the holds of a chunk, and notes the result for each. They are busy until then.
@@ -128,7 +116,7 @@ func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err er
 		}
 		var e event = visited{code == lockstore.StillThere, lease, sent}
 		if code == lockstore.Undecided {
-			e = notVisited{time.Now().Add(c.allow + lease)}
+			e = notVisited{sent, time.Now().Add(c.allow + lease)}
 		}
 		if rec.live() {
 			if hs.happen(rec, e); code == lockstore.StillThere && rec.watched {
@@ -147,7 +135,7 @@ func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err er
 
 // visitNow has the watchdog come to one hold at once, and waits for that: whoever asks is told what Redis has of it.
 func (wd *watchdog) visitNow(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) error {
-	rec, err := wd.holds.enterSoon(ctx, c, id, long)
+	rec, err := wd.holds.enter(ctx, c, id, long)
 	if err != nil {
 		return err
 	}
