@@ -115,8 +115,5 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	if c.m.holds.peek(id).has(id.Kind) {
 		return nil
 	}
-	if lost := c.told(r.DB, r.Key, false); lost != nil {
-		return lost
-	}
-	return notHeld(r.Key, c.library.Load())
+	return c.lostOrNotHeld(r.DB, r.Key)
 }

@@ -113,6 +113,14 @@ func (c *Client) told(db int, key string, takes bool) error {
 	return l.error(key)
 }
 
+// lostOrNotHeld is the answer to a verb about a lock that the connection does not have: LOCKLOST once if it has lost it, else NOTHELD.
+func (c *Client) lostOrNotHeld(db int, key string) error {
+	if lost := c.told(db, key, false); lost != nil {
+		return lost
+	}
+	return notHeld(key, c.library.Load())
+}
+
 // forgetLosses forgets all of them, for RESET. holds.mu is held.
 func (c *Client) forgetLosses() { c.losses, c.untold = nil, 0 }
 

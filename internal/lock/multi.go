@@ -240,10 +240,7 @@ func (b *multiLock) allHeld() error {
 	}
 	for _, t := range b.taken {
 		if !b.c.m.holds.peek(t.id).live() {
-			if lost := b.c.told(t.id.DB, t.id.Key, false); lost != nil {
-				return lost
-			}
-			return notHeld(t.id.Key, false)
+			return b.c.lostOrNotHeld(t.id.DB, t.id.Key)
 		}
 	}
 	return nil

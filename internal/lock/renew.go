@@ -37,7 +37,11 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return err
 	}
 	if r.Owner != "" {
-		return c.renewNamed(ctx, r)
+		if r.Lease == 0 {
+			return errLeaseless
+		}
+		id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
+		return c.onNamedSide(id, func(id lockstore.ID) error { return c.renewNamed(ctx, id, r.Lease) })
 	}
 	if lost := c.told(r.DB, r.Key, false); lost != nil {
 		return lost
@@ -57,10 +61,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	}
 	if !h.has(id.Kind) {
 		m.holds.leave(rec)
-		if lost := c.told(r.DB, r.Key, false); lost != nil {
-			return lost
-		}
-		return notHeld(r.Key, c.library.Load())
+		return c.lostOrNotHeld(r.DB, r.Key)
 	}
 	if r.Lease == 0 {
 		err = c.handToWatchdog(rec)
@@ -105,25 +106,8 @@ func (c *Client) extend(ctx context.Context, rec *record, r RenewRequest) error 
 	return err
 }
 
-// renewNamed is renew for a named owner.
-func (c *Client) renewNamed(ctx context.Context, r RenewRequest) error {
-	if r.Lease == 0 {
-		return errLeaseless
-	}
-	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
-	err := c.renewSide(ctx, id, r.Lease)
-	if r.Side != Plain || !isCode(err, "LOCKKIND") {
-		return err
-	}
-	side, err := c.namedSide(id)
-	if err != nil {
-		return err
-	}
-	return c.renewSide(ctx, id.As(side), r.Lease)
-}
-
-// renewSide gives one side of a named owner a lease.
-func (c *Client) renewSide(ctx context.Context, id lockstore.ID, lease int64) error {
+// renewNamed gives one side of a named owner a lease.
+func (c *Client) renewNamed(ctx context.Context, id lockstore.ID, lease int64) error {
 	done, err := c.m.store.Extend(ctx, lockstore.Extension{ID: id, Named: true, Lease: lease})
 	switch {
 	case lockstore.Unknown(err):

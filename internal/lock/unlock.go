@@ -38,12 +38,14 @@ func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 	return free, err
 }
 
-func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
+func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return false, err
 	}
 	if r.Owner != "" {
-		return c.unlockNamed(ctx, r)
+		id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
+		err = c.onNamedSide(id, func(id lockstore.ID) (err error) { free, err = c.unlockNamed(ctx, id); return err })
+		return free, err
 	}
 	if lost := c.told(r.DB, r.Key, false); lost != nil {
 		return false, lost
@@ -58,33 +60,22 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	}
 	defer c.m.holds.leave(rec)
 	was := c.m.holds.peek(id)
-	switch has := was.counts.Of(id.Kind); {
-	case has == 0 && rec.lostMeanwhile(c):
-		return false, c.told(r.DB, r.Key, false)
-	case has == 0:
-		return false, notHeld(r.Key, c.library.Load())
+	left := was.counts.Of(id.Kind) - 1
+	switch {
+	case left < 0:
+		return false, c.lostOrNotHeld(r.DB, r.Key)
 	case was.runsOut:
 		return false, &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
 			strconv.FormatInt(max(time.Until(was.sure).Milliseconds(), 0), 10) + " ms"}
-	case r.All || was.givenUp:
-		has = 1
-		fallthrough
-	default:
-		u := &unlocking{g: c.m.giveBacks, rec: rec, was: was, Release: lockstore.Release{ID: id, Counts: was.counts.With(id.Kind, has-1)}}
-		free, err := u.run(ctx)
-		if lost := c.told(r.DB, r.Key, false); lost != nil {
-			return false, lost // it was reported lost while the request was under way: Redis had it for a moment longer
-		}
-		return free, err
+	case r.All, was.givenUp:
+		left = 0
 	}
-}
-
-// lostMeanwhile says whether the connection has lost the lock since its verb began.
-func (rec *record) lostMeanwhile(c *Client) bool {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
-	_, lost := c.losses[lossKey{rec.id.DB, rec.id.Key}]
-	return lost
+	u := &unlocking{g: c.m.giveBacks, rec: rec, was: was, Release: lockstore.Release{ID: id, Counts: was.counts.With(id.Kind, left)}}
+	free, err = u.run(ctx)
+	if lost := c.told(r.DB, r.Key, false); lost != nil {
+		return false, lost // it was reported lost while the request was under way: Redis had it for a moment longer
+	}
+	return free, err
 }
 
 // ownSide is the side of a lock that a verb of the connection is about which may have named none.
@@ -127,23 +118,20 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 		return u.done.Code == lockstore.Freed, err
 	}
 	hs := u.g.holds
-	gave := u.done.Code == lockstore.Freed || u.done.Code == lockstore.StillHeld
 	// Nobody else writes the connection's field: if it has gone after a request without an answer, that request was done.
-	if err == nil && !gave && frees && (u.done.Again || u.was.givenUp) {
-		gave = true
-	}
-	switch {
+	doneBefore := u.done.Again || u.was.givenUp
+	switch code := u.done.Code; {
 	case err != nil:
 		hs.apply(u.rec, notUnlocked{u.Counts, lockstore.Unknown(err), u.done.Final})
-	case !gave:
-		hs.apply(u.rec, gone{})
-		return false, notHeld(u.ID.Key, false) // the connection is told that it was lost
-	default:
+	case code == lockstore.Freed, code == lockstore.StillHeld, frees && doneBefore:
 		hs.apply(u.rec, unlocked{u.Counts})
 		if frees {
 			hs.given.Add(1)
 			telemetry.LockReleased(context.Background(), u.ID.Kind.String(), time.Since(u.was.granted))
 		}
+	default:
+		hs.apply(u.rec, gone{})
+		return false, notHeld(u.ID.Key, false) // the connection is told that it was lost
 	}
 	if lockstore.Unknown(err) {
 		err = outcomeUnknown("UNLOCK", err)
@@ -176,37 +164,27 @@ func (u *unlocking) send(ctx context.Context) (err error) {
 	return err
 }
 
-// unlockNamed is unlock for a named owner. Its request is sent once: after a lost reply the owner may have taken the lock anew.
-func (c *Client) unlockNamed(ctx context.Context, r UnlockRequest) (bool, error) {
-	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
-	free, err := c.unlockSide(ctx, id)
-	if r.Side != Plain || !isCode(err, "LOCKKIND") {
-		return free, err
+// onNamedSide runs a verb of a named owner. If the owner has named no side, and the lock has sides, Redis is asked on which one the owner is.
+func (c *Client) onNamedSide(id lockstore.ID, verb func(lockstore.ID) error) error {
+	err := verb(id)
+	if id.Kind != Plain || !isCode(err, "LOCKKIND") {
+		return err
 	}
-	side, err := c.namedSide(id)
-	if err != nil {
-		return false, err
-	}
-	return c.unlockSide(ctx, id.As(side))
-}
-
-// namedSide asks Redis on which side of a read/write lock a named owner is that has named none.
-func (c *Client) namedSide(id lockstore.ID) (Kind, error) {
 	seen, err := c.m.store.Look(id, time.Time{}, time.Now().Add(patience))
 	switch sides := seen.Sides(); {
 	case err != nil:
-		return Plain, err
+		return err
 	case len(sides) > 1 || seen.Unsure:
-		return Plain, bothSides(id.Key)
+		return bothSides(id.Key)
 	case len(sides) == 0:
-		return Plain, notHeld(id.Key, false)
+		return notHeld(id.Key, false)
 	default:
-		return sides[0], nil
+		return verb(id.As(sides[0]))
 	}
 }
 
-// unlockSide gives back one side of a named owner.
-func (c *Client) unlockSide(ctx context.Context, id lockstore.ID) (bool, error) {
+// unlockNamed gives back one side of a named owner. Its request is sent once: after a lost reply the owner may have taken the lock anew.
+func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error) {
 	u := &unlocking{g: c.m.giveBacks, Release: lockstore.Release{ID: id, Named: true}}
 	free, err := u.run(ctx)
 	switch {
