@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -244,7 +244,7 @@ func bareDoc(proto int, name string) []byte {
 func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 	fits := func(string) bool { return len(args) == 2 }
 	if len(args) == 5 && strings.EqualFold(string(args[3]), "PATTERN") {
-		fits = lock.NewGlob(strings.ToLower(string(args[4]))).Matches
+		fits = glob.New(strings.ToLower(string(args[4]))).Matches
 	}
 	n, names, _ := resp.Open(r.Raw)
 	if r.Table {

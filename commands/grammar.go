@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -38,7 +38,7 @@ var (
 	errName  = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lockstore.MaxName) + " bytes")
 	errOwner = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
 
-	errPattern = errors.New("ERR invalid pattern: more than " + strconv.Itoa(lock.MaxPattern) + " bytes")
+	errPattern = errors.New("ERR invalid pattern: more than " + strconv.Itoa(glob.MaxLength) + " bytes")
 
 	errLeaseless = errors.New("ERR OWNER needs EX or PX: a named owner has the lock for that long; RENEW begins the lease anew, UNLOCK ends it")
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -45,7 +46,7 @@ func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
 // locklist answers LOCKLIST with an array of maps.
 func locklist(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	g, err := parse(v.Options, args[1:])
-	if err == nil && len(g.words["MATCH"]) > lock.MaxPattern {
+	if err == nil && len(g.words["MATCH"]) > glob.MaxLength {
 		err = errPattern
 	}
 	if err != nil {

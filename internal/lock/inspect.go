@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/chain"
+	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
@@ -147,7 +148,7 @@ const listPiece = 256
 func (m *Manager) List(owner, pattern string) []Entry {
 	out := slices.Concat(m.holds.listHeld(owner), m.leases.list(owner), m.lines.listWaiting(owner))
 	if pattern != "" {
-		fits := NewGlob(pattern)
+		fits := glob.New(pattern)
 		out = slices.DeleteFunc(out, func(e Entry) bool { return !fits.Matches(e.Key) })
 	}
 	for i := range out {

@@ -1,4 +1,4 @@
-package lock
+package glob
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestGlobIsRedis(t *testing.T) {
+func TestPatternIsRedis(t *testing.T) {
 	for _, c := range []struct {
 		pattern, name string
 		want          bool
@@ -17,13 +17,13 @@ func TestGlobIsRedis(t *testing.T) {
 		{"h[a-c]llo", "hdllo", false}, {"a\\*c", "a*c", true}, {"a\\*c", "abc", false}, {"[\\]]", "]", true}, {"[abc", "b", true},
 		{"app:*:lock", "app:7:lock", true}, {"**a", "bba", true},
 	} {
-		if got := NewGlob(c.pattern).Matches(c.name); got != c.want {
-			t.Errorf("Glob(%q, %q) = %v", c.pattern, c.name, got)
+		if got := New(c.pattern).Matches(c.name); got != c.want {
+			t.Errorf("%q, %q: %v", c.pattern, c.name, got)
 		}
 	}
 	began := time.Now()
-	NewGlob(strings.Repeat("*a", MaxPattern/2)).Matches(strings.Repeat("a", 100_000) + "b")
-	NewGlob("*[" + strings.Repeat("b", MaxPattern-4) + "]z").Matches(strings.Repeat("b", 100_000))
+	New(strings.Repeat("*a", MaxLength/2)).Matches(strings.Repeat("a", 100_000) + "b")
+	New("*[" + strings.Repeat("b", MaxLength-4) + "]z").Matches(strings.Repeat("b", 100_000))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("a hostile pattern took %v", took)
 	}

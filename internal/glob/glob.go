@@ -1,11 +1,12 @@
-package lock
+// Package glob matches names against patterns as Redis' KEYS and SCAN do.
+package glob
 
-// MaxPattern is the length in bytes that a pattern of LOCKLIST and COMMAND LIST may have. With it a name is compared in some milliseconds at
+// MaxLength is the length in bytes that a pattern of LOCKLIST and COMMAND LIST may have. With it a name is compared in some milliseconds at
 // most, whatever the pattern.
-const MaxPattern = 1024
+const MaxLength = 1024
 
-// Glob is a pattern of Redis' KEYS and SCAN: * ? [abc] [^a] [a-z] and \\ before a literal byte.
-type Glob []element
+// Pattern is one: * ? [abc] [^a] [a-z] and \\ before a literal byte.
+type Pattern []element
 
 // element is what one byte of a name is compared with; or any number of bytes.
 type element struct {
@@ -23,8 +24,8 @@ func (e *element) not() {
 	}
 }
 
-// NewGlob takes a pattern apart.
-func NewGlob(pattern string) (g Glob) {
+// New takes a pattern apart.
+func New(pattern string) (g Pattern) {
 	for i := 0; i < len(pattern); {
 		var e element
 		switch c := pattern[i]; {
@@ -77,7 +78,7 @@ func (e *element) class(pattern string) (size int) {
 }
 
 // Matches says whether a name fits.
-func (g Glob) Matches(name string) bool {
+func (g Pattern) Matches(name string) bool {
 	star, resume := -1, 0 // the last *, and where in name it stopped taking bytes
 	p, n := 0, 0
 	for n < len(name) {
