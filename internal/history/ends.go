@@ -23,20 +23,24 @@ func (r *Recorder) Look(nodes []Asker, enough int) {
 	type hold struct{ key, field string }
 	had, from := map[hold]int{}, r.Now()
 	for _, ask := range nodes {
-		seen := map[hold]bool{}
-		for _, name := range ask("KEYS", "*") {
-			key, rest, aside := strings.Cut(strings.TrimPrefix(name, "{"), "}:")
-			if owner, _, reads := strings.Cut(rest, ":rwlock_timeout:"); reads {
-				seen[hold{key, owner}] = true
+		seen, reads, names := map[hold]bool{}, map[hold]bool{}, ask("KEYS", "*")
+		for _, name := range names {
+			key, rest, _ := strings.Cut(strings.TrimPrefix(name, "{"), "}:")
+			if owner, _, is := strings.Cut(rest, ":rwlock_timeout:"); is {
+				reads[hold{key, owner}] = true
 			}
-			if aside || strings.Contains(name, ":") {
+		}
+		for _, name := range names {
+			if strings.Contains(name, ":") {
 				continue
 			}
 			fields := ask("HKEYS", name)
 			rw := slices.Contains(fields, "mode")
 			for _, field := range fields {
-				if owner, writes := strings.CutSuffix(field, ":write"); writes || !rw { // a reader's field may be there when it no longer reads
-					seen[hold{name, owner}] = true
+				owner, writes := strings.CutSuffix(field, ":write")
+				// A reader has a field and a key with its time-out. Either may be left when it no longer reads.
+				if h := (hold{name, owner}); !rw || writes || reads[h] {
+					seen[h] = true
 				}
 			}
 		}

@@ -34,6 +34,10 @@ func Starved(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	return wrong
 }
 
+// mayHaveHeld says whether a request that got nothing may have held the lock for a while: it was granted too late, or while it waited for
+// another one.
+func mayHaveHeld(o *Op) bool { return o.Acquires() && (o.Verb == "MULTILOCK" || o.tooLate()) }
+
 // holdings are the times in which somebody may hold the key, by their beginnings.
 func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
 	begun := map[holder][][2]int64{}
@@ -48,12 +52,15 @@ func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
 		switch {
 		case o.Acquires() && o.Outcome == OK, o.Verb == "RENEW" && o.Outcome == OK:
 			from := max(o.Call, o.Return-promptly) // who is granted is told soon
+			if o.Verb == "MULTILOCK" {             // it may have had this lock while it waited for another one
+				from = o.Call
+			}
 			until := o.Return + lease
 			if lease == 0 {
 				until = never // it is renewed
 			}
 			begun[h] = append(begun[h], [2]int64{from, until})
-		case o.Acquires() && (o.Outcome == Unknown || o.Outcome == Null && lease > 0 && o.Return-o.Call >= lease): // it may have held for a while
+		case o.Acquires() && o.Outcome == Unknown, o.Outcome != OK && mayHaveHeld(o):
 			until := o.Return + doubtLasts
 			if o.Outcome == Unknown && o.Named {
 				until += max(lease, watchdog)

@@ -187,6 +187,10 @@ func (l *lowering) add(o *Op) {
 	}
 	l.follow(t.Op, t)
 	l.emit(t, o.Call, o.Return)
+	if t.settled && t.kind == doRelease && o.Code == "LOCKLOST" {
+		// It may have been done before the other side was lost, of which it tells.
+		l.emit(&thing{Op: o, kind: doTell, holder: t.holder}, o.Call, o.Return)
+	}
 }
 
 // vanish ends what is believed of an owner: from the call on it may hold or not.

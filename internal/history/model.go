@@ -52,6 +52,7 @@ const (
 	doForce
 	doExpire // the lease that gen set is over
 	doVanish // everything of the owner goes
+	doTell   // a connection is told of what it has lost
 )
 
 // model is the porcupine model; the input of an operation is a thing, whose op has the reply.
@@ -171,6 +172,8 @@ func (s state) step(t *thing) (bool, state) {
 			s = s.with(held{holder: t.holder, side: side})
 		}
 		return true, s
+	case doTell:
+		return true, s.told(t.holder)
 	}
 	switch {
 	case t.kind == doRefuse:
@@ -291,6 +294,8 @@ func (t *thing) String() string {
 		return fmt.Sprintf("(lease of call %d of %s may be over)", t.gen, t.Owner)
 	case doVanish:
 		return fmt.Sprintf("(%s gone)", t.Owner)
+	case doTell:
+		return fmt.Sprintf("(%s told)", t.Owner)
 	}
 	reply := string(t.Outcome)
 	switch {

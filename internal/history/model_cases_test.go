@@ -267,6 +267,16 @@ func TestModelAmongFaults(t *testing.T) {
 			0 1 #1 LOCK k -> OK
 			20000 20001 #2 LOCK k -> OK
 			20002 20003 #1 UNLOCK k -> LOCKLOST`},
+		{"an UNLOCK that was done, whose reply was lost, and that tells of the loss of the other side", false, `
+			0 1 #1 WLOCK k -> OK
+			2 3 #1 RLOCK k PX 4000 -> OK
+			4 9500 #1 UNLOCK k WRITE -> LOCKLOST
+			10 11 a RLOCK k PX 900 -> OK
+			12 13 a UNLOCK k READ -> 1
+			9501 9502 #1 UNLOCK k READ -> NOTHELD`},
+		{"an UNLOCK whose reply was lost, and that tells of the loss of what another one has had meanwhile", true, `
+			0 1 #1 WLOCK k -> OK
+			4 5000 #1 UNLOCK k WRITE -> LOCKLOST`},
 	}, func(ops []*Op) []Violation {
 		wrong, _ := Legal("k", ops, 10*second, true)
 		return wrong

@@ -238,6 +238,16 @@ func TestStarved(t *testing.T) {
 			3 4 #1 CLOSE -> OK`},
 		{"nil after nobody held it", true, `
 			2 8000 #2 LOCK k BLOCK 8000 -> nil`},
+		{"a MULTILOCK held it while it waited for another lock", false, `
+			0 18000 a MULTILOCK k PX 900 BLOCK 0 -> OK
+			2 20000 #2 LOCK k BLOCK 0 -> OK
+			19000 19001 a MULTIUNLOCK k -> 1`},
+		{"a MULTILOCK that got nothing held it meanwhile", false, `
+			0 18000 #1 MULTILOCK k BLOCK 18000 -> nil
+			2 20000 #2 LOCK k BLOCK 0 -> OK`},
+		{"a MULTILOCK had given it back long before", true, `
+			0 1000 a MULTILOCK k PX 900 BLOCK 1000 -> nil
+			2 20000 #2 LOCK k BLOCK 0 -> OK`},
 	}, func(ops []*Op) []Violation { return Starved("k", ops, 10*second) })
 }
 
@@ -378,7 +388,7 @@ func TestLook(t *testing.T) {
 		}
 	}
 	one := node(map[string][]string{"p": {"a"}, "r": {"mode", "b", "gone"}, "w": {"mode", "c:write", "uuid:7:write"}},
-		"{r}:b:rwlock_timeout:1", "lockproxy_watch:{p}:a", "redisson_lock_token:{p}", "n:p")
+		"{r}:b:rwlock_timeout:1", "{r}:left:rwlock_timeout:1", "{none}:left:rwlock_timeout:1", "lockproxy_watch:{p}:a", "redisson_lock_token:{p}", "n:p")
 	for enough, want := range map[int][]string{1: {"p a", "q d", "r b", "w ", "w c"}, 2: {"p a"}} {
 		r := NewRecorder()
 		r.Look([]Asker{one, node(map[string][]string{"p": {"a"}, "q": {"d"}})}, enough)
