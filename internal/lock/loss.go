@@ -69,9 +69,9 @@ type lossKey struct {
 	key string
 }
 
-// untoldMost and untoldOverhead bound what one connection may have lost without having been told, in bytes: a connection with more is closed,
-// since nobody reads there.
-const untoldMost, untoldOverhead = 1 << 20, 128
+// untoldMost and untoldOverhead bound what one connection may have lost without having been told, in bytes: a connection
+// with more (some 30,000 losses) is closed, since nobody asks there.
+const untoldMost, untoldOverhead = 4 << 20, 128
 
 // noteLoss keeps what was lost for the connection's next verb about it. holds.mu is held.
 func (c *Client) noteLoss(id lockstore.ID, l lossRecord) {
