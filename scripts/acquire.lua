@@ -22,8 +22,6 @@
 --         {-6, 0, 0, 0, 0}                  the hold that was to be taken once more has gone, nothing done
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
--- include late
-
 local lock, queue, owner, place = KEYS[1], KEYS[2], ARGV[1], ARGV[6]
 local named, first = ARGV[2] == '0', ARGV[2] == '1'
 local left, there = -2, false -- most locks are free, and nobody waits for them
@@ -35,14 +33,17 @@ end
 if not (there or first or named) then return {-6, 0, 0, 0, 0} end
 local held = left ~= -2 and not there
 if held and place == '' then return {0, 0, left, 0, 0} end
-if late(ARGV[4]) then return {-2, 0, 0, 0, 0} end
+-- include clock
+if clock > tonumber(ARGV[4]) then return {-2, 0, 0, 0, 0} end
 
 local fair
 if known and not there then -- somebody has the lock, or waits for it
   -- include queue
-  fair = fair_queue(queue)
   local turn, stays, gone
-  if not held then turn, stays, gone = fair.first(owner) end
+  if not held then
+    fair = fair_queue(queue)
+    turn, stays, gone = fair.first(owner)
+  end
   if held or turn and turn ~= owner then
     if gone then fair.wake(ARGV[7], turn) end
     if place == '' then return {0, 1, stays, 0, 0} end

@@ -1,11 +1,9 @@
--- enqueue has how waiters of lockproxy get and keep their places in a fair queue (see queue.lua).
-
--- include queue
+-- enqueue has how waiters of lockproxy get and keep their places in a fair queue. It is included behind queue.
 
 -- places returns the functions for the places in one fair queue.
 local function places(lock, queue)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
-  local now, places = math.floor(clock() / 1000), {}
+  local now, places = math.floor(clock / 1000), {}
 
   -- numbered returns the ticket in a waiter's entry of the hash, reported when its proxy last reported it; nothing for a waiter of Redisson, which
   -- has no entry.
@@ -116,7 +114,7 @@ local function places(lock, queue)
       return place
     end
     local last = tonumber(redis.call('HGET', tickets, '') or 0) or 0
-    place = ticket > 0 and ticket or math.max(last + 1, clock())
+    place = ticket > 0 and ticket or math.max(last + 1, clock)
     if not known and ticket > 0 then
       insert(owner, ticket)
     elseif not known then

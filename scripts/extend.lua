@@ -16,10 +16,10 @@
 --         {-3, 0, 0} the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late
+-- include clock
 
 local lock, how = KEYS[1], ARGV[4]
-if late(ARGV[3]) then return {-2, 0, 0} end
+if clock > tonumber(ARGV[3]) then return {-2, 0, 0} end
 local there = redis.call('HEXISTS', lock, ARGV[1]) == 1
 if redis.call('HEXISTS', lock, 'mode') == 1 then return {-3, 0, 0} end
 if not there then return {-1, 0, 0} end

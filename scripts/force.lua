@@ -8,9 +8,9 @@
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind, -4 the hash is not a lock
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late announce
+-- include clock announce
 
-if late(ARGV[2]) then return -2 end
+if clock > tonumber(ARGV[2]) then return -2 end
 
 if redis.call('HLEN', KEYS[1]) == 0 then
   announce(ARGV[1], KEYS[2])

@@ -13,11 +13,7 @@
 --         granted nothing. If the lock is free and the first acquire grants nothing, the script publishes.
 -- ERRORS  those of the release. Nothing is changed then.
 
-local function args(from, count)
-  local out = {}
-  for i = 1, count do out[i] = ARGV[from + i - 1] end
-  return out
-end
+local function args(from, count) return {unpack(ARGV, from, from + count - 1)} end
 
 local others = false
 if ARGV[2] ~= '' then

@@ -13,7 +13,7 @@ end
 --        lengthen for one that is joined: the expiry is later than the hold's own
 --        renew    for a lease that may be shorter: the expiry is not the hold's own
 local function give_lease(key, lease, how)
-  local now = math.ceil(clock() / 1000)
+  local now = math.ceil(clock / 1000)
   local least = now + lease
   local expiry = least + least % 2
   if how ~= 'make' and how ~= 'keep' then

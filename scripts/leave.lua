@@ -9,9 +9,9 @@
 -- RETURNS 1 it waited, 0 it did not, -2 too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late announce queue
+-- include clock announce queue
 
-if late(ARGV[1]) then return -2 end
+if clock > tonumber(ARGV[1]) then return -2 end
 local queue, owner = KEYS[2], ARGV[3]
 local turn = redis.call('LINDEX', queue, 0) == owner
 local waited = fair_queue(queue).quit(owner)

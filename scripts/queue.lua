@@ -4,7 +4,7 @@
 -- is a number that rises, so that a waiter that was taken out although it is alive comes back to its old place. The field with the empty
 -- name has the last ticket given.
 
--- include beside tell
+-- include clock beside tell
 
 -- alive is for how many ms a waiter of lockproxy counts as alive after its proxy has reported it.
 local alive = 10000
@@ -37,7 +37,7 @@ local function fair_queue(queue)
   -- which the script runs, counts as alive in any case. If more are to be taken out than purges allows, first returns the empty
   -- name, which no owner has, and 1 ms: the script refuses the lock, and the proxy soon tries again.
   function fair.first(asks)
-    local now, gone = math.floor(clock() / 1000), nil
+    local now, gone = math.floor(clock / 1000), nil
     while true do
       local owner = redis.pcall('LINDEX', queue, 0)
       if type(owner) ~= 'string' then return end

@@ -8,9 +8,9 @@
 -- RETURNS {1} the node's token is that high now, or higher; {-2} too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late token
+-- include clock token
 
-if late(ARGV[2]) then return {-2} end
+if clock > tonumber(ARGV[2]) then return {-2} end
 local last = tonumber(string.match(redis.call('GET', KEYS[1]) or '0', '^%d+$'))
 if not last or last < tonumber(ARGV[1]) then keep_token(KEYS[1], ARGV[1], ARGV[3]) end
 return {1}

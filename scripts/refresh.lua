@@ -11,9 +11,9 @@
 --         done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late enqueue
+-- include clock queue enqueue
 
-if late(ARGV[1]) then return {-2} end
+if clock > tonumber(ARGV[1]) then return {-2} end
 local queue, waiting = KEYS[2], places(KEYS[1], KEYS[2])
 local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
 

@@ -16,26 +16,26 @@
 --         -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late announce
+-- include clock
 
 local lock, owner, publish = KEYS[1], ARGV[1], ARGV[5]
-if late(ARGV[3]) then return -2 end
+if clock > tonumber(ARGV[3]) then return -2 end
 local there = redis.call('HEXISTS', lock, owner) == 1
 if redis.call('HEXISTS', lock, 'mode') == 1 then return -3 end
-if not there then
-  if publish ~= '' and redis.call('EXISTS', lock) == 0 then announce(publish, KEYS[2]) end
-  return -1
-end
-if ARGV[4] ~= '' then
+if there and ARGV[4] ~= '' then
   -- include lease
   if expires_at(lock) ~= tonumber(ARGV[4]) then return -1 end
 end
-if ARGV[2] ~= '0' then
+if there and ARGV[2] ~= '0' then
   -- include writes
   allow_writes(lock)
   redis.call('HSET', lock, owner, ARGV[2])
   return 0
 end
-if publish ~= '' then announce(publish, KEYS[2]) end
+if publish ~= '' and (there or redis.call('EXISTS', lock) == 0) then
+  -- include announce
+  announce(publish, KEYS[2])
+end
+if not there then return -1 end
 redis.call('DEL', lock)
 return 1

@@ -6,9 +6,9 @@
 -- ARGV[2…] for each hold its owner, and the lease in ms
 -- RETURNS for each hold 1 it is there, and lasts for the lease at least; 0 it has gone; or the one element -2: too late, nothing done
 
--- include late
+-- include clock
 
-if late(ARGV[1]) then return {-2} end
+if clock > tonumber(ARGV[1]) then return {-2} end
 local out, call, pcall = {}, redis.call, redis.pcall
 for i, lock in ipairs(KEYS) do
   local owner, lease = ARGV[2 * i], ARGV[2 * i + 1]

@@ -23,7 +23,7 @@
 --         {-6, 0, 0, 0, 0}         the hold that was to be taken once more has gone, nothing done
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
--- include late rw
+-- include rw
 
 local lock, reader, side, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[8]
 local writer, writing = reader .. ':write', side == 'write'
@@ -37,7 +37,8 @@ if to_read + to_write > 1 then -- what the connection had must be there, on each
   if had_reads > 0 and not reading or had_writes > 0 and not writes then return {-6, 0, 0, 0, 0} end
 end
 if mode == 'write' and not writes then return {0, 0, ttl, 0, 0} end
-if late(ARGV[6]) then return {-2, 0, 0, 0, 0} end
+-- include clock
+if clock > tonumber(ARGV[6]) then return {-2, 0, 0, 0, 0} end
 if mode == 'read' and writing then
   if reading and (named or to_read > 0) then return {-5, 0, 0, 0, 0} end
   -- include rw_others
@@ -78,7 +79,7 @@ if to_write > 0 then
   redis.call('HSET', lock, 'mode', 'write', writer, ARGV[4])
 else
   if writes then redis.call('HDEL', lock, writer) end
-  redis.call('HSET', lock, 'mode', 'read')
+  if mode ~= 'read' then redis.call('HSET', lock, 'mode', 'read') end
 end
 local lasts = left < lease and ARGV[5] or left
 if to_read > 0 or before > 0 then

@@ -8,10 +8,10 @@
 -- RETURNS what extend returns
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late rw rw_reads
+-- include clock rw rw_reads
 
 local lock, reader, side, lease, how, prefix = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[7]
-if late(ARGV[4]) then return {-2, 0, 0} end
+if clock > tonumber(ARGV[4]) then return {-2, 0, 0} end
 local mode, writes, count, left = look_at(lock, prefix, reader)
 local reading = left > 0
 if mode == 'other' then return {-3, 0, 0} end

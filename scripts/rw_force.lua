@@ -10,9 +10,9 @@
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late tell rw rw_reads
+-- include clock tell rw rw_reads
 
-if late(ARGV[2]) then return -2 end
+if clock > tonumber(ARGV[2]) then return -2 end
 local lock = KEYS[1]
 local mode = mode_of(lock)
 if mode == 'other' then return -3 end

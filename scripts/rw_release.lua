@@ -20,10 +20,10 @@
 --         -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include late tell rw rw_reads
+-- include clock tell rw rw_reads
 
 local lock, reader, side, publish, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[7], ARGV[8]
-if late(ARGV[5]) then return -2 end
+if clock > tonumber(ARGV[5]) then return -2 end
 local mode, writes, before, left = look_at(lock, prefix, reader)
 if mode == 'other' then return -3 end
 local reading, to_read, to_write = left > 0, ARGV[3], ARGV[4]

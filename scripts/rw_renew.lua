@@ -7,9 +7,9 @@
 --         all read holds
 -- RETURNS what renew returns; a hold has gone if one of the sides that the connection has is not there
 
--- include late rw
+-- include clock rw
 
-if late(ARGV[1]) then return {-2} end
+if clock > tonumber(ARGV[1]) then return {-2} end
 local out = {}
 for i = 1, (#ARGV - 1) / 5 do
   local lock, at = KEYS[i], 5 * i - 3

@@ -30,7 +30,7 @@ var (
 	Refresh = load("refresh", "-- include refresh")
 	Leave   = load("leave", "-- include leave")
 	Handoff = load("handoff", `
--- include late
+-- include clock
 local release_args, acquire_args, quiet_arg = 5, 7, 5
 local function release(KEYS, ARGV)
   -- include release
@@ -54,7 +54,7 @@ var (
 	RWRenew   = load("rw_renew", "-- include rw_renew")
 	RWForce   = load("rw_force", "-- include rw_force")
 	RWHandoff = load("rw_handoff", `
--- include late rw
+-- include clock rw
 local release_args, acquire_args, quiet_arg = 8, 8, 7
 local function release(KEYS, ARGV)
   -- include rw_release
@@ -79,7 +79,7 @@ var (
 
 	// Vote and RWVote ask a node of a quorum.
 	Vote = load("vote", `
--- include late
+-- include clock
 local acquire_args = 7
 local function acquire(KEYS, ARGV)
   -- include acquire
@@ -87,7 +87,7 @@ end
 -- include vote
 `)
 	RWVote = load("rw_vote", `
--- include late rw
+-- include clock rw
 local acquire_args = 8
 local function acquire(KEYS, ARGV)
   -- include rw_acquire

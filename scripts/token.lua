@@ -7,7 +7,7 @@ local function next_token(key)
   if not last or last >= 9007199254740991 then
     return nil, redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
   end
-  return math.max(last + 1, clock())
+  return math.max(last + 1, clock)
 end
 
 -- keep_token keeps a token at key for ttl ms; 0: for ever.

@@ -8,7 +8,7 @@
 -- RETURNS for each lock 0 it is free, and its waiters were woken; -1 somebody else holds it, or it has no TTL;
 --         else for how many ms the holder still has the lock, by Redis' clock
 
--- include late announce
+-- include announce
 
 local out = {}
 for i = 1, #ARGV[2] do
