@@ -71,62 +71,25 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 		return Info{}, err
 	}
 	said, err := m.store.Info(ctx, db, key)
-	in := Info{Info: said}
+	if err != nil {
+		return Info{Info: said}, err
+	}
+	in := Info{Info: said, Here: m.lines.waitingAt(db, key)}
+	now := time.Now()
 	for _, o := range said.Owners {
-		in.Holders = append(in.Holders, Holder{Owned: o})
-	}
-	if err == nil {
-		in.Here = m.lines.waitingAt(db, key)
-		m.holds.describe(in.Holders, db, key)
-		m.leases.describe(in.Holders, db, key)
-		for i := range in.Holders {
-			in.Holders[i].introduce()
+		id := lockstore.ID{DB: db, Key: key, Owner: o.Owner, Kind: o.Kind}
+		here := m.holds.entry(id, now).Holder
+		if !here.Local {
+			here = m.leases.entry(id, now).Holder
 		}
-	}
-	return in, err
-}
-
-// describe adds what this proxy knows of the holders of one lock that are its connections.
-func (hs *holds) describe(all []Holder, db int, key string) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	now := time.Now()
-	for i := range all {
-		id := lockstore.ID{DB: db, Key: key, Owner: all[i].Owner, Kind: all[i].Kind}
-		rec := hs.byID[id.Hold()]
-		if rec == nil || rec.counts.Of(id.Kind) == 0 {
-			continue
+		if m.rules.Votes && here.Local {
+			o.Holds = here.Holds // each node counts one
 		}
-		rec.describe(&all[i], now)
-		if hs.votes {
-			all[i].Holds = rec.counts.Of(id.Kind) // each node counts one
-		}
+		here.Owned = o
+		here.introduce()
+		in.Holders = append(in.Holders, here)
 	}
-}
-
-// describe adds what this proxy knows of a live hold, at one time for all that are listed together. holds.mu is held.
-func (rec *record) describe(out *Holder, now time.Time) {
-	out.Local, out.Held, out.Watched = true, max(0, now.Sub(rec.granted)), rec.watched
-	out.Renewed, out.Renewals, out.Lease = rec.renewed, rec.renewals, rec.lease
-	if rec.client != nil {
-		out.by = rec.client.info
-	}
-}
-
-// describe adds what this proxy knows of the holders of one lock that are named owners.
-func (ls *leases) describe(all []Holder, db int, key string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	now := time.Now()
-	for i := range all {
-		if l := ls.byID[lockstore.ID{DB: db, Key: key, Owner: all[i].Owner, Kind: all[i].Kind}]; l != nil {
-			l.describe(&all[i], now)
-		}
-	}
-}
-
-func (l *lease) describe(out *Holder, now time.Time) {
-	out.Local, out.Held, out.Lease, out.by = true, max(0, now.Sub(l.granted)), l.length, l.by
+	return in, nil
 }
 
 // Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.
@@ -140,41 +103,44 @@ type Entry struct {
 	Left    time.Duration // how long we are sure of it without another renewal
 }
 
-// listPiece is how many holds LOCKLIST looks at before it lets others have the engine's mutex.
-const listPiece = 256
-
-// List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
-// it when not empty. What changes meanwhile may be in it, or not.
+// List names the locks held and waited for through this proxy, by key: those that hold it, then those that wait. owner and pattern (Redis' glob)
+// narrow it when not empty. What changes meanwhile may be in it, or not.
 func (m *Manager) List(owner, pattern string) []Entry {
-	out := slices.Concat(m.holds.listHeld(owner), m.leases.list(owner), m.lines.listWaiting(owner))
-	if pattern != "" {
-		fits := glob.New(pattern)
-		out = slices.DeleteFunc(out, func(e Entry) bool { return !fits.Matches(e.Key) })
-	}
+	out := collect(m.holds.each, m.leases.each, m.lines.each)
+	fits := glob.New(cmp.Or(pattern, "*"))
+	out = slices.DeleteFunc(out, func(e Entry) bool { return owner != "" && owner != e.Owner || !fits.Matches(e.Key) })
 	for i := range out {
 		out[i].introduce()
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int {
-		if c := cmp.Compare(a.Key, b.Key); c != 0 || a.Waiting == b.Waiting {
-			return c
-		}
-		if a.Waiting {
-			return 1
-		}
-		return -1
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Place, b.Place), cmp.Compare(b.Held, a.Held))
 	})
 	return out
 }
 
 // HeldLongest are the locks held through this proxy, those first that have been held for longest: n at most.
-func (m *Manager) HeldLongest(n int) []Entry {
-	return longest(append(m.holds.listHeld(""), m.leases.list("")...), n)
-}
+func (m *Manager) HeldLongest(n int) []Entry { return longest(n, m.holds.each, m.leases.each) }
 
 // WaitingLongest are the verbs that wait at this proxy, those first that have waited for longest: n at most.
-func (m *Manager) WaitingLongest(n int) []Entry { return longest(m.lines.listWaiting(""), n) }
+func (m *Manager) WaitingLongest(n int) []Entry { return longest(n, m.lines.each) }
 
-func longest(all []Entry, n int) []Entry {
+// Ages are how long the oldest hold through this proxy has lasted, and how long the longest wait has; 0: there is none.
+func (m *Manager) Ages() (hold, wait time.Duration) {
+	return oldest(m.holds.each, m.leases.each), oldest(m.lines.each)
+}
+
+// each calls f with what one part of the engine has, under that part's mutex.
+type each = func(f func(Entry))
+
+func collect(parts ...each) (all []Entry) {
+	for _, each := range parts {
+		each(func(e Entry) { all = append(all, e) })
+	}
+	return all
+}
+
+func longest(n int, parts ...each) []Entry {
+	all := collect(parts...)
 	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key)) })
 	all = all[:min(n, len(all))]
 	for i := range all {
@@ -183,46 +149,70 @@ func longest(all []Entry, n int) []Entry {
 	return all
 }
 
-// yield lets others have a mutex that is held for a moment, after every listPiece things.
-func yield(mu *sync.Mutex, done int) {
-	if done%listPiece == 0 {
+func oldest(parts ...each) (age time.Duration) {
+	for _, each := range parts {
+		each(func(e Entry) { age = max(age, e.Held) })
+	}
+	return age
+}
+
+// listPiece is how many things are looked at before others can have the mutex that guards them.
+const listPiece = 256
+
+// yield lets others have a mutex for a moment, when so many more things make it listPiece that are done.
+func yield(mu *sync.Mutex, done *int, more int) {
+	if *done += more; *done >= listPiece {
+		*done = 0
 		mu.Unlock()
 		runtime.Gosched()
 		mu.Lock()
 	}
 }
 
-// listHeld names the locks held, all holders of one in one look. The map may change between two pieces: what is added then may be passed over.
-func (hs *holds) listHeld(owner string) (out []Entry) {
+// each calls f with the connections' locks, all holders of one in one look. The map may change between two pieces: what is added then may be passed
+// over.
+func (hs *holds) each(f func(Entry)) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	now, done := time.Now(), 0
-	if owner == "" {
-		out = make([]Entry, 0, len(hs.byKey)+listPiece) // those who wait are added: with ten thousand locks, to grow costs more than all else
-	}
 	for _, held := range hs.byKey {
 		handed := handed(held)
 		for rec := range held.All() {
-			if owner != "" && owner != rec.id.Owner || rec.releasing && handed {
+			if rec.releasing && handed {
 				continue
 			}
-			for _, kind := range rec.kinds() {
-				e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: max(0, rec.sure.Sub(now))}
-				e.Owner, e.Kind, e.Holds = rec.id.Owner, kind, rec.counts.Of(kind)
-				rec.describe(&e.Holder, now)
-				out = append(out, e)
+			for _, side := range rec.sides() {
+				f(rec.entry(side, now))
 			}
 		}
-		if done += held.Len(); done >= listPiece {
-			done = 0
-			yield(&hs.mu, done)
-		}
+		yield(&hs.mu, &done, held.Len())
 	}
-	return out
 }
 
-// kinds are the sides that a hold has.
-func (rec *record) kinds() []Kind {
+// entry is what this proxy knows of one side of a connection's hold; the zero value: nothing.
+func (hs *holds) entry(id lockstore.ID, now time.Time) (e Entry) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if rec := hs.byID[id.Hold()]; rec != nil && rec.counts.Of(id.Kind) > 0 {
+		e = rec.entry(id.Kind, now)
+	}
+	return e
+}
+
+// entry is one side of a live hold, at one time for all that are listed together. holds.mu is held.
+func (rec *record) entry(side Kind, now time.Time) Entry {
+	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: max(0, rec.sure.Sub(now)), Holder: Holder{
+		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true, Held: max(0, now.Sub(rec.granted)),
+		Watched: rec.watched, Renewed: rec.renewed, Renewals: rec.renewals, Lease: rec.lease,
+	}}
+	if rec.client != nil {
+		e.by = rec.client.info
+	}
+	return e
+}
+
+// sides are those that a hold has.
+func (rec *record) sides() []Kind {
 	switch {
 	case rec.id.Kind == Plain:
 		return []Kind{Plain}
@@ -245,55 +235,49 @@ func handed(held chain.Chain[*record]) bool {
 	return false
 }
 
-// list names the locks of named owners.
-func (ls *leases) list(owner string) (out []Entry) {
+// each calls f with the locks of named owners.
+func (ls *leases) each(f func(Entry)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now, done := time.Now(), 0
-	for _, held := range ls.byKey {
-		for l := range held.All() {
-			if owner != "" && owner != l.id.Owner {
-				continue
-			}
-			e := Entry{DB: l.id.DB, Key: l.id.Key, Left: max(0, l.until.Sub(now))}
-			e.Owner, e.Kind, e.Holds = l.id.Owner, l.id.Kind, 1
-			l.describe(&e.Holder, now)
-			out = append(out, e)
-		}
-		done++
-		yield(&ls.mu, done)
+	for _, l := range ls.byID {
+		f(l.entry(now))
+		yield(&ls.mu, &done, 1)
 	}
-	return out
 }
 
-// listWaiting names those who wait.
-func (ls *lines) listWaiting(owner string) (out []Entry) {
-	type placed struct {
-		*waiter // what is said of it below never changes
-		place   int
-	}
-	var all []placed
+// entry is what this proxy knows of a named owner's lock; the zero value: nothing.
+func (ls *leases) entry(id lockstore.ID, now time.Time) (e Entry) {
 	ls.mu.Lock()
-	done := 0
+	defer ls.mu.Unlock()
+	if l := ls.byID[id]; l != nil {
+		e = l.entry(now)
+	}
+	return e
+}
+
+func (l *lease) entry(now time.Time) Entry {
+	return Entry{DB: l.id.DB, Key: l.id.Key, Left: max(0, l.until.Sub(now)), Holder: Holder{
+		Owned: lockstore.Owned{Owner: l.id.Owner, Kind: l.id.Kind, Holds: 1}, Local: true, Held: max(0, now.Sub(l.granted)), Lease: l.length, by: l.by,
+	}}
+}
+
+// each calls f with those who wait.
+func (ls *lines) each(f func(Entry)) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now, done := time.Now(), 0
 	for _, l := range ls.byKey {
 		place := 0
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
 			place++
-			if w := at.Value.(*waiter); owner == "" || owner == w.id.Owner {
-				all = append(all, placed{w, place})
-			}
+			w := at.Value.(*waiter)
+			f(Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair, Place: place, Holder: Holder{
+				Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), by: w.c.info,
+			}})
 		}
-		done++
-		yield(&ls.mu, done)
+		yield(&ls.mu, &done, place)
 	}
-	ls.mu.Unlock()
-	now := time.Now()
-	for _, w := range all {
-		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair, Place: w.place}
-		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), by: w.c.info}
-		out = append(out, e)
-	}
-	return out
 }
 
 // Hottest are the locks that were waited for most here, those first, as many as asked for. The counts are rough.
@@ -301,48 +285,3 @@ func (m *Manager) Hottest(most int) []hottest.Entry { return m.lines.hottest.Top
 
 // ForgetHottest begins to count anew.
 func (m *Manager) ForgetHottest() { m.lines.hottest.Reset() }
-
-// Ages are how long the oldest hold through this proxy has lasted, and how long the longest wait has; 0: there is none.
-func (m *Manager) Ages() (hold, wait time.Duration) {
-	return max(m.holds.oldest(), m.leases.oldest()), m.lines.longestWait()
-}
-
-func (hs *holds) oldest() (age time.Duration) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	done := 0
-	for _, rec := range hs.byID {
-		if done++; rec.live() {
-			age = max(age, time.Since(rec.granted))
-		}
-		yield(&hs.mu, done)
-	}
-	return age
-}
-
-// oldest is how long ago the first of the leases was granted that there are.
-func (ls *leases) oldest() (age time.Duration) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	done := 0
-	for _, l := range ls.byID {
-		age = max(age, time.Since(l.granted))
-		done++
-		yield(&ls.mu, done)
-	}
-	return age
-}
-
-func (ls *lines) longestWait() (age time.Duration) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	done := 0
-	for _, l := range ls.byKey {
-		for at := l.waiters.Front(); at != nil; at = at.Next() { // a fair queue is not in the order of arrival
-			age = max(age, time.Since(at.Value.(*waiter).since))
-		}
-		done++
-		yield(&ls.mu, done)
-	}
-	return age
-}

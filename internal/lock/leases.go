@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/agenda"
-	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/share"
 )
@@ -16,10 +15,9 @@ import (
 type leases struct {
 	vacate func(id lockstore.ID, at, until time.Time) // wakes those that wait for a lock whose lease is over
 
-	mu    sync.Mutex // a leaf
-	byID  map[lockstore.ID]*lease
-	byKey map[lockstore.LineKey]chain.Chain[*lease]
-	ends  agenda.Agenda[*lease]
+	mu   sync.Mutex // a leaf
+	byID map[lockstore.ID]*lease
+	ends agenda.Agenda[*lease]
 }
 
 // lease is one of them.
@@ -30,13 +28,12 @@ type lease struct {
 	length  time.Duration // as the owner has chosen it last
 	until   time.Time
 	share   share.Lease // counts for the user as whom the owner was named last
-	atKey   chain.Link[*lease]
 	place   int
 }
 
 func newLeases() *leases {
 	return &leases{
-		byID: map[lockstore.ID]*lease{}, byKey: map[lockstore.LineKey]chain.Chain[*lease]{},
+		byID: map[lockstore.ID]*lease{},
 		ends: agenda.New(func(l *lease) time.Time { return l.until }, func(l *lease) *int { return &l.place }),
 	}
 }
@@ -50,9 +47,6 @@ func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until t
 	if l == nil {
 		l = &lease{id: id, granted: time.Now(), share: c.share.Lease()}
 		ls.byID[id] = l
-		at := ls.byKey[id.Line()]
-		at.Add(&l.atKey, l)
-		ls.byKey[id.Line()] = at
 	}
 	if !c.share.Counts(l.share) {
 		l.share.End()
@@ -90,13 +84,6 @@ func (ls *leases) forget(id lockstore.ID) {
 func (ls *leases) drop(l *lease) {
 	ls.ends.Drop(l)
 	delete(ls.byID, l.id)
-	key := l.id.Line()
-	at := ls.byKey[key]
-	if at.Drop(&l.atKey); at.Len() == 0 {
-		delete(ls.byKey, key)
-	} else {
-		ls.byKey[key] = at
-	}
 	l.share.End()
 }
 

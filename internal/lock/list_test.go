@@ -251,7 +251,7 @@ func TestHeldLongestFirst(t *testing.T) {
 		all = append(all, believed(hs, nil, lockstore.ID{Key: fmt.Sprint("k", i), Owner: "o"}))
 	}
 	last := time.Time{}
-	for i, e := range longest(hs.listHeld(""), len(all)) {
+	for i, e := range longest(len(all), hs.each) {
 		at := hs.byID[lockstore.ID{Key: e.Key, Owner: "o"}].granted
 		if at.Before(last) {
 			t.Fatalf("%s, of %v, is number %d, behind one of %v", e.Key, at, i, last)
