@@ -78,10 +78,10 @@ func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 
 // EvalReplicated runs a script and waits on the same connection until replicas of the node have it.
 // acked is how many did within the time; the script's own outcome is in err.
-func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
+func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (out []int64, acked int64, err error) {
 	client, err := n.Control.Waiter(c.DB)
 	if err != nil {
-		return reply, 0, Outcome(err)
+		return nil, 0, Outcome(err)
 	}
 	defer c.answered(telemetry.Clock())
 	verb, body := "EVALSHA", c.Script.SHA
@@ -89,17 +89,18 @@ func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply
 		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one of its own.
 		replies := client.DoMulti(context.Background(), c.build(client, verb, body),
 			client.B().Wait().Numreplicas(replicas).Timeout(max(1, wait.Milliseconds())).Build())
-		reply, err = replies[0].ToMessage()
+		reply, err := replies[0].ToMessage()
 		if verb == "EVALSHA" && unknownScript(err) {
 			verb, body = "EVAL", c.Script.Source
 			continue
 		}
 		if err != nil {
-			return reply, 0, Outcome(err)
+			return nil, 0, Outcome(err)
 		}
 		// A lost WAIT is an unmet one: the script's outcome is known.
 		acked, _ = replies[1].AsInt64()
-		return reply, acked, nil
+		out, err = c.Ints(reply, nil)
+		return out, acked, err
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -30,21 +29,33 @@ type limits struct {
 // untilGivenUp is limits.again of a request that has none of its own: the cluster gives up by itself.
 const untilGivenUp = time.Hour
 
-// usual are the limits of most requests.
-var usual = limits{notAfter, untilGivenUp}
+// sending sends a script that is prepared to a shard.
+type sending func(s *shard, prepared node.Call, ask bool) ([]int64, error)
 
-// eval runs a script: see node.Node.Eval.
-func (d *store) eval(ctx context.Context, l limits, c node.Call) (rueidis.RedisMessage, error) {
-	return d.evalBy(ctx, l, c, func(s *shard, prepared node.Call, ask bool) (rueidis.RedisMessage, error) {
-		return s.Eval(prepared, ask)
-	})
+// direct is for the scripts that every LOCK and UNLOCK needs.
+func direct(s *shard, prepared node.Call, ask bool) ([]int64, error) {
+	return s.EvalInts(prepared, ask)
 }
 
-// sending sends a script that is prepared to a shard.
-type sending func(s *shard, prepared node.Call, ask bool) (rueidis.RedisMessage, error)
+// aside is for the others: those that every LOCK needs do not wait for them.
+func aside(s *shard, prepared node.Call, ask bool) ([]int64, error) {
+	return prepared.Ints(s.Eval(prepared, ask))
+}
 
-// evalBy is eval in which send does the sending.
-func (d *store) evalBy(ctx context.Context, l limits, c node.Call, send sending) (reply rueidis.RedisMessage, err error) {
+// replicated is for a script of which so many replicas are told; acked is how many have it then. It waits while the slot is moving: the new node's
+// replicas say nothing of the keys that are still here.
+func replicated(replicas int64, wait time.Duration, acked *int64) sending {
+	return func(s *shard, prepared node.Call, ask bool) (out []int64, err error) {
+		if ask {
+			return nil, &upstream.NotSentError{Cause: lockstore.ErrMoving}
+		}
+		out, *acked, err = s.EvalReplicated(prepared, replicas, wait)
+		return out, err
+	}
+}
+
+// eval runs a script on the Redis that has its first key.
+func (d *store) eval(ctx context.Context, l limits, c node.Call, send sending) (out []int64, err error) {
 	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
 	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
@@ -52,53 +63,25 @@ func (d *store) evalBy(ctx context.Context, l limits, c node.Call, send sending)
 		if err != nil {
 			return err
 		}
-		if reply, err = send(s, prepared, ask); err == nil && late(reply) {
+		if out, err = send(s, prepared, ask); err == nil && node.Late(out) {
 			d.wasLate(s)
+		}
+		return err
+	})
+	return out, err
+}
+
+// read runs a script that changes nothing and has no not-after, and returns its reply as it is.
+func (d *store) read(ctx context.Context, c node.Call) (reply rueidis.RedisMessage, err error) {
+	_, span := telemetry.Span(ctx, c.Script.Span)
+	defer span.End()
+	l := limits{notAfter, untilGivenUp}
+	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
+		prepared, err := d.prepare(s, l, c)
+		if err == nil {
+			reply, err = s.Eval(prepared, ask)
 		}
 		return err
 	})
 	return reply, err
-}
-
-func late(reply rueidis.RedisMessage) bool { return codeOf(reply) == scripts.Late }
-
-// codeOf is what a script said first; 0 when that is no number.
-func codeOf(reply rueidis.RedisMessage) int64 {
-	if code, err := reply.AsInt64(); err == nil {
-		return code
-	}
-	parts, err := reply.ToArray()
-	if err != nil || len(parts) == 0 {
-		return 0
-	}
-	code, _ := parts[0].AsInt64()
-	return code
-}
-
-// evalInts is node.Node.EvalInts.
-func (d *store) evalInts(ctx context.Context, l limits, c node.Call) ([]int64, error) {
-	_, span := telemetry.Span(ctx, c.Script.Span)
-	defer span.End()
-	return d.ints(ctx, l, c)
-}
-
-// evalReplicated is node.Node.EvalReplicated. It waits while the slot is moving: the new node's replicas say nothing of the keys
-// that are still here.
-func (d *store) evalReplicated(ctx context.Context, l limits, c node.Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
-	_, span := telemetry.Span(ctx, c.Script.Span)
-	defer span.End()
-	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
-		if ask {
-			return &upstream.NotSentError{Cause: lockstore.ErrMoving}
-		}
-		prepared, err := d.prepare(s, l, c)
-		if err != nil {
-			return err
-		}
-		if reply, acked, err = s.EvalReplicated(prepared, replicas, wait); err == nil && late(reply) {
-			d.wasLate(s)
-		}
-		return err
-	})
-	return reply, acked, err
 }

@@ -21,7 +21,7 @@ func (d *store) Look(id lockstore.ID, final, giveUp time.Time) (lockstore.Seen, 
 		d.host.Sleep(background, wait)
 	}
 	for failures := retry.Insist(); ; {
-		reply, err := d.eval(background, usual, node.Look(id))
+		reply, err := d.read(background, node.Look(id))
 		if err == nil {
 			seen, _ := node.Seen(reply)
 			return seen, nil
@@ -37,5 +37,5 @@ func (d *store) Look(id lockstore.ID, final, giveUp time.Time) (lockstore.Seen, 
 
 // Info reads a lock.
 func (d *store) Info(ctx context.Context, db int, key string) (lockstore.Info, error) {
-	return node.ParseInfo(d.eval(ctx, usual, node.Info(db, key)))
+	return node.ParseInfo(d.read(ctx, node.Info(db, key)))
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -14,10 +12,7 @@ import (
 
 // RefreshQueue sends the script that tells which waiters are alive.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
-	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
-		c := d.steps.Refresh(q, text)
-		return c.Ints(d.eval(context.Background(), l, c))
-	})
+	out, _, _, err := d.inTime(context.Background(), untilGivenUp, aside, func(text string) node.Call { return d.steps.Refresh(q, text) })
 	if err != nil {
 		return nil, 0, err
 	}
@@ -73,17 +68,14 @@ var errBack = errors.New("the owner has come back")
 // sendLeave sends the script, and again when Redis got to it after its not-after, for example because CLIENT PAUSE held it up: nobody else would
 // send it. It sends nothing once the owner waits again.
 func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
-	send := func(s *shard, c node.Call, ask bool) (reply rueidis.RedisMessage, err error) {
+	send := func(s *shard, prepared node.Call, ask bool) ([]int64, error) {
 		if stays() {
-			return reply, errBack
+			return nil, errBack
 		}
-		return s.Eval(c, ask)
+		return aside(s, prepared, ask)
 	}
 	_, err := d.repeat(context.Background(), repeatedFor, func() (int64, error) {
-		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
-			c := d.steps.Leave(id, text)
-			return c.Ints(d.evalBy(context.Background(), l, c, send))
-		})
+		_, _, at, err := d.inTime(context.Background(), untilGivenUp, send, func(text string) node.Call { return d.steps.Leave(id, text) })
 		return at, err
 	})
 	if errors.Is(err, errBack) {

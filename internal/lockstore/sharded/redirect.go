@@ -126,17 +126,3 @@ func withWord(args []string, placeholder, word string) []string {
 	}
 	return args
 }
-
-func (m *masters) ints(ctx context.Context, l limits, c node.Call) (out []int64, err error) {
-	err = m.do(ctx, l, c.Keys[0], func(sh *shard, ask bool) error {
-		prepared, err := m.prepare(sh, l, c)
-		if err != nil {
-			return err
-		}
-		if out, err = sh.EvalInts(prepared, ask); err == nil && node.Late(out) {
-			m.wasLate(sh)
-		}
-		return err
-	})
-	return out, err
-}

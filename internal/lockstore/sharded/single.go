@@ -64,12 +64,6 @@ func (s *single) do(_ context.Context, _ limits, _ string, send func(at *shard, 
 	return err
 }
 
-func (s *single) ints(_ context.Context, _ limits, c node.Call) ([]int64, error) {
-	out, err := s.only.EvalInts(c, false)
-	s.only.Account.Refused(err)
-	return out, err
-}
-
 func (s *single) prepare(_ *shard, _ limits, c node.Call) (node.Call, error) { return c, nil }
 
 func (s *single) wasLate(*shard) {} // tooLate reads the clock again

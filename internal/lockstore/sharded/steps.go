@@ -12,9 +12,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// inTime calls send to run a script that changes something, and again with twice the time if Redis got to it too late. It returns
+// inTime runs a script that changes something, and again with twice the time if Redis got to it too late. It returns
 // what the script did, when the last one was sent, and its not-after.
-func (d *store) inTime(again time.Duration, send func(l limits, notAfter string) ([]int64, error)) (out []int64, sent time.Time, at int64, err error) {
+func (d *store) inTime(ctx context.Context, again time.Duration, send sending, build func(notAfter string) node.Call) (out []int64, sent time.Time, at int64, err error) {
 	for try := range lateTries {
 		l := limits{notAfter << try, again}
 		var text string
@@ -22,7 +22,7 @@ func (d *store) inTime(again time.Duration, send func(l limits, notAfter string)
 			return nil, sent, at, err
 		}
 		sent = time.Now()
-		if out, err = send(l, text); err != nil || !node.Late(out) {
+		if out, err = d.eval(ctx, l, build(text), send); err != nil || !node.Late(out) {
 			return out, sent, at, err
 		}
 		if err = d.tooLate(time.Since(sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
@@ -69,10 +69,11 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 	lost := false
 	final, err := d.repeat(ctx, min(a.Patience, repeatedFor), func() (int64, error) {
 		var acked int64
-		out, sent, at, err := d.inTime(a.Patience, func(l limits, text string) (out []int64, err error) {
-			out, acked, err = d.evalAcquire(ctx, l, a, text)
-			return out, err
-		})
+		send := direct
+		if a.Replicas > 0 {
+			send = replicated(a.Replicas, a.ReplicaWait, &acked)
+		}
+		out, sent, at, err := d.inTime(ctx, a.Patience, send, func(text string) node.Call { return d.steps.Acquire(a, text) })
 		if err == nil {
 			got = node.Acquired(out)
 		}
@@ -83,18 +84,6 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 		got.Expiry = nil // which of the requests has made the hold is not known
 	}
 	return got, err
-}
-
-// evalAcquire sends the script once. acked is how many replicas have it then, if it asks for some.
-func (d *store) evalAcquire(ctx context.Context, l limits, a *lockstore.Acquire, notAfter string) (out []int64, acked int64, err error) {
-	c := d.steps.Acquire(a, notAfter)
-	if a.Replicas == 0 {
-		out, err = d.evalInts(ctx, l, c)
-		return out, 0, err
-	}
-	reply, acked, err := d.evalReplicated(ctx, l, c, a.Replicas, a.ReplicaWait)
-	out, err = c.Ints(reply, err)
-	return out, acked, err
 }
 
 // Release sends the script. That of a connection is sent again when its reply was lost; that of a named owner, and one that gives the lock to
@@ -108,7 +97,7 @@ func (d *store) Release(ctx context.Context, r *lockstore.Release) (done locksto
 		if r.Next != nil {
 			return d.handOff(ctx, r, &done)
 		}
-		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) { return d.evalInts(ctx, l, d.steps.Release(r, text)) })
+		out, sent, at, err := d.inTime(ctx, untilGivenUp, direct, func(text string) node.Call { return d.steps.Release(r, text) })
 		if done.Sent = sent; err == nil {
 			done.Code = out[0]
 		}
@@ -121,7 +110,7 @@ func (d *store) Release(ctx context.Context, r *lockstore.Release) (done locksto
 
 // handOff sends the script that gives the lock to others. It is sent once: they wait for it.
 func (d *store) handOff(ctx context.Context, r *lockstore.Release, done *lockstore.Released) (notAfter int64, err error) {
-	out, sent, at, err := d.inTime(0, func(l limits, text string) ([]int64, error) { return d.evalInts(ctx, l, d.steps.Handoff(r, text)) })
+	out, sent, at, err := d.inTime(ctx, 0, direct, func(text string) node.Call { return d.steps.Handoff(r, text) })
 	if err == nil {
 		*done = node.HandedOn(out, len(r.Next.Asks))
 	}
@@ -140,8 +129,7 @@ func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, er
 		return nil, err
 	}
 	sent := time.Now()
-	c := node.Renew(r, text)
-	out, err = c.Ints(d.eval(ctx, l, c))
+	out, err = d.eval(ctx, l, node.Renew(r, text), aside)
 	if len(r.Holds) > 1 && errors.Is(err, lockstore.ErrMoving) {
 		out, err = d.oneByOne(ctx, l, r, text)
 	}
@@ -160,8 +148,7 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	for i := range r.Holds {
 		one := r
 		one.Holds = r.Holds[i : i+1]
-		c := node.Renew(one, text)
-		codes, err := c.Ints(d.eval(ctx, l, c))
+		codes, err := d.eval(ctx, l, node.Renew(one, text), aside)
 		if err == nil && node.Late(codes) {
 			err = lockstore.ErrLate
 		}
@@ -181,10 +168,7 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	again := false
 	_, err = d.repeat(ctx, repeatedFor, func() (int64, error) {
-		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
-			c := node.Extend(e, again, text)
-			return c.Ints(d.eval(ctx, l, c))
-		})
+		out, sent, at, err := d.inTime(ctx, untilGivenUp, aside, func(text string) node.Call { return node.Extend(e, again, text) })
 		if again = again || lockstore.Unknown(err); err == nil {
 			done = lockstore.Extended{Code: out[0], TTL: out[1], Expiry: lockstore.ExpiryAt(out[2])}
 		}
@@ -196,10 +180,7 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 
 // Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of whoever has it next.
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
-	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string) ([]int64, error) {
-		c := d.steps.Force(f, text)
-		return c.Ints(d.eval(ctx, l, c))
-	})
+	out, _, _, err := d.inTime(ctx, untilGivenUp, aside, func(text string) node.Call { return d.steps.Force(f, text) })
 	if err != nil {
 		return 0, err
 	}

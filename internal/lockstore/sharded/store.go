@@ -34,8 +34,6 @@ type shards interface {
 	permitted(ctx context.Context, name string) (refused, err error)
 	// do calls send with the Redis that has the key; ask: ASKING comes first.
 	do(ctx context.Context, l limits, key string, send func(s *shard, ask bool) error) error
-	// ints runs a script that every LOCK and UNLOCK needs on the Redis that has its first key, in as few steps as it may.
-	ints(ctx context.Context, l limits, c node.Call) ([]int64, error)
 	// prepare completes a call for the Redis that it is sent to.
 	prepare(s *shard, l limits, c node.Call) (node.Call, error)
 	// wasLate is called when a shard got to a script after its not-after.

@@ -169,8 +169,7 @@ func (d *store) tellVacant(batch []*vacancy) {
 	for i, v := range batch {
 		ids[i] = v.id
 	}
-	c := d.steps.Vacant(ids)
-	out, err := c.Ints(d.eval(context.Background(), limits{allow: notAfter}, c))
+	out, err := d.eval(context.Background(), limits{allow: notAfter}, d.steps.Vacant(ids), aside)
 	now := time.Now()
 	for i, v := range batch {
 		switch {

@@ -37,7 +37,7 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 	c := d.steps.Vacant([]lockstore.ID{
 		id("others", "me", lockstore.Plain), id("own", "me", lockstore.Plain), id("endless", "me", lockstore.Plain), id("text", "me", lockstore.Plain), id("reads", "me", lockstore.Read),
 	})
-	out, err := c.Ints(d.eval(context.Background(), usual, c))
+	out, err := d.eval(context.Background(), limits{notAfter, untilGivenUp}, c, aside)
 	if err != nil || out[1] < 50000 || out[1] > 60000 {
 		t.Fatal(out, err)
 	}
