@@ -22,7 +22,7 @@ type acquire struct {
 func (c *Client) newAcquire(rec *record, r Request, w *waiter) *acquire {
 	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	a := &acquire{c: c, r: r, w: w, rec: rec, Acquire: lockstore.Acquire{
-		ID: id, Lease: leaseOf(r, c.m.opts), Fence: r.Fence, Replicas: r.Replicas, ReplicaWait: r.replicaWait(), Patience: r.patience(), Blocks: r.Blocks,
+		ID: id, Lease: leaseOf(r, c.m.opts), Fence: r.Fence, Replicas: r.Replicas, ReplicaWait: r.within(time.Second), Patience: r.within(time.Minute), Blocks: r.Blocks,
 	}}
 	if w != nil {
 		a.Queues = r.Fair
@@ -55,29 +55,15 @@ func (a *acquire) before() hold {
 	return h
 }
 
-// replicaWait is how long replicas may take: at most a second, the time of BLOCK, and half of the lease, so that the rest
-// of the lease is of use.
-func (r Request) replicaWait() time.Duration {
-	wait := time.Second
+// within is a time for a part of the request's work: at most so long, within BLOCK, and within half of the lease, so that the rest of it is of use.
+func (r Request) within(most time.Duration) time.Duration {
 	if r.Blocks && r.Block > 0 {
-		wait = min(wait, lockstore.Milliseconds(r.Block))
+		most = min(most, lockstore.Milliseconds(r.Block))
 	}
 	if r.Lease > 0 {
-		wait = min(wait, lockstore.Milliseconds(r.Lease)/2)
+		most = min(most, lockstore.Milliseconds(r.Lease)/2)
 	}
-	return wait
-}
-
-// patience is for how long a request may be tried again: within BLOCK, and so that most of the lease is left.
-func (r Request) patience() time.Duration {
-	d := time.Minute
-	if r.Blocks && r.Block > 0 {
-		d = min(d, lockstore.Milliseconds(r.Block))
-	}
-	if r.Lease > 0 {
-		d = min(d, lockstore.Milliseconds(r.Lease)/2)
-	}
-	return d
+	return most
 }
 
 // left is for how long a verb that has asked since then waits in any case; 0: it does not wait, or not any more.

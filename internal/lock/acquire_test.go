@@ -19,7 +19,7 @@ func TestForHowLongReplicasAreWaitedFor(t *testing.T) {
 		{Request{Lease: 60000}, time.Second},
 		{Request{Blocks: true, Block: 60, Lease: 100}, 50 * time.Millisecond},
 	} {
-		if got := c.r.replicaWait(); got != c.want {
+		if got := c.r.within(time.Second); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.r, got, c.want)
 		}
 	}

@@ -31,26 +31,18 @@ func rounds(ctx context.Context, wake <-chan struct{}, look func() (next time.Du
 	}
 }
 
-// tellLosses ends every hold that is due, and says when the next one may be.
+// tellLosses ends holds that are due, and says in how long to come again: at once after tellAtOnce, so that others do not wait for mu for long.
 func (hs *holds) tellLosses() (next time.Duration) {
-	for {
-		if next, all := hs.tellSome(time.Now()); all {
-			return next
-		}
-	}
-}
-
-// tellSome is tellLosses for at most tellAtOnce, so that others do not wait for mu for long; all says that no other is due.
-func (hs *holds) tellSome(now time.Time) (next time.Duration, all bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
+	now := time.Now()
 	for range tellAtOnce {
 		rec, over := hs.deadlines.Due(now)
 		if !over {
-			return hs.deadlines.Sleep(tick), true
+			return hs.deadlines.Sleep(tick)
 		}
 		hs.deadlines.Drop(rec)
 		hs.happen(rec, overdue{})
 	}
-	return 0, false
+	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,12 +28,12 @@ type lines struct {
 
 	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu
 	byKey map[lockstore.LineKey]*line
-	fair  map[lockstore.ID]int // how many verbs of an owner wait in a fair queue, from before they ask for their place there
-	named map[lockstore.ID]int // how many verbs of a named owner wait in a line
+	fair  map[lockstore.ID]int       // how many verbs of an owner wait in a fair queue, from before they ask for their place there
+	named map[lockstore.ID][]*waiter // the verbs of a named owner that wait in a line
 }
 
 func newLines(l *life, o Options, hs *holds) *lines {
-	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}, named: map[lockstore.ID]int{}}
+	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}, named: map[lockstore.ID][]*waiter{}}
 }
 
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
@@ -122,7 +123,7 @@ func (ls *lines) join(w *waiter) {
 		l.alone++
 	}
 	if w.r.Owner != "" {
-		ls.named[w.id]++
+		ls.named[w.id] = append(ls.named[w.id], w)
 	}
 	w.order()
 	w.parked = !w.first()
@@ -165,7 +166,7 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	}
 	l.waiters.Remove(w.place)
 	if w.r.Owner != "" {
-		if ls.named[w.id]--; ls.named[w.id] == 0 {
+		if ls.named[w.id] = slices.DeleteFunc(ls.named[w.id], func(x *waiter) bool { return x == w }); len(ls.named[w.id]) == 0 {
 			delete(ls.named, w.id)
 		}
 	}
@@ -281,19 +282,8 @@ func (w *waiter) call() {
 func (ls *lines) callOwner(id lockstore.ID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.named[id] == 0 {
-		return
-	}
-	for _, key := range []lockstore.LineKey{id.Line(), id.Line().Fairly()} {
-		l := ls.byKey[key]
-		if l == nil {
-			continue
-		}
-		for at := l.waiters.Front(); at != nil; at = at.Next() {
-			if w := at.Value.(*waiter); w.id == id {
-				w.call()
-			}
-		}
+	for _, w := range ls.named[id] {
+		w.call()
 	}
 }
 
