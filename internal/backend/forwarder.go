@@ -81,7 +81,7 @@ type Forwarder struct {
 	host    Host
 	guard   *downstream.Conn
 	path    path
-	request atomic.Pointer[upstream.Request] // the request that sends its runs; nil: none yet
+	request atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
 	big     bigTraffic
 	Spent   time.Duration // how long all forwarded commands took, from sending to the replies; the client's goroutine sets it to 0
 }
@@ -265,13 +265,17 @@ func (f *Forwarder) disconnected(err error) {
 // order.
 func (f *Forwarder) AskKeys(all [][][]byte) (replies [][]byte, err error) { return f.path.askKeys(all) }
 
-// question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as its replies do.
+// question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as its replies do. The wait
+// for it ends as that for a run does, and after QuestionTime.
 func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
 	g := &counted{host: f.host}
 	for _, one := range raw {
 		g.beside += len(one)
 	}
-	_, err := p.Ask(&upstream.Request{Cmds: raw, Sink: g, Patient: true}, QuestionTime)
+	r := &upstream.Request{Cmds: raw, Sink: g, Patient: true, Turn: f.host.Step()}
+	f.request.Store(r)
+	_, err := p.Ask(r, QuestionTime)
+	f.request.Store(nil)
 	if g.refused {
 		return nil, cluster.ErrTooMuch
 	}

@@ -166,7 +166,7 @@ var settings = []setting{
 		outputLimits},
 	{"idle-timeout", "0", false, "Close a client that has sent nothing and taken nothing for this long, holds no lock, waits for nothing and is not subscribed. 0: never.",
 		duration(func(c *Config) *time.Duration { return &c.Limits.IdleTimeout })},
-	{"upstream-timeout", "0", false, "How long Redis may take to answer a command; one that waits by itself (BLPOP and its like) has its own time besides, and no limit if it waits for ever. After it the command gets `ERR upstream timeout, the outcome of this command is unknown`; none of its client's locks is released then: they expire. What the proxy asks on its own, as for AUTH, has deadlines of its own. 0: as long as it likes.",
+	{"upstream-timeout", "0", false, "How long Redis may take to answer a command; one that waits by itself (BLPOP and its like) has its own time besides, and no limit if it waits for ever. After it the command gets `ERR upstream timeout, the outcome of this command is unknown`; none of its client's locks is released then: they expire. What the proxy asks Redis to answer a command itself (SELECT, INFO, HELLO) is waited for as long, and for 5 s at most; AUTH has deadlines of its own. 0: as long as it likes.",
 		duration(func(c *Config) *time.Duration { return &c.Upstream.Timeout })},
 	{"handshake-timeout", "0", false, "Close a client that has not sent its first whole command after this long, or where Redis asks for a password has not authenticated. 0: never, as Redis; set it where strangers can reach the port.",
 		duration(func(c *Config) *time.Duration { return &c.Limits.HandshakeTimeout })},

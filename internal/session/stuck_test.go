@@ -61,6 +61,33 @@ func TestUpstreamTimeout(t *testing.T) {
 	})
 }
 
+// TestUpstreamTimeoutOfQuestions: so it is with what the proxy asks Redis for a command, as for SELECT of the client's own database.
+func TestUpstreamTimeoutOfQuestions(t *testing.T) {
+	const limit = 2 * time.Second
+	inBubble(t, func(o *Options) { o.UpstreamTimeout = limit }, func(t *testing.T, b *bubble) {
+		commands := [][]string{{"SELECT", "0"}, {"INFO"}, {"HELLO", "2"}}
+		all := make([]*wire, len(commands))
+		for i := range all {
+			all[i] = b.dial(t)
+			all[i].expect("+OK\r\n", "SET", "k", "v")
+		}
+		b.redis.Stop()
+		from := time.Now()
+		for i, w := range all {
+			w.send(commands[i]...)
+		}
+		for i, w := range all {
+			if got := w.frame(); got[0] != '-' || time.Since(from) > limit+stuckAfter {
+				t.Errorf("%q: %q after %v", commands[i], got, time.Since(from))
+			}
+		}
+		b.redis.Cont()
+		for _, w := range all {
+			eventually(t, "Redis answers again", func() bool { return w.do("GET", "k") == "$1\r\nv\r\n" })
+		}
+	})
+}
+
 // TestUpstreamTimeoutOfDedicatedConnections: so it is on a connection of a client's own. What waits by itself has its own time besides,
 // and what waits for ever may.
 func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
