@@ -29,7 +29,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	}
 	for _, id := range m.lines.circle(w) {
 		if m.watchdog.visitNow(ctx, nil, id, min(patience, m.opts.Watchdog/3)) != nil {
-			return nil // its client has gone, or an offer may have come meanwhile: the wait ends with either
+			return nil // nothing is certain, or the client has gone, with whom the wait ends
 		}
 	}
 	return m.lines.endCircle(w)
@@ -40,10 +40,9 @@ func (ls *lines) endCircle(w *waiter) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	circle := ls.holds.circle(w)
-	if circle == nil || w.claimed { // the offer is to be taken first
+	if circle == nil {
 		return nil
 	}
-	w.parked = false
 	w.c.waits = nil // of two waits that close a circle at the same time only one gets the error: that is enough
 	return neverEnds(circle)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
-// A waiter that goes while Redis is asked about a circle takes the offer that is on its way to it.
+// A waiter that goes while Redis is asked about a circle leaves nothing behind, whatever is given back meanwhile.
 func TestDeadlockAskerGoesWithAnOffer(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
@@ -40,7 +40,7 @@ func TestDeadlockAskerGoesWithAnOffer(t *testing.T) {
 		go func() { _, err := asker.Lock(ctx, read); asks <- err }()
 		synctest.Wait()
 		go m.giveBacks.giveBackBusy(h)
-		time.Sleep(50 * time.Millisecond) // under way: both readers are claimed
+		time.Sleep(50 * time.Millisecond) // under way
 		cancel()
 		if err := <-asks; !errors.Is(err, context.Canceled) {
 			t.Error(err)

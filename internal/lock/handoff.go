@@ -97,10 +97,10 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 	h := &handoff{lines: ls, line: l, inARow: inARow, Handoff: lockstore.Handoff{Line: l.key}}
 	for at := l.waiters.Front(); at != nil && len(h.to) < handoffReaders; at = at.Next() {
 		w := at.Value.(*waiter)
-		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.to) > 0 && w.id.Kind != h.to[0].id.Kind {
+		if !w.parked || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.to) > 0 && w.id.Kind != h.to[0].id.Kind {
 			break
 		}
-		w.claimed = true
+		w.parked, w.claimed = false, true
 		h.to = append(h.to, successor{waiter: w})
 		if !w.id.Kind.Spec().Shared {
 			break

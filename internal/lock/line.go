@@ -71,16 +71,16 @@ type waiter struct {
 	place   *list.Element
 	ticket  int64 // its place in the fair queue
 	called  bool  // it tries although it is not the head: the fair queue has lost it, or it is its turn there
-	parked  bool  // it waits, and may be claimed
+	parked  bool  // it waits for something to happen, and may be claimed
 	claimed bool  // somebody makes it an offer, which it has not taken yet
 }
 
 // asking is what a waiter's own goroutine keeps between its tries.
 type asking struct {
-	lostReply error                    // why the reply to its last request was lost; nil: it was not
-	hears     []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
-	splits    int                      // how often in a row its tries were split, on a quorum
-	final     time.Time                // of a request without an answer: until then it may yet get a place in the fair queue
+	trouble error                    // why its last try could not be made; that a reply was lost counts until Redis answers
+	hears   []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
+	splits  int                      // how often in a row its tries were split, on a quorum
+	final   time.Time                // of a request without an answer: until then it may yet get a place in the fair queue
 }
 
 func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *waiter {
@@ -126,7 +126,6 @@ func (ls *lines) join(w *waiter) {
 		ls.named[w.id] = append(ls.named[w.id], w)
 	}
 	w.order()
-	w.parked = !w.first()
 	telemetry.LocksWaiting.Add(1)
 }
 

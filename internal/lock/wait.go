@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -20,23 +19,20 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	_, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := newWaiter(ctx, c, r, since)
 	defer func() {
-		if lockstore.Unknown(err) || w.lostReply != nil && lockstore.NotSent(err) { // which would say that nothing was done
-			err = outcomeUnknown(r.verb(), cmp.Or(w.lostReply, err))
+		if lockstore.Unknown(err) {
+			err = outcomeUnknown(r.verb(), err)
 		}
 	}()
 	if r.Fair {
 		m.lines.enterQueue(w.id)
 		defer func() { m.lines.leaveQueue(w, err) }()
 	}
-	var trouble error // of the last try, while Redis is away
 	// In the fair queue places are given by Redis: everybody asks for one.
 	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || named && m.has(w.id) {
 		g, no, err := c.try(ctx, r, w)
 		switch {
-		case lockstore.Unknown(err):
-			trouble, w.lostReply = err, err
-		case lockstore.EndsByItself(err):
-			trouble = err
+		case lockstore.Unknown(err), lockstore.EndsByItself(err):
+			w.trouble = err
 		case !errors.Is(err, ErrNotAcquired):
 			return g, err
 		}
@@ -59,19 +55,20 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 		defer timer.Stop()
 		over = timer.C
 	}
-	return w.stand(ctx, over, trouble)
+	g, err = w.stand(ctx, over)
+	if w.trouble != nil && errors.Is(err, ErrNotAcquired) {
+		err = w.trouble
+	}
+	return g, err
 }
 
-// stand waits in line until the verb has the lock, or its wait ends. trouble is why the last try could not be made.
-func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error) (Grant, error) {
+// stand waits in line until the verb has the lock, or its wait ends.
+func (w *waiter) stand(ctx context.Context, over <-chan time.Time) (Grant, error) {
 	m := w.c.m
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		if err := w.listen(ctx, over); err != nil {
-			if trouble != nil && errors.Is(err, ErrNotAcquired) {
-				return Grant{}, trouble
-			}
 			return Grant{}, err
 		}
 		e := w.next(ctx, over, timer)
@@ -82,26 +79,22 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 		case e.offer.acquire != nil:
 			g, no, err = e.offer.acquire.finish(ctx, e.offer.got, e.offer.err)
 		case e.ended != nil:
-			if trouble != nil && errors.Is(e.ended, ErrNotAcquired) {
-				return Grant{}, trouble
-			}
 			return Grant{}, e.ended
-		case !e.due:
+		case !e.tries:
 			continue
 		default:
 			g, no, err = w.c.try(ctx, w.r, w)
 		}
-		trouble = nil
 		switch {
 		case err == nil:
 			m.lines.afterGrant(w, e.offer.acquire != nil)
 			return g, nil
 		case errors.Is(err, ErrNotAcquired):
-			w.lostReply = nil
+			w.trouble = nil
 			m.lines.refused(w, no)
 		case lockstore.Passing(err):
-			if trouble = err; lockstore.Unknown(err) {
-				w.lostReply = err
+			if !lockstore.Unknown(w.trouble) {
+				w.trouble = err
 			}
 			m.lines.troubled(w.line)
 		default:
@@ -114,10 +107,10 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 	}
 }
 
-// arrival is what came to a waiter: an offer, the time to try, or an end; an offer may come together with another.
+// arrival is what came to a waiter: an offer, the time to try, or an end, which may come together with an offer.
 type arrival struct {
 	offer offer
-	due   bool
+	tries bool
 	ended error
 }
 
@@ -145,34 +138,27 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	return e
 }
 
-// came notes what came to a waiter, and says whether it is to try.
+// came notes what came to a waiter, and says whether it is to try. If it was claimed, its offer comes for sure, and is taken first.
 func (ls *lines) came(w *waiter, e *arrival, woken, offered bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l, first, called := w.line, w.first(), w.called
-	e.due = called || first && (woken || !time.Now().Before(lockstore.Later(l.tryAt, l.holdBack)))
-	if acts := e.due || e.ended != nil; acts {
-		w.parked, w.called = false, false
-		if w.claimed && !offered {
-			ls.mu.Unlock()
-			e.offer, offered = <-w.offer, true // it comes for sure
-			ls.mu.Lock()
-		}
+	if w.claimed && !offered {
+		ls.mu.Unlock()
+		e.offer = <-w.offer
+		ls.mu.Lock()
 	}
-	// The message of a turn that is offered to others may be here before the offer that says so.
-	e.due = e.due && (called || !time.Now().Before(l.holdBack))
-	if offered {
-		w.claimed = false
-		w.parked = w.parked && e.offer.acquire == nil
-	}
+	l, first, now := w.line, w.first(), time.Now()
+	due := w.called || first && !now.Before(l.holdBack) && (woken || !now.Before(l.tryAt))
+	e.tries = due && e.offer.acquire == nil && e.ended == nil
+	w.parked, w.claimed, w.called = false, false, false
 	switch {
-	case woken && (e.offer.acquire != nil || e.ended != nil || !first || !e.due):
-		l.Wake() // it is not acted on here
-	case e.due && first && !woken && e.ended == nil:
-		select { // the try that follows acts on it
+	case e.tries && first:
+		select { // the try acts on it
 		case <-l.wake:
 		default:
 		}
+	case woken:
+		l.Wake() // it is not acted on here
 	}
 }
 
@@ -221,10 +207,10 @@ func (ls *lines) subscribe(w *waiter) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := w.line
-	if !w.first() || w.hears != nil || w.called || w.claimed { // an offer is to be taken first
+	if !w.first() || w.hears != nil || w.called {
 		return false
 	}
-	w.hears, w.parked = []lockstore.Subscription{l.subscription}, false
+	w.hears = []lockstore.Subscription{l.subscription}
 	if l.key.Fair {
 		w.hears = append(w.hears, ls.store.Subscribe(w.ownChannel(), l))
 		if !ls.holds.any(w.id.Line()) {
