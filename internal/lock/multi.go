@@ -111,13 +111,13 @@ func (c *Client) mayTakeTogether(keys []string, r Request) error {
 func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	keeping, stop := context.WithCancel(context.Background())
 	var keeper sync.WaitGroup
-	if b.r.Owner != "" && len(order) > 1 {
+	if b.r.Owner != "" {
 		keeper.Go(func() { b.keepAlive(keeping) })
 	}
 	err := b.takeEach(ctx, order)
 	stop()
 	keeper.Wait()
-	if err != nil || len(order) == 1 {
+	if err != nil {
 		return err
 	}
 	// Side by side, so that the leases begin together.
@@ -140,21 +140,20 @@ func (b *multiLock) takeEach(ctx context.Context, order []string) error {
 		if ctx.Err() != nil || b.c.info.Gone() {
 			return context.Canceled
 		}
-		if err := b.take(ctx, key, len(order) > 1); err != nil {
+		if err := b.take(ctx, key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take takes one lock within the time that is left. several: it is not the only one.
-func (b *multiLock) take(ctx context.Context, key string, several bool) error {
+// take takes one lock within the time that is left.
+func (b *multiLock) take(ctx context.Context, key string) error {
 	one := b.r
 	one.Key = key
-	switch {
-	case several && one.Owner == "":
+	if one.Owner == "" {
 		one.Lease = 0
-	case several:
+	} else {
 		one.Lease = min(one.Lease, b.c.m.opts.Watchdog.Milliseconds())
 	}
 	if one.Blocks && one.Block > 0 {

@@ -344,7 +344,7 @@ func TestMultiLockGivesBackWhatItLengthened(t *testing.T) {
 			c, _ := client(m)
 			b := &multiLock{c: c, r: Request{Owner: owner, Lease: 60000}, began: time.Now()}
 			for _, key := range []string{"a", "b"} {
-				if err := b.take(context.Background(), key, true); err != nil {
+				if err := b.take(context.Background(), key); err != nil {
 					t.Fatal(err)
 				}
 			}

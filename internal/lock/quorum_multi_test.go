@@ -259,7 +259,7 @@ func TestQuorumMultiLockThatCannotSetItsLease(t *testing.T) {
 		ns := bubbleNodes(w, 3)
 		c, _ := client(ns.engine(t, "one", 0, Options{}))
 		b := &multiLock{c: c, r: Request{Owner: "job", Lease: 50_000}}
-		if err := b.take(context.Background(), "k", true); err != nil {
+		if err := b.take(context.Background(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		ns.away("one", 0, 1)
