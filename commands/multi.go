@@ -54,7 +54,7 @@ func multiunlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(true, keys...); err != nil {
+	if err := mayUnlock(c, g, keys...); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	locks := names(keys)

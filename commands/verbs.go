@@ -99,7 +99,7 @@ func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(true, args[1]); err != nil {
+	if err := mayUnlock(c, g, args[1]); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
 	if g.has("FORCE") {
@@ -118,6 +118,15 @@ func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 		return resp.AppendInt(out, 1)
 	}
 	return resp.AppendInt(out, 0)
+}
+
+// mayUnlock asks whether the client may give locks back. A connection gives back its own holds as it does when it closes, and needs no right
+// for that: a refusal would leave them renewed.
+func mayUnlock(c Client, g given, keys ...[]byte) error {
+	if g.words["OWNER"] == "" && !g.has("FORCE") {
+		return nil
+	}
+	return c.May(true, keys...)
 }
 
 func renew(v *Verb, c Client, args [][]byte, out []byte) []byte {

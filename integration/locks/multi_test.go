@@ -82,7 +82,7 @@ func TestMultilockAccess(t *testing.T) {
 	})
 	w := harness.Dial(t, harness.StartProxy(t, s.URL()).Addr())
 	harness.Expect(t, w, "+OK\r\n", "AUTH", "app", "secret")
-	for _, call := range []string{"MULTILOCK 2 app:1 other", "MULTILOCK 2 app:1 zother BLOCK 0", "MULTILOCK 2 app:1 other OWNER me EX 30", "MULTIUNLOCK 2 app:1 other"} {
+	for _, call := range []string{"MULTILOCK 2 app:1 other", "MULTILOCK 2 app:1 zother BLOCK 0", "MULTILOCK 2 app:1 other OWNER me EX 30", "MULTIUNLOCK 2 app:1 other OWNER me"} {
 		if got := w.Do(strings.Split(call, " ")...); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%s: %q", call, got)
 		}

@@ -97,6 +97,31 @@ func TestWhoMayForce(t *testing.T) {
 	harness.Expect(t, worker, ":1\r\n", "UNLOCK", "app:2")
 }
 
+// A connection gives back its own holds whatever its user may do by then, and what Redis refuses it is renewed no more. For a named owner's it
+// needs the right to the key.
+func TestUnlockNeedsNoRight(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	s.Do(t, "ACL", "SETUSER", "worker", "on", ">p", "~app:*", "+@all")
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "3s")
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "AUTH", "worker", "p")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "app:1")
+	harness.Expect(t, w, "+OK\r\n", "MULTILOCK", "2", "app:2", "app:3")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "app:4", "OWNER", "me", "EX", "30")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "app:5")
+	s.Do(t, "ACL", "SETUSER", "worker", "resetkeys", "~none")
+	harness.Eventually(t, "the rights have gone", func() bool { return strings.HasPrefix(w.Do("UNLOCK", "app:4", "OWNER", "me"), "-NOPERM ") })
+	harness.Expect(t, w, ":1\r\n", "UNLOCK", "app:1")
+	harness.Expect(t, w, ":2\r\n", "MULTIUNLOCK", "2", "app:2", "app:3")
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	if got := w.Do("UNLOCK", "app:5"); !strings.HasPrefix(got, "-NOREPLICAS ") {
+		t.Errorf("UNLOCK while Redis takes no writes: %q", got)
+	}
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	harness.Eventually(t, "the lock runs out", func() bool { return !exists(t, s, "app:5") })
+}
+
 // A client that waits for its owner and closes its connection just before the lock comes to it does not get it.
 func TestOwnerWhoseClientLeavesAtTheGrant(t *testing.T) {
 	t.Parallel()
