@@ -64,11 +64,13 @@ var serverWide = map[string]Facts{
 	"pubsub|shardnumsub":   {Request: AllNodes, Response: Sum},
 }
 
-// ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say; HELP is another. Since Redis
-// 7.0 PING's tips say that all masters are to answer: one shard that is down would then fail the health checks of all clients.
+// ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say; HELP is another.
+// Since Redis 7.0 PING's tips say that all masters are to answer: one shard that is down would then fail the health checks of all
+// clients.
 var ofAnyNode = map[string]bool{
 	"ping": true, "echo": true, "time": true, "role": true, "lastsave": true, "config|get": true, "module|list": true,
-	"acl|whoami": true, "acl|cat": true, "acl|genpass": true, "acl|users": true, "acl|list": true, "acl|getuser": true, "acl|dryrun": true,
+	"acl|whoami": true, "acl|cat": true, "acl|genpass": true, "acl|dryrun": true,
+	"acl|users": true, "acl|list": true, "acl|getuser": true,
 	"function|list": true, "function|dump": true,
 	"command|getkeys": true, "command|getkeysandflags": true,
 }

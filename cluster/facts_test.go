@@ -32,7 +32,7 @@ func TestFactsOfPing(t *testing.T) {
 	}
 }
 
-// What a node says of itself changes nothing, so another may be asked in its place. What changes something, or whose text is a client's, may not.
+// What a node says of itself changes nothing, so another may be asked in its place; not so what may change something.
 func TestFactsOfWhatAnyNodeAnswers(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{

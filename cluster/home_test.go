@@ -33,10 +33,18 @@ func TestHomeIsLeft(t *testing.T) {
 			cl.expect("PING", "+PONG\r\n")
 			take(t, tc.Servers[0])
 			began := time.Now()
-			got := cl.do("PING", "ECHO a", "ACL WHOAMI", "CONFIG GET databases", "FUNCTION LIST", "ROLE", "ACL HELP", "COMMAND GETKEYS GET a")
-			for i, want := range []string{"+PONG\r\n", "$1\r\na\r\n", "$7\r\ndefault\r\n", "*2\r\n$9\r\ndatabases", "*0", "*3\r\n$6\r\nmaster", "*", "*1\r\n$1\r\na"} {
-				if !strings.HasPrefix(got[i], want) {
-					t.Errorf("%d: got %q, want %q", i, got[i], want)
+			calls := [][2]string{
+				{"PING", "+PONG\r\n"}, {"ECHO a", "$1\r\na\r\n"}, {"ACL WHOAMI", "$7\r\ndefault\r\n"}, {"ACL HELP", "*"},
+				{"CONFIG GET databases", "*2\r\n$9\r\ndatabases"}, {"FUNCTION LIST", "*0"}, {"ROLE", "*3\r\n$6\r\nmaster"},
+				{"COMMAND GETKEYS GET a", "*1\r\n$1\r\na"},
+			}
+			var lines []string
+			for _, call := range calls {
+				lines = append(lines, call[0])
+			}
+			for i, got := range cl.do(lines...) {
+				if !strings.HasPrefix(got, calls[i][1]) {
+					t.Errorf("%s: got %q, want %q", calls[i][0], got, calls[i][1])
 				}
 			}
 			if name == "killed" {

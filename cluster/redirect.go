@@ -45,7 +45,7 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 	}
 	number, to, found := bytes.Cut(rest, []byte(" "))
 	slot, err := strconv.Atoi(string(number))
-	if !found || err != nil || slot < 0 || slot >= Slots || bytes.IndexByte(to, ' ') >= 0 {
+	if !found || err != nil || !areSlots(slot, slot) || bytes.IndexByte(to, ' ') >= 0 {
 		return noRedirect, noSlot, ""
 	}
 	return kind, slot, string(to)

@@ -46,3 +46,6 @@ func Slot(key []byte) int {
 	}
 	return int(crc) % Slots
 }
+
+// areSlots says that a cluster has the slots from first to last.
+func areSlots[N int | int64](first, last N) bool { return first >= 0 && last < Slots }

@@ -84,7 +84,7 @@ func (v *view) addShard(shard resp.Reply, asked string, secure bool) {
 		d.failed = strings.HasPrefix(text(n, "health"), "fail")
 		d.loads = text(n, "health") == "loading"
 		// After a failover a shard shows its old master, too, for as long as that is gone.
-		if d.master && !d.failed || d.master && master < 0 {
+		if d.master && (!d.failed || master < 0) {
 			master = int16(len(v.nodes))
 		}
 		v.nodes = append(v.nodes, d)
@@ -137,7 +137,7 @@ func (v *view) addRange(row resp.Reply, asked string) {
 func (v *view) give(from, to resp.Reply, node int16) {
 	first, ok1 := integerOf(from)
 	last, ok2 := integerOf(to)
-	if !ok1 || !ok2 || first < 0 || last >= Slots {
+	if !ok1 || !ok2 || !areSlots(first, last) {
 		return
 	}
 	for s := first; s <= last; s++ {
@@ -230,7 +230,7 @@ func readSelfDescription(text string) (*selfDescription, bool) {
 			if many {
 				last, err2 = strconv.Atoi(to)
 			}
-			if err1 != nil || err2 != nil || first < 0 || last >= Slots {
+			if err1 != nil || err2 != nil || !areSlots(first, last) {
 				return nil, false
 			}
 			for s := first; s <= last; s++ {

@@ -20,6 +20,12 @@ func (e *ReplyError) ofUser() bool {
 	return e.ofPassword() || code(e.Line) == "NOPERM" || strings.HasPrefix(e.Line, "ERR DB index ")
 }
 
+// refusesPassword says that err is Redis' refusal to let a user in.
+func refusesPassword(err error) bool {
+	refusal := Refused(err)
+	return refusal != nil && refusal.ofPassword()
+}
+
 // ofPassword says that Redis does not let the user in: the password is wrong, or there is none.
 func (e *ReplyError) ofPassword() bool {
 	return code(e.Line) == "WRONGPASS" || code(e.Line) == "NOAUTH"

@@ -66,7 +66,7 @@ func (a *auths) takeLogin(id Identity) (password string, c *ownConn) {
 // not be had by id's password.
 func (n *Node) connectMore(ctx context.Context, id Identity) (conn net.Conn, term context.Context, spare bool, err error) {
 	conn, term, err = Connect(ctx, n.target, id, n.opts.DialTimeout)
-	if refusal := Refused(err); refusal == nil || !refusal.ofPassword() || id.Secret != nil || !n.loggedIn(id) {
+	if !refusesPassword(err) || !n.loggedIn(id) {
 		return conn, term, false, err
 	}
 	password, c := n.auths.takeLogin(id)
@@ -89,12 +89,17 @@ func (n *Node) connectMore(ctx context.Context, id Identity) (conn net.Conn, ter
 // login is what Redis is asked about when a client of id comes.
 func (id Identity) login() Identity { return Identity{User: id.User, Password: id.Password} }
 
-// loggedIn says that a connection is there that clients with id's user and password share: when Redis has closed it they have to log in again.
+// loggedInAs says that Redis was asked about that login for id. An identity with a Secret is the proxy's own, not a client's.
+func (id Identity) loggedInAs(login Identity) bool { return id.Secret == nil && id.login() == login }
+
+// loggedIn says that a connection is there that clients with id's user and password share: when Redis has closed it they have
+// to log in again.
 func (n *Node) loggedIn(id Identity) (is bool) {
+	login := id.login()
 	n.eachLink(func(other Identity, l *link) {
-		is = is || other.User == id.User && other.Password == id.Password && other.Secret == nil && !l.dead.Load()
+		is = is || other.loggedInAs(login) && !l.dead.Load()
 	})
-	return is
+	return is && id.Secret == nil
 }
 
 // become makes a connection that is logged in as id's user id's. It always asks Redis something, which shows that the connection is there.

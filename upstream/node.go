@@ -299,7 +299,8 @@ func (p *Pipe) main() bool {
 
 // ofClients says that all clients of one identity share the pipe.
 func (p *Pipe) ofClients() bool {
-	clients := Identity{User: p.id.User, Password: p.id.Password, DB: p.id.DB, Proto: p.id.Proto} // neither a lane, nor reads, nor a Secret
+	clients := p.id.login() // neither a lane, nor reads, nor a Secret
+	clients.DB, clients.Proto = p.id.DB, p.id.Proto
 	return !p.private && p.id == clients
 }
 

@@ -36,8 +36,8 @@ func (b *Clustered) Admit(ctx context.Context, from string) error {
 	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error { return n.Admit(ctx, from) })
 }
 
-// askAbout asks about one client, and again for RetryFor while no node is reached: a cluster that restarts is waited for by who greets it, as
-// it is by who sends a command (docs/adr/0018).
+// askAbout asks about one client, and again for RetryFor while no node is reached: a client that greets a cluster which restarts
+// waits for it, as one that sends a command does (docs/adr/0018).
 func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *upstream.Node) error) error {
 	pause := retry.Insist()
 	for until := time.Now().Add(b.RetryFor()); ; {
@@ -48,7 +48,8 @@ func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *ups
 	}
 }
 
-// askOnce asks each master in turn, until one lets the client in or two have refused it. The error is the refusal, if there was one.
+// askOnce asks each master in turn, until one lets the client in or two have refused it. The error is the refusal, if there was
+// one.
 func (b *Clustered) askOnce(ctx context.Context, ask func(context.Context, *upstream.Node) error) (err error) {
 	snapshot, first := b.Snapshot(), rand.Int()
 	var refusal error

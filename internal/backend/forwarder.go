@@ -265,8 +265,8 @@ func (f *Forwarder) disconnected(err error) {
 // order.
 func (f *Forwarder) AskKeys(all [][][]byte) (replies [][]byte, err error) { return f.path.askKeys(all) }
 
-// question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as its replies do. The wait
-// for it ends as that for a run does, and after QuestionTime.
+// question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as its replies
+// do. The wait for it ends as that for a run does, and after QuestionTime.
 func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
 	g := &counted{host: f.host}
 	for _, one := range raw {

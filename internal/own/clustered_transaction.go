@@ -19,9 +19,10 @@ import (
 // A transaction is queued at one node, and nothing of it runs before EXEC. Only its first key tells which node that
 // should be: until then it is at any, and when that key comes it is queued again at the key's node, while it is short. Slots
 // move: a command that the node redirects is answered QUEUED here. EXEC waits for all earlier replies, and then the whole
-// transaction is queued again where its slot is; of one that is too long for that EXEC says so. That is not done if keys are
-// watched, because the node that watched them may have missed a change: EXEC is then answered null, as if one had changed, and
-// the client begins anew. What one node has refused to queue makes EXEC abort at every other, as it would there.
+// transaction is queued again where its slot is; of one that is too long for that EXEC says so. That is not done if keys
+// are watched, because the node that watched them may have missed a change: EXEC is then answered null, as if one had
+// changed, and the client begins anew. What one node has refused to queue makes EXEC abort at every other, as it would
+// there.
 
 // transactionKept is how many bytes of queued commands are kept to be queued again, of which each takes queuedBytes besides
 // its own. They count for --max-query-memory.
@@ -31,8 +32,8 @@ const (
 )
 
 // tooLong is EXEC's reply when the node that has the transaction cannot run it, and no other can be given it.
-const tooLong = "EXECABORT Transaction discarded because its slot is at another node, where no more than 8 MB are queued again: " +
-	"send a command with a key first"
+const tooLong = "EXECABORT Transaction discarded because its slot is at another node, " +
+	"where no more than 8 MB are queued again: send a command with a key first"
 
 // transaction is what a client has queued.
 type transaction struct {

@@ -61,7 +61,8 @@ func TestUpstreamTimeout(t *testing.T) {
 	})
 }
 
-// TestUpstreamTimeoutOfQuestions: so it is with what the proxy asks Redis for a command, as for SELECT of the client's own database.
+// TestUpstreamTimeoutOfQuestions: so it is with what the proxy asks Redis for a command, as for SELECT of the client's own
+// database.
 func TestUpstreamTimeoutOfQuestions(t *testing.T) {
 	const limit = 2 * time.Second
 	inBubble(t, func(o *Options) { o.UpstreamTimeout = limit }, func(t *testing.T, b *bubble) {

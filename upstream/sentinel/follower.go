@@ -135,7 +135,7 @@ func (f *Follower) report(index int, v view) {
 	to, ok := choose(f.views, now)
 	switch {
 	case !ok:
-		if f.now == nil && f.unknown() != nil && (!before.asked || before.err == nil) {
+		if f.now == nil && f.unknown() != nil && before.err == nil {
 			f.tellChanged() // those who wait for the first master are told why there is none
 		}
 		return
@@ -158,7 +158,7 @@ func (f *Follower) report(index int, v view) {
 
 func (f *Follower) logView(index int, before, v view) {
 	switch {
-	case v.err != nil && (!before.asked || before.err == nil || before.err.Error() != v.err.Error()):
+	case v.err != nil && (before.err == nil || before.err.Error() != v.err.Error()):
 		f.log.Warn("a Sentinel cannot be used", "sentinel", f.peers[index].addr, "master-name", f.target.Sentinels.Master, "error", v.err)
 	case v.err == nil && before.err != nil:
 		f.log.Info("a Sentinel answers again", "sentinel", f.peers[index].addr)
