@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/history"
 )
 
-// When all clients have gone nothing of theirs may stay in Redis, but what says itself when it goes: locks that are left to
-// run out, registrations with a TTL; and fencing tokens, which stay. Of subscriptions only warm ones stay.
+// When all clients have gone nothing of theirs may stay in Redis, but locks that are left to run out, and fencing tokens, which stay. Of
+// subscriptions only warm ones stay.
 
 // leaks looks at Redis itself until nothing has leaked, or for too long.
 func (r *round) leaks() {
@@ -98,9 +98,7 @@ func (r *round) leftOn(addr string) (left []string) {
 			continue
 		}
 		ttl, _ := redis.Int64(c.Do("PTTL", name))
-		aside := strings.HasPrefix(name, "lockproxy_watch") ||
-			strings.HasPrefix(name, "lockproxy_votes")
-		if aside && 0 < ttl && ttl <= max(10_000, r.p.watchdog.Milliseconds()) || ttl == -2 {
+		if ttl == -2 { // it has gone meanwhile
 			continue
 		}
 		if *length < 5*time.Second && r.killed() && strings.Contains(name, ":{f") {

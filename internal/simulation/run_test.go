@@ -236,12 +236,8 @@ func (b *environment) tidyQueues() {
 func (b *environment) leftovers() (left []string) {
 	for i, n := range b.nodes {
 		for _, name := range b.names(n.Ask("KEYS", "*")) {
-			ttl := n.Ask("PTTL", name).(int64)
-			aside := strings.HasPrefix(name, "lockproxy_watch") || strings.HasPrefix(name, "lockproxy_votes")
-			switch {
-			case strings.HasPrefix(name, "n:"), strings.HasPrefix(name, "redisson_lock_token:"), aside && ttl > 0 && ttl <= max(10_000, b.p.options.Watchdog.Milliseconds()):
-			default:
-				left = append(left, fmt.Sprintf("node %d: %s for %d ms", i, name, ttl))
+			if !strings.HasPrefix(name, "n:") && !strings.HasPrefix(name, "redisson_lock_token:") {
+				left = append(left, fmt.Sprintf("node %d: %s for %d ms", i, name, n.Ask("PTTL", name)))
 			}
 		}
 	}
