@@ -16,7 +16,7 @@ func FIFO(key string, ops []*Op) (wrong []Violation, pairs int) {
 		if o.Force {
 			forced = append(forced, o)
 		}
-		if o.Verb == "FAIRLOCK" && o.Outcome == OK && o.Queued > 0 && o.Lease == 0 {
+		if o.Verb == "FAIRLOCK" && o.Outcome == OK && o.Queued > 0 && !o.tooLate() {
 			fair = append(fair, o)
 		}
 	}

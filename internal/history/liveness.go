@@ -34,9 +34,18 @@ func Starved(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	return wrong
 }
 
-// mayHaveHeld says whether a request that got nothing may have held the lock for a while: it was granted too late, or while it waited for
-// another one.
-func mayHaveHeld(o *Op) bool { return o.Acquires() && (o.Verb == "MULTILOCK" || o.tooLate()) }
+// mayHaveHeld is until when a request that got nothing may have held the lock; 0: it has not.
+func mayHaveHeld(o *Op, watchdog int64) int64 {
+	switch {
+	case o.Outcome == Unknown && o.Named:
+		return o.Return + doubtLasts + max(o.Lease*ms, watchdog)
+	case o.Outcome == Unknown, o.Outcome == Null && o.Verb != "MULTILOCK" && o.tooLate():
+		return o.Return + doubtLasts
+	case o.Verb == "MULTILOCK": // while it waited for another one, and gives back before it answers
+		return o.Return
+	}
+	return 0
+}
 
 // holdings are the times in which somebody may hold the key, by their beginnings.
 func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
@@ -60,12 +69,10 @@ func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
 				until = never // it is renewed
 			}
 			begun[h] = append(begun[h], [2]int64{from, until})
-		case o.Acquires() && o.Outcome == Unknown, o.Outcome != OK && mayHaveHeld(o):
-			until := o.Return + doubtLasts
-			if o.Outcome == Unknown && o.Named {
-				until += max(lease, watchdog)
+		case o.Acquires():
+			if until := mayHaveHeld(o, watchdog); until > 0 {
+				out = append(out, [2]int64{o.Call, until})
 			}
-			out = append(out, [2]int64{o.Call, until})
 		case o.Verb == "CLOSE":
 			for _, side := range []Side{Plain, Read, Write} {
 				ends(holder{o.Owner, side}, o.Return+doubtLasts)

@@ -1,16 +1,18 @@
 package history
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The losses oracle: a connection loses its lock for a reason, and what it has lost it does not give back.
 
 // Losses finds connections that were told that they have lost a lock which neither its lease nor FORCE has ended, in runs in which nothing but
 // users dies: the watchdog has renewed it.
 func Losses(key string, ops []*Op) (wrong []Violation) {
-	forced := false
 	for _, o := range ops {
-		forced = forced || o.Force
-		if o.Code == "LOCKLOST" && !forced && !strings.Contains(o.Text, "(expired)") {
+		forced := func(f *Op) bool { return f.Force && f.Call < o.Return }
+		if o.Code == "LOCKLOST" && !slices.ContainsFunc(ops, forced) && !strings.Contains(o.Text, "(expired)") {
 			wrong = append(wrong, Violation{Oracle: "losses", Key: key, Ops: []*Op{o}, Text: "it was lost, and nobody has taken it away"})
 		}
 	}

@@ -207,6 +207,12 @@ func TestFIFO(t *testing.T) {
 		{"past one that waited", true, `
 			0 40 a FAIRLOCK k BLOCK 5 -> OK
 			6 30 b FAIRLOCK k BLOCK 7 -> OK`},
+		{"with a lease, past one that waited", true, `
+			0 40 a FAIRLOCK k BLOCK 5 PX 900 -> OK
+			6 30 b FAIRLOCK k BLOCK 7 PX 900 -> OK`},
+		{"past one that was granted too late, and asked again", false, `
+			0 40 a FAIRLOCK k BLOCK 5 PX 20 -> OK
+			6 30 b FAIRLOCK k BLOCK 7 PX 900 -> OK`},
 		{"past one that gave up", false, `
 			0 40 a FAIRLOCK k BLOCK 5 -> nil
 			6 30 b FAIRLOCK k BLOCK 7 -> OK`},
@@ -245,6 +251,9 @@ func TestStarved(t *testing.T) {
 		{"a MULTILOCK that got nothing held it meanwhile", false, `
 			0 18000 #1 MULTILOCK k BLOCK 18000 -> nil
 			2 20000 #2 LOCK k BLOCK 0 -> OK`},
+		{"a MULTILOCK that got nothing had given it back before it answered", true, `
+			0 11000 a MULTILOCK k PX 9000 BLOCK 11000 -> nil
+			2 21000 #2 LOCK k BLOCK 0 -> OK`},
 		{"a MULTILOCK had given it back long before", true, `
 			0 1000 a MULTILOCK k PX 900 BLOCK 1000 -> nil
 			2 20000 #2 LOCK k BLOCK 0 -> OK`},
@@ -413,6 +422,14 @@ func TestLosses(t *testing.T) {
 			0 1 #1 LOCK k -> OK
 			2 3 #2 UNLOCK k FORCE -> 1
 			4 5 #1 UNLOCK k -> LOCKLOST`},
+		{"by force that was asked for while this was under way", false, `
+			0 1 #1 LOCK k -> OK
+			2 9 #1 UNLOCK k -> LOCKLOST
+			3 8 #2 UNLOCK k FORCE -> 1`},
+		{"by no reason, and by force later", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 UNLOCK k -> LOCKLOST
+			4 5 #2 UNLOCK k FORCE -> 1`},
 	}, func(ops []*Op) []Violation { return Losses("k", ops) })
 	oracle := func(quorum bool) func(ops []*Op) []Violation {
 		return func(ops []*Op) []Violation { return Forced("k", ops, quorum) }
