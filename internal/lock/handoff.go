@@ -95,16 +95,17 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 		return nil
 	}
 	h := &handoff{lines: ls, line: l, inARow: inARow, Handoff: lockstore.Handoff{Line: l.key}}
-	for at := l.waiters.Front(); at != nil && len(h.to) < handoffReaders; at = at.Next() {
+	kind, most := l.waiters.Front().Value.(*waiter).id.Kind, 1
+	if kind.Spec().Shared {
+		most = handoffReaders
+	}
+	for at := l.waiters.Front(); at != nil && len(h.to) < most; at = at.Next() {
 		w := at.Value.(*waiter)
-		if !w.parked || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.to) > 0 && w.id.Kind != h.to[0].id.Kind {
+		if !w.parked || w.id.Kind != kind || w.ctx.Err() != nil {
 			break
 		}
 		w.parked, w.claimed = false, true
 		h.to = append(h.to, successor{waiter: w})
-		if !w.id.Kind.Spec().Shared {
-			break
-		}
 	}
 	if len(h.to) == 0 {
 		return nil

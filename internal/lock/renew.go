@@ -63,22 +63,13 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		m.holds.leave(rec)
 		return c.lostOrNotHeld(r.DB, r.Key)
 	}
-	if r.Lease == 0 {
-		err = c.handToWatchdog(rec)
-	} else {
+	if r.Lease > 0 {
 		err = c.extend(ctx, rec, r)
+	} else if err = m.watchdog.visitBusy(rec, m.opts.Watchdog); err == nil {
+		m.holds.apply(rec, handedOver{})
 	}
 	if lost := c.told(r.DB, r.Key, false); lost != nil {
 		return lost // what was told while the request was under way stays lost
-	}
-	return err
-}
-
-// handToWatchdog has the watchdog renew a hold from now on. The record is busy, and left.
-func (c *Client) handToWatchdog(rec *record) error {
-	err := c.m.watchdog.visitBusy(rec, c.m.opts.Watchdog)
-	if err == nil {
-		c.m.holds.apply(rec, handedOver{})
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -210,11 +211,9 @@ func (c *Client) whatBecame(id lockstore.ID, final time.Time, lost error) error 
 	if err != nil || seen.Unsure {
 		return outcomeUnknown("UNLOCK", lost)
 	}
-	for _, side := range seen.Sides() {
-		if side == id.Kind {
-			return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost, and the owner has '%s': say UNLOCK again, unless it has taken the lock since",
-				lockstore.Printable(id.Key))}
-		}
+	if slices.Contains(seen.Sides(), id.Kind) {
+		return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost, and the owner has '%s': say UNLOCK again, unless it has taken the lock since",
+			lockstore.Printable(id.Key))}
 	}
 	c.m.leases.forget(id)
 	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost; '%s' is free of this owner", lockstore.Printable(id.Key))}

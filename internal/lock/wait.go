@@ -168,7 +168,7 @@ func (ls *lines) park(w *waiter, timer *time.Timer) <-chan struct{} {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := w.line
-	w.parked = true
+	w.parked = w.r.Replicas == 0 // a lock that is handed on waits for no replicas
 	if !w.first() {
 		timer.Stop()
 		return nil
