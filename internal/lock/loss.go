@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -125,24 +124,19 @@ func (c *Client) lostOrNotHeld(db int, key string) error {
 func (c *Client) forgetLosses() { c.losses, c.untold = nil, 0 }
 
 const (
-	// lossesLogged is how many losses are logged one by one each time; the others are counted.
+	// lossesLogged is how many losses the log has in a while.
 	lossesLogged = 200
-	// logPause is the shortest time between two such times.
-	logPause = 100 * time.Millisecond
 	// lossesRecent is how many losses are kept for those who ask what was lost lately.
 	lossesRecent = 100
 )
 
-// lossLog keeps the losses that are to be logged, because whoever finds a loss must not wait for the log to be written.
+// lossLog tells the log of losses, and keeps the last ones. Nobody waits for the log to be written: see internal/logqueue.
 type lossLog struct {
-	to   *slog.Logger
-	wake chan struct{} // one slot
+	to *slog.Logger
 
 	mu     sync.Mutex // a leaf
-	news   []Lost
-	more   int
-	recent []Lost // the last lossesRecent, as a ring
-	oldest int    // of a full ring
+	recent []Lost     // the last lossesRecent, as a ring
+	oldest int        // of a full ring
 }
 
 // Lost is a hold that was lost.
@@ -166,59 +160,20 @@ func (m *Manager) Losses() []Lost {
 	return all
 }
 
-func newLossLog(to *slog.Logger) *lossLog {
-	return &lossLog{to: loglimit.Most(to, lossesLogged), wake: make(chan struct{}, 1)}
-}
+func newLossLog(to *slog.Logger) *lossLog { return &lossLog{to: loglimit.Most(to, lossesLogged)} }
 
 func (l *lossLog) add(lost Lost) {
+	level := slog.LevelWarn
+	if lost.Expected() {
+		level = slog.LevelInfo
+	}
+	l.to.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner", lost.Owner, "reason", lost.Reason)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.recent) < lossesRecent {
 		l.recent = append(l.recent, lost)
-	} else {
-		l.recent[l.oldest] = lost
-		l.oldest = (l.oldest + 1) % lossesRecent
+		return
 	}
-	if len(l.news) < lossesLogged {
-		l.news = append(l.news, lost)
-	} else {
-		l.more++
-	}
-	retry.Wake(l.wake)
-}
-
-func (l *lossLog) take() (news []Lost, more int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	news, more = l.news, l.more
-	l.news, l.more = nil, 0
-	return news, more
-}
-
-// tell writes losses to the log until ctx ends.
-func (l *lossLog) tell(ctx context.Context) {
-	for {
-		select {
-		case <-l.wake:
-			l.write()
-			retry.Sleep(ctx, logPause, nil)
-		case <-ctx.Done():
-			l.write()
-			return
-		}
-	}
-}
-
-func (l *lossLog) write() {
-	news, more := l.take()
-	for _, lost := range news {
-		level := slog.LevelWarn
-		if lost.Expected() {
-			level = slog.LevelInfo
-		}
-		l.to.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner", lost.Owner, "reason", lost.Reason)
-	}
-	if more > 0 {
-		l.to.Warn("more locks were lost at the same time", "locks", more)
-	}
+	l.recent[l.oldest] = lost
+	l.oldest = (l.oldest + 1) % lossesRecent
 }

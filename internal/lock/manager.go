@@ -93,7 +93,7 @@ func (m *Manager) UUID() string { return m.uuid }
 func (m *Manager) Run(ctx context.Context) error {
 	var store, parts sync.WaitGroup
 	store.Go(func() { m.store.Run(ctx, m.requests) })
-	for _, part := range []func(context.Context){m.holds.watchDeadlines, m.leases.watchLeases, m.watchdog.watch, m.lossLog.tell} {
+	for _, part := range []func(context.Context){m.holds.watchDeadlines, m.leases.watchLeases, m.watchdog.watch} {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -56,11 +55,5 @@ func TestLossesAreBounded(t *testing.T) {
 		if len(all) != min(i+1, lossesRecent) || all[0].Key != fmt.Sprint(i) || all[len(all)-1].Key != fmt.Sprint(max(0, i+1-lossesRecent)) {
 			t.Fatalf("after %d: %d, from %s to %s", i, len(all), all[0].Key, all[len(all)-1].Key)
 		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	m.lossLog.tell(ended)
-	if len(m.Losses()) != lossesRecent {
-		t.Error("what the log has told is forgotten")
 	}
 }
