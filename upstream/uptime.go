@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// YoungError says that a server was not connected to, because it has not been up, or has not been the one at its address, for as long as
-// Target.MinUptime asks.
+// YoungError says that a server was not connected to, because it has not been up, or has not been the one at its address, for as
+// long as Target.MinUptime asks.
 type YoungError struct {
 	Uptime, Min time.Duration
 	At          time.Time // when Uptime was asked for
@@ -24,7 +24,8 @@ func (e *YoungError) Left() time.Duration { return max(0, e.Min-e.Uptime-time.Si
 
 func (e *YoungError) Error() string {
 	if e.Other {
-		return fmt.Sprintf("it has been at this address for %v, and counts after %v only", e.Uptime.Round(time.Second), e.Min)
+		return fmt.Sprintf("it has been at this address for %v, and counts after %v only",
+			e.Uptime.Round(time.Second), e.Min)
 	}
 	return fmt.Sprintf("it was started %v ago, and counts after %v only", e.Uptime, e.Min)
 }
@@ -36,8 +37,8 @@ func (e *unsentError) As(target any) bool {
 }
 
 // checkServer logs in on a fresh connection as t's account, and asks whether the server is a master and has been up for t.MinUptime.
-// What is sent on the connection afterwards goes to that very process, because a restart breaks the connection. The run id is known with a YoungError,
-// too.
+// What is sent on the connection afterwards goes to that very process, because a restart breaks the connection. The run id is
+// known with a YoungError, too.
 func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
 	deadline := time.Now().Add(timeout)
 	if err := greet(ctx, conn, t.Service(), deadline); err != nil {
@@ -81,8 +82,8 @@ func InfoField(section, name string) string {
 	return value
 }
 
-// Distinct refuses a server that is known under another name already, and one that has taken another's place not long ago: it may have been up all the
-// while, and know nothing of what the other was told.
+// Distinct refuses a server that is known under another name already, and one that has taken another's place not long ago: it may
+// have been up all the while, and know nothing of what the other was told.
 type Distinct struct {
 	mu    sync.Mutex
 	named []*named

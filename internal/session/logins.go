@@ -73,8 +73,8 @@ func (s *Session) askPassword(user, password string) error {
 	return err
 }
 
-// elsewhere runs a question that goes deep on a goroutine of its own, and waits for its end: a client that idles afterwards would keep
-// the stack, as large as the question once made it.
+// elsewhere runs a question that goes deep on a goroutine of its own, and waits for its end: a client that idles afterwards
+// would keep the stack, as large as the question once made it.
 func elsewhere(ask func() error) error {
 	answer := make(chan error, 1)
 	go answerTo(answer, ask)

@@ -13,8 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// While Redis is away a client without locks is closed by its first command that is for Redis, and so is one that has only named an owner, whose
-// lease does not hang on the connection. One that holds a lock is told by an error, and stays.
+// While Redis is away a client without locks is closed by its first command that is for Redis, and so is one that has only named
+// an owner, whose lease does not hang on the connection. One that holds a lock is told by an error, and stays.
 func TestClientsOutliveRedis(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
