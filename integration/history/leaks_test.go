@@ -61,14 +61,22 @@ func (r *round) tidyQueues() time.Duration {
 	queues, _ := redis.Strings(c.Do("KEYS", "redisson_lock_queue:*"))
 	for _, queue := range queues {
 		name := strings.Trim(strings.TrimPrefix(queue, "redisson_lock_queue:"), "{}")
-		through, err := redis.Dial("tcp", r.proxies[0].addr)
-		if err != nil {
-			continue
+		for end := time.Now().Add(30 * time.Second); !r.tidied(name) && time.Now().Before(end); {
+			time.Sleep(100 * time.Millisecond)
 		}
-		_, _ = redis.DoWithTimeout(through, history.NoReply, "LOCK", name, "BLOCK", 20000)
-		_ = through.Close() // gives it back
 	}
 	return 5 * time.Second
+}
+
+// tidied says whether a lock was taken, which the places of dead waiters do not outlast. A proxy that has just begun again may not be able to.
+func (r *round) tidied(name string) bool {
+	c, err := redis.Dial("tcp", r.proxies[0].addr)
+	if err != nil {
+		return false
+	}
+	defer c.Close() // gives it back
+	reply, err := redis.DoWithTimeout(c, history.NoReply, "LOCK", name, "BLOCK", 20000)
+	return err == nil && reply != nil
 }
 
 // leftovers lists what should not be there for good.
