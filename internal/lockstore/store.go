@@ -98,6 +98,12 @@ type Host struct {
 	Shorten func(by time.Duration, then time.Time, some func(key string) bool)
 }
 
+// RecheckAll makes the engine check every hold.
+func (h Host) RecheckAll(reason string) { h.Recheck(func(_, _ string) string { return reason }) }
+
+// EveryKey says that what is told is about all keys.
+func EveryKey(string) bool { return true }
+
 // The reasons for which a hold may be missing that a store knows of.
 const (
 	Gone     = "gone"     // Redis no longer has it: deleted, evicted, flushed, or forgotten in a restart

@@ -149,13 +149,13 @@ func (a *Account) ask(s Site) (over <-chan struct{}) {
 
 // Ensure waits until it is known what the node can do, no longer than ctx, whose error it returns then. If Redis does not answer
 // it returns nil: the lock is tried all the same.
-func (a *Account) Ensure(ctx context.Context, s Site) error {
+func (a *Account) Ensure(ctx context.Context, site func() Site) error {
 	for range 2 { // a question that was under way may have begun before the last reason to ask
 		if a.Fresh() || a.silent() {
 			return nil
 		}
 		select {
-		case <-a.ask(s):
+		case <-a.ask(site()):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -130,12 +130,17 @@ func (n *Node) askTime() (micro int64, sent time.Time, err error) {
 	return seconds*1e6 + micros, sent, nil
 }
 
-// KeepTime calls sample now, and once a second until ctx ends.
-func KeepTime(ctx context.Context, sample func()) {
+// KeepTime samples the node's clock now, and once a second until ctx ends, and asks the node what it can do when that is due.
+func (n *Node) KeepTime(ctx context.Context, sample func() error, site func() Site) {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	for {
-		sample()
+		if err, s := sample(), site(); err != nil {
+			s.Log.Debug("cannot read Redis' clock", "error", err)
+			n.Account.Tried(err, s.Log)
+		} else {
+			n.Account.AskWhenDue(s)
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -142,10 +142,12 @@ func (b *ballot) kept(n *quorumNode, r result) bool {
 // takeBackOn takes a node's vote back.
 func (b *ballot) takeBackOn(n *quorumNode, r result) {
 	switch {
-	case b.a.Named():
-		b.q.retract(b.a.ID, r, b.quiet)
-	case r.code() == lockstore.Granted || lockstore.Unknown(r.err):
-		b.q.drop(b.holds[n.index], b.until.Add(lockstore.Milliseconds(b.a.Lease)))
+	case !b.a.Named():
+		if r.code() == lockstore.Granted || lockstore.Unknown(r.err) {
+			b.q.drop(b.holds[n.index], b.until.Add(lockstore.Milliseconds(b.a.Lease)))
+		}
+	case r.code() == lockstore.Granted:
+		b.q.releaseMadeOn(n, lockstore.Release{ID: b.a.ID, Named: true, Expiry: node.Acquired(r.out).Expiry, Quiet: b.quiet}, b.q.until(0))
 	}
 	b.cleared <- n
 }
@@ -155,20 +157,6 @@ func (q *store) candidacy(a *lockstore.Acquire) *lockstore.Acquire {
 	one := *a
 	one.Counts = onNode(a.Counts)
 	return &one
-}
-
-// retract takes back a vote for a named owner, if it has made the hold on that node and nobody has joined it there.
-func (q *store) retract(id lockstore.ID, r result, quiet bool) {
-	if r.code() != lockstore.Granted {
-		return
-	}
-	got := node.Acquired(r.out)
-	if got.Expiry == nil {
-		return
-	}
-	q.ask(r.node, q.until(0), func(notAfter string) node.Call {
-		return q.steps.Release(&lockstore.Release{ID: id, Named: true, Expiry: got.Expiry, Quiet: quiet}, notAfter)
-	})
 }
 
 // takeBack waits, for a moment, for the nodes that have voted for a lock that was not won, and take their votes back: others who ask get them. A

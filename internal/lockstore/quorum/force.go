@@ -54,8 +54,10 @@ func holders(nodes []lockstore.NodeInfo, f lockstore.Forcing) map[string]bool {
 // that is not reached this could be a majority. So such nodes are asked once more when no such vote can be done any more.
 func (q *store) forceOwner(f lockstore.Forcing, field string) (freed bool, err error) {
 	for range 2 {
-		began := time.Now()
-		all := q.onAllOf(func(notAfter string) node.Call { return q.steps.ForceOwner(f, field, notAfter) })
+		until := q.until(0)
+		all := q.onAll(until, func(n *quorumNode) result {
+			return q.ask(n, until, func(notAfter string) node.Call { return q.steps.ForceOwner(f, field, notAfter) })
+		})
 		t := q.tallyOf(all)
 		code, ok := t.Freed()
 		if !ok {
@@ -65,7 +67,7 @@ func (q *store) forceOwner(f lockstore.Forcing, field string) (freed bool, err e
 		if t.Count(lockstore.NotHeld) == 0 || len(t.Said) == len(q.all) {
 			break
 		}
-		q.host.Sleep(context.Background(), time.Until(final(began.Add(q.timeout))))
+		q.host.Sleep(context.Background(), time.Until(final(until)))
 	}
 	return freed, nil
 }

@@ -113,7 +113,7 @@ func (q *store) sample(n *quorumNode) error {
 		n.jump, n.barred, n.since = jump.By, time.Now().Add(q.maxLease+lockstore.Drift(q.maxLease)), time.Now()
 		n.mu.Unlock()
 		q.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump.By)
-		q.recheck(lockstore.Clock)
+		q.host.RecheckAll(lockstore.Clock)
 	}
 	trouble := n.jumped() // its clock is known all the same
 	n.mu.Lock()
@@ -127,7 +127,7 @@ func (q *store) permitted(n *quorumNode, until time.Time) error {
 	if !n.Account.Fresh() {
 		ctx, cancel := context.WithDeadline(context.Background(), until)
 		defer cancel()
-		if n.Account.Ensure(ctx, q.site(n)) != nil {
+		if n.Account.Ensure(ctx, func() node.Site { return q.site(n) }) != nil {
 			return &upstream.NotSentError{Cause: lockstore.ErrUntold}
 		}
 	}
@@ -139,18 +139,6 @@ func (q *store) permitted(n *quorumNode, until time.Time) error {
 
 func (q *store) site(n *quorumNode) node.Site {
 	return node.Site{Node: &n.Node, Log: q.host.Log.With("node", n.name), Run: q.host.Background, Votes: true, UUID: q.host.UUID, Steps: q.steps}
-}
-
-// keepTime samples one node's clock until ctx ends.
-func (q *store) keepTime(ctx context.Context, n *quorumNode) {
-	node.KeepTime(ctx, func() {
-		if err := q.sample(n); err != nil {
-			q.host.Log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
-			n.Account.Tried(err, q.host.Log.With("node", n.name))
-		} else {
-			n.Account.AskWhenDue(q.site(n))
-		}
-	})
 }
 
 // Able implements lockstore.Reads: a majority of the nodes has to give locks.

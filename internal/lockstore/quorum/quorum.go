@@ -86,13 +86,8 @@ func newStore(h lockstore.Host, o Options) *store {
 // resubscribed is called when the wake-up connection of a node is back.
 func (q *store) resubscribed(n *quorumNode) {
 	n.Account.Outdated()
-	q.recheck(lockstore.Gone)
-	q.host.Wake(func(string) bool { return true })
-}
-
-// recheck makes the engine check every hold.
-func (q *store) recheck(reason string) {
-	q.host.Recheck(func(string, string) string { return reason })
+	q.host.RecheckAll(lockstore.Gone)
+	q.host.Wake(lockstore.EveryKey)
 }
 
 func (q *store) majority() int { return tally.Majority(len(q.all)) }
@@ -116,7 +111,7 @@ func (q *store) Run(ctx, _ context.Context) {
 	var parts sync.WaitGroup
 	for i, n := range q.all {
 		parts.Go(func() { q.Subscribers[i].Run(ctx) })
-		parts.Go(func() { q.keepTime(ctx, n) })
+		parts.Go(func() { n.KeepTime(ctx, func() error { return q.sample(n) }, func() node.Site { return q.site(n) }) })
 	}
 	parts.Wait()
 }

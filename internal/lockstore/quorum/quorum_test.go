@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -24,7 +25,7 @@ func TestQuorumProbeDoesAllAndLeavesNothing(t *testing.T) {
 	var running sync.WaitGroup
 	q := openStore(t, servers, func(work func()) { running.Go(work) })
 	for i, n := range q.all {
-		if err := n.Account.Ensure(t.Context(), q.site(n)); err != nil || !n.Account.Fresh() || n.Refusal() != nil {
+		if err := n.Account.Ensure(t.Context(), func() node.Site { return q.site(n) }); err != nil || !n.Account.Fresh() || n.Refusal() != nil {
 			t.Errorf("%s: %v %v", n.name, err, n.Refusal())
 		}
 		if left := servers[i].Do(t, "DBSIZE").(int64); left != 0 {

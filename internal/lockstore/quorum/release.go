@@ -56,7 +56,10 @@ func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err
 	done.Sent = time.Now()
 	one := *r
 	one.Next = nil
-	all := q.onAllOf(func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
+	until := q.until(0)
+	all := q.onAll(until, func(n *quorumNode) result {
+		return q.ask(n, until, func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
+	})
 	t := q.tallyOf(all)
 	code, ok := t.Freed()
 	if !ok {
@@ -66,14 +69,14 @@ func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err
 	return done, nil
 }
 
-// onAllOf runs a script on all nodes that are not in trouble, and returns when each has answered or can no longer do it.
-func (q *store) onAllOf(build func(notAfter string) node.Call) []result {
-	until, skips := q.until(0), q.wellEnough()
-	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
+// onAll does work on all nodes that are not in trouble, and returns when each has answered or can no longer do what it is sent by until.
+func (q *store) onAll(until time.Time, work func(n *quorumNode) result) []result {
+	skips := q.wellEnough()
+	all := gather(q, final(until), func(_ context.Context, n *quorumNode) result {
 		if skips && n.troubled() {
 			return unasked(n)
 		}
-		return q.ask(n, until, build)
+		return work(n)
 	}, everybody[result])
 	if mayStillCome(all, len(q.all)) {
 		q.host.Sleep(context.Background(), time.Until(final(until)))
@@ -100,16 +103,18 @@ func (q *store) releaseMade(r *lockstore.Release) (done lockstore.Released) {
 	r.Expiry.End()
 	until := q.until(0)
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
-		at := lockstore.ExpiryAt(r.Expiry.On(n.index))
-		if at == nil {
-			return unasked(n)
-		}
-		return q.ask(n, until, func(notAfter string) node.Call {
-			return q.steps.Release(&lockstore.Release{ID: r.ID, Named: true, Expiry: at}, notAfter)
-		})
+		return q.releaseMadeOn(n, lockstore.Release{ID: r.ID, Named: true, Expiry: lockstore.ExpiryAt(r.Expiry.On(n.index))}, until)
 	}, everybody[result])
 	if done.Code = lockstore.NotHeld; q.tallyOf(all).Count(lockstore.Freed) > 0 {
 		done.Code = lockstore.Freed
 	}
 	return done
+}
+
+// releaseMadeOn does that on one node; no expiry: the node has not made the hold.
+func (q *store) releaseMadeOn(n *quorumNode, r lockstore.Release, until time.Time) result {
+	if r.Expiry == nil {
+		return unasked(n)
+	}
+	return q.ask(n, until, func(notAfter string) node.Call { return q.steps.Release(&r, notAfter) })
 }

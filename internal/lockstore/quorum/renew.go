@@ -95,18 +95,15 @@ func renewalVotes(h lockstore.Renewed) []*lockstore.Acquire {
 // Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in force on some nodes.
 func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	done.Sent = time.Now()
-	until, skips := q.until(lockstore.Milliseconds(e.Lease)), e.Named && q.wellEnough()
-	all := gather(q, final(until), func(ctx context.Context, n *quorumNode) result {
-		if skips && n.troubled() {
-			return unasked(n)
-		}
-		return q.extendOn(ctx, n, e, until)
-	}, func(all []result) bool { return !e.Named && q.done(all) })
+	until := q.until(lockstore.Milliseconds(e.Lease))
+	var all []result
+	if e.Named { // what a node does later would shorten what the owner is given next
+		all = q.onAll(until, func(n *quorumNode) result { return q.extendNamed(n, e, until) })
+	} else {
+		all = gather(q, final(until), func(ctx context.Context, n *quorumNode) result { return q.extendOwn(ctx, n, e, until) }, q.done)
+	}
 	t := q.tallyOf(all)
 	code, ok := t.Extended()
-	if e.Named && mayStillCome(all, len(q.all)) { // it would shorten what the owner is given next
-		q.host.Sleep(context.Background(), time.Until(final(until)))
-	}
 	if !ok {
 		done.Unsure = mayStillCome(all, len(q.all)) || t.Count(lockstore.LeaseSet) > 0
 		return done, q.noMajority(all, len(t.Said), "the lease is not lengthened")
@@ -118,33 +115,30 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore
 	return done, nil
 }
 
-// extendOn sends it to one node.
-func (q *store) extendOn(ctx context.Context, n *quorumNode, e lockstore.Extension, until time.Time) result {
-	if e.Expiry != nil {
-		return q.keepOn(n, e, until)
-	}
-	end := func(error, time.Time) {}
-	if !e.Named {
-		h, want := q.of(n, e.ID)
-		defer q.leave(h)
-		var ok bool
-		if end, ok = q.begin(ctx, h, want, until); !ok {
-			return unasked(n)
-		}
+// extendOwn sends one node that of a connection.
+func (q *store) extendOwn(ctx context.Context, n *quorumNode, e lockstore.Extension, until time.Time) result {
+	h, want := q.of(n, e.ID)
+	defer q.leave(h)
+	end, ok := q.begin(ctx, h, want, until)
+	if !ok {
+		return unasked(n)
 	}
 	r := q.ask(n, until, func(notAfter string) node.Call { return node.Extend(e, false, notAfter) })
 	end(r.err, until)
 	return r
 }
 
-// keepOn sends it to a node for a hold that was made there and that nobody has joined.
-func (q *store) keepOn(n *quorumNode, e lockstore.Extension, until time.Time) result {
+// extendNamed sends one node that of a named owner; with an expiry it is for a hold that was made there and that nobody has joined.
+func (q *store) extendNamed(n *quorumNode, e lockstore.Extension, until time.Time) result {
 	one := e
-	if one.Expiry = lockstore.ExpiryAt(e.Expiry.On(n.index)); one.Expiry == nil {
-		return unasked(n) // the node has the hold by another step, or not at all
+	if e.Expiry != nil {
+		if one.Expiry = lockstore.ExpiryAt(e.Expiry.On(n.index)); one.Expiry == nil {
+			return unasked(n) // the node has the hold by another step, or not at all
+		}
 	}
 	r := q.ask(n, until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
 	switch {
+	case e.Expiry == nil:
 	case r.code() == lockstore.LeaseSet:
 		e.Expiry.Set(n.index, r.out[2])
 	case !lockstore.NotSent(r.err):

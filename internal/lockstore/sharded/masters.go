@@ -124,7 +124,9 @@ func (m *masters) shardOf(n *cluster.Node) *shard {
 	for _, s := range sh.subscribers {
 		sh.parts.Go(func() { s.Run(ctx) })
 	}
-	sh.parts.Go(func() { m.keepTime(ctx, sh) })
+	sh.parts.Go(func() {
+		sh.KeepTime(ctx, func() error { return m.sampleOf(sh) }, func() node.Site { return m.site(sh) })
+	})
 	return sh
 }
 
@@ -191,7 +193,7 @@ func (m *masters) permitted(ctx context.Context, name string) (refused, err erro
 		return nil, nil
 	}
 	defer m.unuse(sh)
-	err = m.probed(ctx, sh)
+	err = sh.Account.Ensure(ctx, func() node.Site { return m.site(sh) })
 	return sh.Refusal(), err
 }
 
@@ -209,14 +211,6 @@ func (m *masters) able() (all []lockstore.Ability) {
 	return all
 }
 
-// probed waits until it is known what a shard can do.
-func (m *masters) probed(ctx context.Context, sh *shard) error {
-	if sh.Account.Fresh() {
-		return nil
-	}
-	return sh.Account.Ensure(ctx, m.site(sh))
-}
-
 func (m *masters) site(sh *shard) node.Site {
 	return node.Site{Node: &sh.Node, Log: m.host.Log.With("node", sh.is.Addr), Run: m.running.Go, PubSub: m.pubsub,
 		UUID: m.host.UUID, Steps: node.NewSteps(m.verb, m.host), Has: func(name string) bool { return m.on(sh, name) }}
@@ -224,7 +218,8 @@ func (m *masters) site(sh *shard) node.Site {
 
 // verbOf is the command with which the scripts publish at a shard.
 func (m *masters) verbOf(sh *shard) string {
-	_ = m.probed(context.Background(), sh) // takes no longer than one or two questions; the script is sent whatever the answer is
+	// This takes no longer than one or two questions; the script is sent whatever the answer is.
+	_ = sh.Account.Ensure(context.Background(), func() node.Site { return m.site(sh) })
 	return cmp.Or(sh.Account.Verb(), m.pubsub.Verb())
 }
 
@@ -293,18 +288,6 @@ func (m *masters) retire(now *cluster.Snapshot) {
 			m.closeShard(sh)
 		}
 	}
-}
-
-// keepTime samples a shard's clock until ctx ends.
-func (m *masters) keepTime(ctx context.Context, sh *shard) {
-	node.KeepTime(ctx, func() {
-		if err := m.sampleOf(sh); err != nil {
-			m.host.Log.Debug("cannot read the clock of a node", "node", sh.is.Addr, "error", err)
-			sh.Account.Tried(err, m.host.Log.With("node", sh.is.Addr))
-		} else {
-			sh.Account.AskWhenDue(m.site(sh))
-		}
-	})
 }
 
 // sampleOf asks a shard for its time.

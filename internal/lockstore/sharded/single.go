@@ -33,7 +33,12 @@ func newSingle(h lockstore.Host, ctl *upstream.Control) *single {
 func (s *single) Run(ctx, _ context.Context) {
 	var listening sync.WaitGroup
 	listening.Go(func() { s.Subscribers[0].Run(ctx) })
-	s.keepTime(ctx)
+	s.only.KeepTime(ctx, func() error {
+		if s.switched.due() {
+			s.host.RecheckAll(lockstore.Failover)
+		}
+		return s.sample()
+	}, s.site)
 	listening.Wait()
 }
 
@@ -45,9 +50,7 @@ func (s *single) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: ren
 func (s *single) final(at int64) int64 { return at }
 
 func (s *single) permitted(ctx context.Context, _ string) (refused, err error) {
-	if !s.only.Account.Fresh() {
-		err = s.only.Account.Ensure(ctx, s.site())
-	}
+	err = s.only.Account.Ensure(ctx, s.site)
 	return s.only.Refusal(), err
 }
 
@@ -94,40 +97,18 @@ func (s *single) sample() error {
 		s.anotherClock(jump)
 	default:
 		s.host.Log.Warn("Redis' clock jumped, checking every lock", "by", jump.By)
-		s.recheck(lockstore.Clock)
+		s.host.RecheckAll(lockstore.Clock)
 	}
 	return err
-}
-
-// keepTime samples Redis' clock until ctx ends.
-func (s *single) keepTime(ctx context.Context) {
-	node.KeepTime(ctx, func() {
-		if s.switched.due() {
-			s.recheck(lockstore.Failover)
-		}
-		if err := s.sample(); err != nil {
-			s.host.Log.Debug("cannot read Redis' clock", "error", err)
-			s.only.Account.Tried(err, s.host.Log)
-		} else {
-			s.only.Account.AskWhenDue(s.site())
-		}
-	})
 }
 
 // resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
 // forgotten locks, so every waiter tries again and every hold is looked at.
 func (s *single) resubscribed() {
 	s.only.Account.Outdated()
-	s.recheck(s.switched.reason())
-	s.host.Wake(everyKey)
+	s.host.RecheckAll(s.switched.reason())
+	s.host.Wake(lockstore.EveryKey)
 }
-
-// recheck makes the engine check every hold.
-func (s *single) recheck(reason string) {
-	s.host.Recheck(func(string, string) string { return reason })
-}
-
-func everyKey(string) bool { return true }
 
 // lookLater is how long after the first look at a new master the second comes.
 const lookLater = time.Second
@@ -154,7 +135,7 @@ func (s *single) masterSwitches() {
 func (s *single) anotherClock(ahead node.Jump) {
 	s.host.Log.Warn("the new master's clock differs from the former one's", "by", ahead.By)
 	if ahead.By >= 0 {
-		s.host.Shorten(ahead.By, ahead.Asked, everyKey)
+		s.host.Shorten(ahead.By, ahead.Asked, lockstore.EveryKey)
 	}
 }
 
