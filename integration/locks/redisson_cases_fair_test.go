@@ -286,7 +286,7 @@ func givenUpWhileRedisPauses(t *testing.T) {
 	redis := st.wire("redis")
 	st.wire("a").Send("FAIRLOCK", "k", "BLOCK", "4000")
 	queued(t, st.redis, 1)
-	harness.Expect(t, redis, ok, "CLIENT", "PAUSE", "6000", "WRITE")
+	harness.Expect(t, redis, ok, "CLIENT", "PAUSE", "5000", "WRITE")
 	if got := st.wire("a").Read(); got != null {
 		t.Fatal(got)
 	}
