@@ -110,8 +110,7 @@ func (ls *lines) join(w *waiter) {
 	key := w.waitingLine()
 	l := ls.byKey[key]
 	if l == nil {
-		l = &line{key: key, wake: make(chan struct{}, 1), turns: turns{pause: handoffPause}}
-		l.pause = max(l.pause, ls.holds.pauseAt(w.id.Line()))
+		l = &line{key: key, wake: make(chan struct{}, 1), turns: turnsFrom(ls.holds.pauseAt(w.id.Line()))}
 		ls.byKey[key] = l
 		l.subscription = ls.store.Subscribe(key.Channel(), l)
 		if key.Fair {

@@ -6,13 +6,15 @@ import "time"
 // whoever listens elsewhere. The rule is here, and neither reads a clock nor talks to Redis.
 
 const (
-	// While others listen they get a turn after handoffMany grants in a row, but not before handoffLong times the line's pause.
+	// While others listen they get a turn after handoffMany grants in a row, but not before handoffLong times the pause of
+	// the turn before: so a turn takes a tenth of the time, however far away they are, and a pause that was too short for
+	// them is soon followed by one that is twice as long.
 	handoffMany = 32
 	handoffLong = 10
 	// handoffLongest is after how long they get a turn however few the grants were, because each hold is long.
 	handoffLongest = 100 * time.Millisecond
-	// handoffPause is how long our own waiters stand back then, at first; handoffPauseMost is the longest, if others need longer to come:
-	// they may be far away. However long it is, a turn takes a tenth of the time.
+	// handoffPause is how long our own waiters stand back then, at first; handoffPauseMost is the longest, if others need
+	// longer to come: they may be far away.
 	handoffPause     = 2 * time.Millisecond
 	handoffPauseMost = 250 * time.Millisecond
 	// turnPoll is after how many ms, at first, a head tries again for a free lock that is another's to take: by then the other
@@ -27,10 +29,10 @@ type handoffsInARow struct {
 	since  time.Time
 }
 
-// over says that it is somebody else's turn; pause is the line's present one.
-func (s handoffsInARow) over(pause time.Duration, now time.Time) bool {
+// over says that it is somebody else's turn; last is the pause of the turn before.
+func (s handoffsInARow) over(last time.Duration, now time.Time) bool {
 	long := now.Sub(s.since)
-	return (s.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*pause
+	return (s.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*last
 }
 
 // next is the row with one grant more.
@@ -38,14 +40,21 @@ func (s handoffsInARow) next() handoffsInARow { return handoffsInARow{s.grants +
 
 // turns are those that a line leaves to others. lines.mu guards them.
 type turns struct {
-	pause    time.Duration // how long others have for one
+	pause    time.Duration // how long others have for the next one
+	last     time.Duration // and had for the one before
 	offered  bool          // one is under way
 	holdBack time.Time     // it is somebody else's turn until then
 	refusals int           // of the head, one after the other, since it was somebody else's turn
 }
 
+// turnsFrom are those of a new line; pause is what the lock has kept of the line before.
+func turnsFrom(pause time.Duration) turns {
+	pause = max(pause, handoffPause)
+	return turns{pause: pause, last: pause}
+}
+
 // offer notes that others have a turn from now on.
-func (t *turns) offer(now time.Time) { t.offered, t.holdBack = true, now.Add(t.pause) }
+func (t *turns) offer(now time.Time) { t.offered, t.last, t.holdBack = true, t.pause, now.Add(t.pause) }
 
 // turnEnded notes whether others used the turn that was offered: the next pause is longer when nobody did, and a
 // little shorter when somebody did, so that about one in twenty is too short for those who are slow.

@@ -80,7 +80,10 @@ func TestTurnRule(t *testing.T) {
 			t.Errorf("%d grants in %v, pause %v: over is %v", c.grants, c.long, c.pause, got)
 		}
 	}
-	rule := turns{pause: handoffPause}
+	if kept := turnsFrom(handoffPauseMost); kept.pause != handoffPauseMost || kept.last != handoffPauseMost {
+		t.Errorf("a line whose lock has kept a pause begins with %v after %v", kept.pause, kept.last)
+	}
+	rule := turnsFrom(0)
 	rule.turnEnded(false)
 	if rule.pause != handoffPause {
 		t.Errorf("no turn was offered, and the pause is %v", rule.pause)
@@ -99,8 +102,9 @@ func TestTurnRule(t *testing.T) {
 			t.Errorf("%d: offered %v, until %v", i, rule.offered, rule.holdBack)
 		}
 		rule.turnEnded(c.used)
-		if rule.offered || rule.pause != c.pause {
-			t.Errorf("%d: used %v: the pause is %v, not %v", i, c.used, rule.pause, c.pause)
+		if rule.offered || rule.pause != c.pause || rule.last != was {
+			t.Errorf("%d: used %v: the pause is %v, not %v; that of the turn before was %v, not %v",
+				i, c.used, rule.pause, c.pause, rule.last, was)
 		}
 	}
 	for i, want := range []int64{10, 20, 40, 80, 100} {
@@ -110,5 +114,24 @@ func TestTurnRule(t *testing.T) {
 	}
 	if got := rule.comeAgain(false, 100); got != 100 || rule.comeAgain(true, 100) != 10 {
 		t.Errorf("after another refusal: %d ms", got)
+	}
+}
+
+// Others who need 130 ms to come get a turn that is long enough after 3 s, though each turn before was too short for them.
+func TestTurnsOfWhoeverIsFarAway(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	rule, began := turnsFrom(0), now
+	for rule.last < 130*time.Millisecond {
+		row := handoffsInARow{handoffMany, now}
+		for !row.over(rule.last, now) {
+			now = now.Add(time.Millisecond)
+		}
+		rule.offer(now)
+		now = rule.holdBack
+		rule.turnEnded(false)
+	}
+	if took := now.Sub(began); took > 3100*time.Millisecond {
+		t.Errorf("the first turn that was long enough came after %v", took)
 	}
 }
