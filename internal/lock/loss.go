@@ -68,8 +68,9 @@ type lossKey struct {
 	key string
 }
 
-// untoldMost and untoldOverhead bound what one connection may have lost without having been told, in bytes: a connection
-// with more (some 30,000 losses) is closed, since nobody asks there.
+// untoldMost and untoldOverhead bound what is remembered for one connection that it has lost and was not told, in bytes. Leases that have ended
+// when they were to end are forgotten then: whoever lets them run out does not ask about each. A connection with more losses than that is closed,
+// since nobody reads there.
 const untoldMost, untoldOverhead = 4 << 20, 128
 
 // noteLoss keeps what was lost for the connection's next verb about it. holds.mu is held.
@@ -82,6 +83,9 @@ func (c *Client) noteLoss(id lockstore.ID, l lossRecord) {
 		c.untold += len(id.Key) + untoldOverhead
 	}
 	c.losses[key] = l
+	if c.untold > untoldMost {
+		c.forgetExpected()
+	}
 	if c.untold > untoldMost {
 		c.info.Close("it has lost more locks than it is told of")
 	}
@@ -118,6 +122,15 @@ func (c *Client) lostOrNotHeld(db int, key string) error {
 		return lost
 	}
 	return notHeld(key, c.library.Load())
+}
+
+// forgetExpected forgets the leases that have ended when they were to end. holds.mu is held.
+func (c *Client) forgetExpected() {
+	for at, l := range c.losses {
+		if l.reason == reasonExpired {
+			c.takeLoss(at.db, at.key)
+		}
+	}
 }
 
 // forgetLosses forgets all of them, for RESET. holds.mu is held.

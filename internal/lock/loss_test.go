@@ -34,3 +34,18 @@ func TestUntoldLossesOfAConnection(t *testing.T) {
 		t.Errorf("not closed after %d losses", tooMany)
 	}
 }
+
+// A connection that lets its leases run out, as one does that takes a lock for a time and never gives it back, is not closed for that, and what it
+// has lost besides is told.
+func TestLeasesThatRunOutCloseNobody(t *testing.T) {
+	c := (&Manager{}).NewClient(ClientInfo{Close: func(string) { t.Error("closed") }})
+	c.noteLoss(lockstore.ID{Key: "forced"}, lossRecord{reasonForced, time.Now()})
+	for i := range 100_000 {
+		if c.noteLoss(lockstore.ID{Key: fmt.Sprint("z", i)}, lossRecord{reasonExpired, time.Now()}); c.untold > untoldMost {
+			t.Fatalf("%d bytes are remembered", c.untold)
+		}
+	}
+	if _, ok := c.takeLoss(0, "forced"); !ok {
+		t.Error("a loss was forgotten beside leases that ran out")
+	}
+}
