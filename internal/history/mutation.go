@@ -11,7 +11,7 @@ import (
 // Mutation is a classic mistake in the source, made on purpose: the histories, or the simulation, must find it.
 type Mutation struct {
 	Name, What string
-	Profile    string // of integration/history, that shows it
+	Profile    string // of integration/history, that shows it; "": it takes what does not happen there
 	Simulation string // kind of simulation that shows it; "": it is not in what is simulated
 	edits      []edit
 }
@@ -69,7 +69,7 @@ func parseMutation(text string) (m Mutation, err error) {
 			return m, fmt.Errorf("line %d: %q", n+1, bare)
 		}
 	}
-	if m.What == "" || m.Profile == "" || len(m.edits) == 0 || into != nil {
+	if m.What == "" || m.Profile+m.Simulation == "" || len(m.edits) == 0 || into != nil {
 		return m, fmt.Errorf("not whole")
 	}
 	return m, nil
