@@ -31,7 +31,7 @@ func TestAccessControl(t *testing.T) {
 		{app, []string{"LOCK", "other"}},
 		{app, []string{"LOCK", "other", "BLOCK", "0"}},
 		{app, []string{"LOCK", "other", "OWNER", "me", "EX", "30"}},
-		{app, []string{"UNLOCK", "other"}},
+		{app, []string{"UNLOCK", "other", "OWNER", "me"}},
 		{app, []string{"UNLOCK", "other", "FORCE"}},
 		{app, []string{"RENEW", "other"}},
 		{app, []string{"LOCKINFO", "other"}},
@@ -66,7 +66,7 @@ func TestNoAuthNoLock(t *testing.T) {
 	s := testredis.Start(t, "--requirepass secret")
 	p := harness.StartProxy(t, s.URL())
 	w := harness.Dial(t, p.Addr())
-	for _, args := range [][]string{{"LOCK", "k"}, {"UNLOCK", "k", "FORCE"}, {"LOCKINFO", "k"}, {"LOCKLIST"}, {"RENEW", "k"}} {
+	for _, args := range [][]string{{"LOCK", "k"}, {"UNLOCK", "k"}, {"MULTIUNLOCK", "1", "k"}, {"UNLOCK", "k", "FORCE"}, {"LOCKINFO", "k"}, {"LOCKLIST"}, {"RENEW", "k"}} {
 		if got := w.Do(args...); !strings.HasPrefix(got, "-NOAUTH ") {
 			t.Errorf("%q before AUTH: %q", args, got)
 		}
