@@ -115,7 +115,7 @@ func startLockproxy(s contest.Settings) (func(int) (contest.Pair, error), error)
 	return func(i int) (contest.Pair, error) {
 		key, owner := s.Key(i), fmt.Sprint("client-", i)
 		return contest.Pair{Take: func() error {
-			got, err := client.Do(context.Background(), "LOCK", key, "BLOCK", 600000, "OWNER", owner).Text()
+			got, err := client.Do(context.Background(), "LOCK", key, "BLOCK", 600000, "OWNER", owner, "EX", 30).Text()
 			if err == nil && got != "OK" {
 				err = fmt.Errorf("LOCK: %q", got)
 			}

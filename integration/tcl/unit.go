@@ -118,10 +118,12 @@ func (b *environment) startProxy(ctx context.Context, dir, upstream string) (*pr
 // everything would hear of it. A LOCK waits for that of its node, and so many keys have slots of all nodes.
 func awaitProbe(ctx context.Context, addr string) error {
 	for i := range 64 {
-		for _, verb := range []string{"LOCK", "UNLOCK"} {
-			if _, err := ask(ctx, addr, verb, fmt.Sprint("tcl-", i), "OWNER", "tcl"); err != nil {
-				return err
-			}
+		key := fmt.Sprint("tcl-", i)
+		if _, err := ask(ctx, addr, "LOCK", key, "OWNER", "tcl", "EX", "30"); err != nil {
+			return err
+		}
+		if _, err := ask(ctx, addr, "UNLOCK", key, "OWNER", "tcl"); err != nil {
+			return err
 		}
 	}
 	return nil
