@@ -48,7 +48,7 @@ async function lockproxy() {
     const owner = `client-${i}`;
     return {
       take: async () => {
-        const got = await connection.call("LOCK", key(i), "BLOCK", "600000", "OWNER", owner);
+        const got = await connection.call("LOCK", key(i), "BLOCK", "600000", "OWNER", owner, "EX", "30");
         if (got !== "OK") throw new Error(`LOCK: ${got}`);
       },
       release: async () => {

@@ -45,7 +45,7 @@ class Lockproxy:
         self.client, self.key, self.owner = client, key, f"client-{i}"
 
     async def take(self):
-        if await self.client.execute_command("LOCK", self.key, "BLOCK", 600000, "OWNER", self.owner) not in (b"OK", True):
+        if await self.client.execute_command("LOCK", self.key, "BLOCK", 600000, "OWNER", self.owner, "EX", 30) not in (b"OK", True):
             raise RuntimeError("not acquired")
 
     async def release(self):
