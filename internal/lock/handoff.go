@@ -111,7 +111,7 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 		return nil
 	}
 	if h.Turn = !l.key.Fair && h.inARow.over(l.last, time.Now()); h.Turn {
-		l.messages.Store(0) // afterGrant sees by those that come from now on whether somebody has used the turn
+		l.heard.forget() // afterGrant sees by those that come from now on whether somebody has used the turn
 	}
 	return h
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hottest"
@@ -44,7 +43,7 @@ type line struct {
 	gone         chan struct{} // of a fair line: closed with its last waiter
 	subscription lockstore.Subscription
 
-	messages atomic.Int32 // heard since a turn was offered to others
+	heard messages // since a turn was offered to others
 
 	// guarded by lines.mu
 	waiters  list.List // of *waiter
@@ -92,7 +91,7 @@ func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *wait
 func (l *line) Wake() { retry.Wake(l.wake) }
 
 // Message counts a message that was heard.
-func (l *line) Message() { l.messages.Add(1) }
+func (l *line) Message(sharded bool) { l.heard.count(sharded) }
 
 // waitingLine is the line that a request stands in.
 func (w *waiter) waitingLine() lockstore.LineKey {
@@ -242,7 +241,7 @@ func (ls *lines) afterGrant(w *waiter, handed bool) {
 	l := w.line
 	l.troubled = false
 	if !handed {
-		l.turnEnded(l.messages.Load() > 1) // more than our own
+		l.turnEnded(l.heard.others())
 	}
 	if w.r.Kind.Spec().Shared {
 		w.callNext()

@@ -93,8 +93,8 @@ func TestTurnRule(t *testing.T) {
 		pause time.Duration
 	}{
 		{true, 2 * time.Millisecond}, {false, 4 * time.Millisecond}, {false, 8 * time.Millisecond}, {false, 16 * time.Millisecond},
-		{true, 15500 * time.Microsecond}, {false, 31 * time.Millisecond}, {false, 62 * time.Millisecond}, {false, 124 * time.Millisecond},
-		{false, 248 * time.Millisecond}, {false, handoffPauseMost}, {false, handoffPauseMost},
+		{true, 14 * time.Millisecond}, {false, 28 * time.Millisecond}, {false, 56 * time.Millisecond}, {false, 112 * time.Millisecond},
+		{false, 224 * time.Millisecond}, {false, handoffPauseMost}, {false, handoffPauseMost},
 	} {
 		now := time.Unix(1000, 0)
 		was := rule.pause
@@ -114,6 +114,35 @@ func TestTurnRule(t *testing.T) {
 	}
 	if got := rule.comeAgain(false, 100); got != 100 || rule.comeAgain(true, 100) != 10 {
 		t.Errorf("after another refusal: %d ms", got)
+	}
+}
+
+// TestMessagesOfOthers are what a proxy hears after it has left a turn to others, its own message first.
+func TestMessagesOfOthers(t *testing.T) {
+	t.Parallel()
+	const plain, sharded = false, true
+	for _, c := range []struct {
+		name   string
+		heard  []bool
+		others bool
+	}{
+		{"nothing", nil, false},
+		{"its own by PUBLISH", []bool{plain}, false},
+		{"its own in both ways", []bool{sharded, plain}, false},
+		{"an older Redisson's by PUBLISH", []bool{sharded, plain, plain}, true},
+		{"a newer Redisson's by SPUBLISH", []bool{sharded, plain, sharded}, true},
+		{"another proxy's in both ways", []bool{sharded, plain, sharded, plain}, true},
+	} {
+		var m messages
+		for _, way := range c.heard {
+			m.count(way)
+		}
+		if got := m.others(); got != c.others {
+			t.Errorf("%s: others have had the lock is %v", c.name, got)
+		}
+		if m.forget(); m.others() {
+			t.Errorf("%s: not forgotten", c.name)
+		}
 	}
 }
 

@@ -71,8 +71,8 @@ type Subscription struct {
 
 // Listener waits for messages on a channel. Its methods are called with the store's mutexes held, and must not block.
 type Listener interface {
-	Wake()    // something may have changed, or messages may have been missed
-	Message() // a message has come, which is not brought by another channel as well; Wake follows
+	Wake()                // something may have changed, or messages may have been missed
+	Message(sharded bool) // a message has come, by SPUBLISH or by PUBLISH; Wake follows
 }
 
 // Opener makes the store of an engine, and says by what rules its locks go.

@@ -24,7 +24,6 @@ type SubscriberOptions struct {
 
 	// Of a node of a cluster.
 	Sharded bool   // it subscribes to the channels of SPUBLISH, if the node has them
-	Echo    bool   // its messages come on a sharded channel, too, and do not count
 	Strayed func() // called when the node no longer has a channel's slot
 }
 
@@ -316,9 +315,7 @@ func (s *Subscriber) message(msg rueidis.PubSubMessage) {
 	defer s.mu.Unlock()
 	if c := s.chans[msg.Channel]; c != nil {
 		for l := range c.users {
-			if !s.o.Echo {
-				l.Message()
-			}
+			l.Message(s.sharded)
 			l.Wake()
 		}
 	}

@@ -115,7 +115,7 @@ func (m *masters) shardOf(n *cluster.Node) *shard {
 	for _, sharded := range m.pubsub.Ways() {
 		sh.subscribers = append(sh.subscribers, node.NewSubscriber(sh.Control, node.SubscriberOptions{
 			Warm: m.host.WarmChannels, Logger: m.host.Log, Back: func() { m.resubscribed(sh) },
-			Sharded: sharded, Echo: !sharded && m.pubsub == node.PubSubBoth, Strayed: m.c.Refresh,
+			Sharded: sharded, Strayed: m.c.Refresh,
 		}))
 	}
 	m.shards[n] = sh
