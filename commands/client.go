@@ -5,6 +5,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -54,14 +58,14 @@ func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
 	if fault := infoFault(string(args[2]), args[3]); fault != "" {
 		return resp.AppendError(out, fault)
 	}
-	c.Set(dedicated.Setting{Of: of, Value: string(args[3])})
+	c.Set(client.Setting{Of: of, Value: string(args[3])})
 	return appendOK(out)
 }
 
 const traceparent = "traceparent"
 
-var infoOptions = map[string]dedicated.SettingOf{
-	"lib-name": dedicated.SettingLibrary, "lib-ver": dedicated.SettingVersion, traceparent: dedicated.SettingParent,
+var infoOptions = map[string]client.SettingOf{
+	"lib-name": client.SettingLibrary, "lib-ver": client.SettingVersion, traceparent: client.SettingParent,
 }
 
 // infoFault is the error of a client that gives CLIENT SETINFO's option that value; "": none. It names the option in the client's letters.
@@ -78,7 +82,7 @@ func infoFault(option string, value []byte) string {
 // clientSwitch is CLIENT NO-EVICT and CLIENT NO-TOUCH. What they switch is Redis' business with its own clients and only shown here.
 func clientSwitch(c Client, args [][]byte, out []byte) []byte {
 	set := SettingIn("client|"+lower(args[1]), args)
-	if set == (dedicated.Setting{}) {
+	if set == (client.Setting{}) {
 		return resp.AppendError(out, syntaxError)
 	}
 	c.Set(set)
@@ -94,7 +98,7 @@ const LossPush = "lock-lost"
 // clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
 func clientCapa(c Client, args [][]byte, out []byte) []byte {
 	if hasLossPush(args[2:]) {
-		c.Set(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"})
+		c.Set(client.Setting{Of: client.SettingLossPush, Value: "ON"})
 	}
 	return appendOK(out)
 }
@@ -106,23 +110,23 @@ func hasLossPush(capabilities [][]byte) bool {
 
 // SettingIn is what a call of a command sets once Redis, where it was queued, has run it; the zero one: nothing, or Redis would not take
 // it.
-func SettingIn(name string, args [][]byte) dedicated.Setting {
+func SettingIn(name string, args [][]byte) client.Setting {
 	switch {
 	case name == "client|setname" && len(args) == 3 && validName(args[2]):
-		return dedicated.Setting{Of: dedicated.SettingName, Value: string(args[2])}
+		return client.Setting{Of: client.SettingName, Value: string(args[2])}
 	case name == "client|setinfo" && len(args) == 4:
 		option := lower(args[2])
 		if of, known := infoOptions[option]; known && infoFault(option, args[3]) == "" {
-			return dedicated.Setting{Of: of, Value: string(args[3])}
+			return client.Setting{Of: of, Value: string(args[3])}
 		}
 	case name == "client|no-evict" && len(args) == 3 && isSwitch(args[2]):
-		return dedicated.Setting{Of: dedicated.SettingNoEvict, Value: strings.ToUpper(string(args[2]))}
+		return client.Setting{Of: client.SettingNoEvict, Value: strings.ToUpper(string(args[2]))}
 	case name == "client|no-touch" && len(args) == 3 && isSwitch(args[2]):
-		return dedicated.Setting{Of: dedicated.SettingNoTouch, Value: strings.ToUpper(string(args[2]))}
+		return client.Setting{Of: client.SettingNoTouch, Value: strings.ToUpper(string(args[2]))}
 	case name == "client|capa" && len(args) > 2 && hasLossPush(args[2:]):
-		return dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}
+		return client.Setting{Of: client.SettingLossPush, Value: "ON"}
 	}
-	return dedicated.Setting{}
+	return client.Setting{}
 }
 
 // clientReply is CLIENT REPLY ON|OFF|SKIP. It is this proxy that keeps the replies back: Redis gives them all.
@@ -220,4 +224,40 @@ func Withheld(name string, args [][]byte) bool {
 		return len(args[3]) > mostName || same(args[2], "TRACEPARENT") && infoFault(traceparent, args[3]) != ""
 	}
 	return false
+}
+
+// Queued is what Redis gets to queue in a transaction for a command that lockproxy answers itself otherwise, and what that does to the connection
+// when the transaction runs it. name is what the client is called then; learned: Redis has told which commands it has.
+func Queued(c *commandtable.Command, cmd redcon.Command, name string, learned bool) ([]byte, dedicated.Effect) {
+	e := effectOf(c, cmd.Args)
+	switch {
+	case Withheld(c.Name, cmd.Args):
+		return resp.AppendCommand(nil, c.Probe...), e // in its place a call that Redis refuses
+	case isUnknown(e.Setting.Of, c.Spec != nil || !learned):
+		return resp.AppendCommand(nil, "CLIENT", "SETNAME", name), e // it is answered OK as well, and changes nothing
+	}
+	return cmd.Raw, e
+}
+
+// isUnknown says of a setting that Redis does not know it; has: it has a command for it. All know of a name, and none of a traceparent.
+func isUnknown(of client.SettingOf, has bool) bool {
+	switch of {
+	case client.NoSetting, client.SettingName:
+		return false
+	case client.SettingParent:
+		return true
+	}
+	return !has
+}
+
+// effectOf is what a command does to the connection if a transaction runs it; otherwise lockproxy answers such a command itself.
+func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
+	switch {
+	case c.Name == "select" && len(args) == 2:
+		n, ok := resp.Integer(args[1])
+		return dedicated.Effect{Selects: ok, DB: int(n)}
+	case c.Name == "client|pause":
+		return dedicated.Effect{Pauses: WritePause(args)}
+	}
+	return dedicated.Effect{Setting: SettingIn(c.Name, args)}
 }

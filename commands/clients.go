@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -70,7 +70,7 @@ func objection(c Client, probe ...string) (line string) {
 
 func objectionIn(answer []byte, err error) string {
 	if err != nil {
-		return backend.ErrorLine(err)
+		return client.ErrorLine(err)
 	}
 	line, bad := resp.ErrorLine(answer)
 	for _, about := range []string{"NOPERM", "NOAUTH", "ERR No such user"} {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -53,7 +53,7 @@ func sortedVerbs() []*Verb {
 // answer is the verb's Answer. What it cannot do it says in its own words: no error closes the client.
 func (v *Verb) answer(c Client, args [][]byte, out []byte) []byte {
 	if err := c.BeginVerb(); err != nil {
-		return resp.AppendError(out, backend.ErrorLine(err))
+		return resp.AppendError(out, client.ErrorLine(err))
 	}
 	return v.run(c, args, out)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -103,7 +104,7 @@ type Connection interface {
 type Settings interface {
 	Name() string
 	Rename(name string) // "": none
-	Set(t dedicated.Setting)
+	Set(t client.Setting)
 	SetReplyMode(m ReplyMode)
 	// ReadReplicas says whether what the client reads may come from replicas. false: that is not the client's to say.
 	ReadReplicas(may bool) bool

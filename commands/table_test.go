@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/dedicated"
 )
 
 // Each row is there once, comes behind that of its command, and has a note and somebody to answer it.
@@ -57,11 +57,11 @@ func TestAnswerOf(t *testing.T) {
 // saying is a client that notes what it says of itself.
 type saying struct {
 	Client
-	set  dedicated.Setting
+	set  client.Setting
 	name string
 }
 
-func (s *saying) Set(t dedicated.Setting) { s.set = t }
+func (s *saying) Set(t client.Setting) { s.set = t }
 func (s *saying) Rename(name string)      { s.name = name }
 func (*saying) Proxy() *ProxyFacts        { return new(ProxyFacts) }
 func (*saying) Commands() *commandtable.Table {
@@ -74,28 +74,28 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for call, want := range map[string]string{
-		"CLIENT SETINFO lib-name py":                  fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLibrary, Value: "py"}),
-		"CLIENT SETINFO LIB-VER 1.2":                  fmt.Sprint(dedicated.Setting{Of: dedicated.SettingVersion, Value: "1.2"}),
+		"CLIENT SETINFO lib-name py":                  fmt.Sprint(client.Setting{Of: client.SettingLibrary, Value: "py"}),
+		"CLIENT SETINFO LIB-VER 1.2":                  fmt.Sprint(client.Setting{Of: client.SettingVersion, Value: "1.2"}),
 		"CLIENT SETINFO lib-nme py":                   "-ERR Unrecognized option 'lib-nme'\r\n",
 		"CLIENT SETINFO lib-ver ü":                    "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETINFO LIB-Name ü":                   "-ERR LIB-Name cannot contain spaces, newlines or special characters.\r\n",
-		"CLIENT SETINFO TraceParent " + parent:        fmt.Sprint(dedicated.Setting{Of: dedicated.SettingParent, Value: parent}),
+		"CLIENT SETINFO TraceParent " + parent:        fmt.Sprint(client.Setting{Of: client.SettingParent, Value: parent}),
 		"CLIENT SETINFO traceparent " + parent[:54]:   "-" + infoFault(traceparent, []byte("x")) + "\r\n",
 		"CLIENT SETINFO traceparent ü":                "-ERR traceparent cannot contain spaces, newlines or special characters.\r\n",
-		"CLIENT SETNAME me":                           fmt.Sprint(dedicated.Setting{Of: dedicated.SettingName, Value: "me"}),
+		"CLIENT SETNAME me":                           fmt.Sprint(client.Setting{Of: client.SettingName, Value: "me"}),
 		"CLIENT SETNAME " + strings.Repeat("ü", 4097): "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETNAME ü":                            "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
-		"CLIENT NO-TOUCH on":                          fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoTouch, Value: "ON"}),
-		"CLIENT NO-EVICT Off":                         fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoEvict, Value: "OFF"}),
+		"CLIENT NO-TOUCH on":                          fmt.Sprint(client.Setting{Of: client.SettingNoTouch, Value: "ON"}),
+		"CLIENT NO-EVICT Off":                         fmt.Sprint(client.Setting{Of: client.SettingNoEvict, Value: "OFF"}),
 		"CLIENT NO-EVICT x":                           "-" + syntaxError + "\r\n",
-		"CLIENT CAPA x Lock-Lost":                     fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}),
+		"CLIENT CAPA x Lock-Lost":                     fmt.Sprint(client.Setting{Of: client.SettingLossPush, Value: "ON"}),
 	} {
 		args := words(call)
 		name := "client|" + strings.ToLower(string(args[1]))
 		var c saying
 		got := string(answers[name](&c, args, nil))
 		if c.name != "" {
-			c.set = dedicated.Setting{Of: dedicated.SettingName, Value: c.name}
+			c.set = client.Setting{Of: client.SettingName, Value: c.name}
 		}
 		if queued := SettingIn(name, args); queued != c.set {
 			t.Errorf("%s: sets %v, and %v in a transaction", call, c.set, queued)

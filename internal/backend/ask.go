@@ -38,7 +38,7 @@ func (c *Common) AskAsService(ctx context.Context, n *upstream.Node, words ...st
 	var got upstream.Gathered
 	r := &upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got, Patient: true}
 	defer context.AfterFunc(ctx, func() { r.End(r.Turn, context.Cause(ctx)) })()
-	return got, unanswered(p.Do(r))
+	return got, notAsked(p.Do(r))
 }
 
 // Ping says why a node serves nobody; nil: it answers.

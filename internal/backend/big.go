@@ -33,21 +33,10 @@ type bigTraffic struct {
 	proof int // commands a run may have, so that its replies come to some runBytes; 0: firstRun
 }
 
-// IsBig says whether a command is to go over a connection of the client's own, by itself, because it is long, or because its reply was
+// isBig says whether a command is to go over a connection of the client's own, by itself, because it is long, or because its reply was
 // long when somebody gave it before.
-func (f *Forwarder) IsBig(raw []byte, words [][]byte, c *commandtable.Command) bool {
+func (f *Forwarder) isBig(raw []byte, words [][]byte, c *commandtable.Command) bool {
 	return len(raw) > BigRequest || f.large.expected(c, words)
-}
-
-// SeenBig notes such a command.
-func (f *Forwarder) SeenBig() { f.big.seen() }
-
-// Big says that the client has a connection of its own for big traffic, on which nobody waits behind its commands.
-func (f *Forwarder) Big() bool { return f.big.on }
-
-// RunFull says that b's run is to be forwarded before more is added.
-func (f *Forwarder) RunFull(b *Batch) bool {
-	return len(b.run) >= f.big.runLength() || b.size >= runBytes
 }
 
 // seen notes a big request or reply.
@@ -83,7 +72,7 @@ func (f *Forwarder) usesOwn() {
 	b := &f.big
 	b.used = time.Now()
 	if b.back == nil {
-		b.back = time.AfterFunc(f.OwnFor, f.guard.WakeToAttend)
+		b.back = time.AfterFunc(f.OwnFor, f.client.WakeToAttend)
 		return
 	}
 	b.back.Reset(f.OwnFor)
@@ -138,7 +127,7 @@ type stream struct {
 }
 
 func (f *Forwarder) newStream(b *Batch) *stream {
-	return &stream{f: f, b: b, to: f.guard.Passage(), whole: len(b.Out)}
+	return &stream{f: f, b: b, to: f.client.Passage(), whole: len(b.Bytes)}
 }
 
 func (t *stream) Reply(p []byte) {
@@ -146,22 +135,22 @@ func (t *stream) Reply(p []byte) {
 	for len(p) > 0 {
 		n, done, err := t.scan.Scan(p)
 		if err != nil {
-			t.f.guard.HangUp(downstream.Left, "broken reply from upstream")
+			t.f.client.HangUp(downstream.Left, "broken reply from upstream")
 			return
 		}
-		b.Out = append(b.Out, p[:n]...)
+		b.Bytes = append(b.Bytes, p[:n]...)
 		p = p[n:]
 		t.frame += n
 		t.total += n
 		if done {
-			t.whole = len(b.Out)
+			t.whole = len(b.Bytes)
 			if t.frame > t.largest {
 				t.largest, t.at = t.frame, t.replies
 			}
 			t.replies++
 			t.frame = 0
 		}
-		if len(b.Out) >= flushAt {
+		if len(b.Bytes) >= flushAt {
 			t.flush()
 		}
 	}
@@ -170,15 +159,15 @@ func (t *stream) Reply(p []byte) {
 // flush passes on what has been gathered.
 func (t *stream) flush() {
 	b := t.b
-	t.pass(b.Out, t.whole < len(b.Out))
-	b.Out, t.whole, b.gone = b.Out[:0], 0, true
+	t.pass(b.Bytes, t.whole < len(b.Bytes))
+	b.Bytes, t.whole, b.Gone = b.Bytes[:0], 0, true
 }
 
 // pass writes p to a client that is still there and wants it; within: p ends in the middle of a reply.
 func (t *stream) pass(p []byte, within bool) {
 	switch {
-	case t.f.host.Silent():
-	case t.f.guard.Over():
+	case t.f.client.Replies.Silent:
+	case t.f.client.Over():
 		t.to.GiveUp("left within a reply")
 	default:
 		t.to.Write(p, within)
@@ -191,10 +180,10 @@ func (t *stream) finish() {
 	b := t.b
 	if t.frame > 0 {
 		t.to.GiveUp("upstream lost within a reply")
-		b.Out = b.Out[:t.whole]
+		b.Bytes = b.Bytes[:t.whole]
 	}
 	if t.to.Within() {
-		t.pass(b.Out, false)
-		b.Out = b.Out[:0]
+		t.pass(b.Bytes, false)
+		b.Bytes = b.Bytes[:0]
 	}
 }

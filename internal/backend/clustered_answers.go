@@ -67,7 +67,7 @@ func (u *clusteredPath) askKeys(all [][][]byte) (replies [][]byte, err error) {
 
 // askNode asks one node.
 func (u *clusteredPath) askNode(n *cluster.Node, raw []byte) ([]byte, error) {
-	p, err := n.Upstream().Open(u.Context, u.host.Identity())
+	p, err := n.Upstream().Open(u.Context, u.client.Identity())
 	if err != nil {
 		return nil, err
 	}
@@ -77,14 +77,14 @@ func (u *clusteredPath) askNode(n *cluster.Node, raw []byte) ([]byte, error) {
 
 // askApart asks all nodes that c concerns, over connections of their own.
 func (u *clusteredPath) askApart(words [][]byte, c *commandtable.Command) ([]byte, error) {
-	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.host.Routes().of(c).facts})
+	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.Routes.Load().of(c).facts})
 	u.onOwn(func(e *cluster.Executor) { u.do(e, []*cluster.Plan{p}) })
 	return p.Reply, p.Err
 }
 
 // onOwn calls do with an executor that has connections of its own.
 func (u *clusteredPath) onOwn(do func(e *cluster.Executor)) {
-	e := u.newExecutor(u.host.Identity())
+	e := u.newExecutor(u.client.Identity())
 	defer e.Close()
 	e.Private(true)
 	do(e)
@@ -150,7 +150,7 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 	}
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
 	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
-	u.host.WriteReplies()
+	u.client.Flush()
 	u.onOwn(func(e *cluster.Executor) {
 		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // makes this moment the one up to which Redis waits for writes
 		first := cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})
@@ -167,7 +167,7 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 				plans, first = []*cluster.Plan{first, p}, nil
 			}
 			u.do(e, plans)
-			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.guard.Over() {
+			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.client.Over() {
 				reply, err = p.Reply, p.Err
 				return
 			}
@@ -193,14 +193,14 @@ func enough(reply []byte, wanted [][]byte) bool {
 
 // channels is PUBSUB CHANNELS, or SHARDCHANNELS, of all nodes: each knows of its own subscribers only.
 func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byte, error) {
-	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.host.Routes().of(c).facts})
+	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.Routes.Load().of(c).facts})
 	u.do(u.executor(), []*cluster.Plan{p})
 	n, _, ok := resp.Open(p.Reply)
 	if p.Err != nil || !ok || n < 0 {
 		return p.Reply, p.Err
 	}
 	const nameBytes = 24 // of a slice
-	if !u.host.MayHold(2*len(p.Reply) + n*nameBytes) {
+	if !u.client.MayHold(2*len(p.Reply) + n*nameBytes) {
 		return nil, cluster.ErrTooMuch
 	}
 	names := slices.AppendSeq(make([][]byte, 0, n), resp.Elements(p.Reply))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -33,14 +34,14 @@ func (b *Clustered) path(f *Forwarder) path { return &clusteredPath{Forwarder: f
 // executor returns the client's executor, which the first call makes.
 func (u *clusteredPath) executor() *cluster.Executor {
 	if u.plain == nil {
-		u.plain = u.newExecutor(u.host.Identity())
+		u.plain = u.newExecutor(u.client.Identity())
 	}
 	return u.plain
 }
 
 // newExecutor makes an executor of the client's for id. Close gives its connections back.
 func (u *clusteredPath) newExecutor(id upstream.Identity) *cluster.Executor {
-	return u.nodes.Executor(id).For(u.host)
+	return u.nodes.Executor(id).For(u.client)
 }
 
 func (u *clusteredPath) leave(big bool) {
@@ -70,7 +71,7 @@ func (u *clusteredPath) show(ctx context.Context) {
 		n := snapshot.Any(rand.Int(), 0)
 		ctx, done := snapshot.While(ctx, n)
 		defer done()
-		u.presence, _ = n.Upstream().Open(ctx, u.host.Identity())
+		u.presence, _ = n.Upstream().Open(ctx, u.client.Identity())
 	}
 }
 
@@ -82,10 +83,10 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 		err = upstream.ErrorIn(got)
 	}
 	if err != nil {
-		u.executor().As(u.host.Identity())
+		u.executor().As(u.client.Identity())
 		return resp.Reply{}, err
 	}
-	u.host.Adopt(id)
+	u.Adopt(id)
 	answer, _ := resp.ParseReply(got)
 	return answer, nil
 }
@@ -106,10 +107,10 @@ func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 func (u *clusteredPath) forward(b *Batch, over way) {
 	u.findKeys(b)
 	e := u.executor()
-	if over == shared && u.host.WritesPaused() {
+	if over == shared && u.Writes.Paused() {
 		over = private
 	}
-	replicas := u.host.ReadsReplicas()
+	replicas := u.Replicas
 	if over == shared && !replicas && !b.scripts && u.keyed(b) {
 		u.forwardStraight(b, e)
 		return
@@ -134,14 +135,14 @@ func (u *clusteredPath) keyed(b *Batch) bool {
 
 // forwardStraight sends such a run over the shared connections.
 func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
-	b.total = 0
+	b.Total = 0
 	e.Private(false)
-	answered := e.Straight(u.clientContext(), b.nodes.keyed, b, func() []*cluster.Plan {
+	answered := e.Straight(u.client.Context(), b.nodes.keyed, b, func() []*cluster.Plan {
 		u.plan(b)
 		return b.nodes.plans
 	})
-	if u.Spent += e.Upstream; answered {
-		u.measure(b, 0, 0, b.total)
+	if u.spent += e.Upstream; answered {
+		u.measure(b, 0, 0, b.Total)
 		return
 	}
 	u.settleRun(b, nil)
@@ -152,7 +153,7 @@ func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) tim
 	took, sent := u.forwardIf(b, e, over)
 	switch {
 	case sent:
-	case over == private && !u.host.WritesPaused():
+	case over == private && !u.Writes.Paused():
 		return took + u.forwardWith(b, e, shared)
 	default:
 		u.settleRun(b, nil)
@@ -199,8 +200,8 @@ func (u *clusteredPath) resumable(b *Batch) bool {
 
 // do carries plans out, at most until the client has gone.
 func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
-	e.Do(u.clientContext(), plans)
-	u.Spent += e.Upstream
+	e.Do(u.client.Context(), plans)
+	u.spent += e.Upstream
 }
 
 // settleRun handles the result of the run. t is what its reply was streamed through; nil: it was not.
@@ -211,10 +212,10 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream) {
 	}
 	for i, p := range b.nodes.plans {
 		switch {
-		case u.guard.Over(): // closed because an earlier command has no reply
+		case u.client.Over(): // closed because an earlier command has no reply
 		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
 		case p.Err != nil:
-			u.host.Unanswered(p.Err, b.cmds[i:i+1])
+			u.fail(b, p.Err, b.cmds[i:i+1])
 		default:
 			n := b.take(p)
 			if total += n; n > longest {
@@ -257,7 +258,7 @@ func (u *clusteredPath) plan(b *Batch) {
 // route is the route of a command, which may be nil.
 func (u *clusteredPath) route(c *commandtable.Command) *route {
 	if u.latest.route == nil || u.latest.command != c {
-		u.latest.command, u.latest.route = c, u.host.Routes().of(c)
+		u.latest.command, u.latest.route = c, u.Routes.Load().of(c)
 	}
 	return u.latest.route
 }
@@ -267,15 +268,15 @@ func (u *clusteredPath) route(c *commandtable.Command) *route {
 func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	u.findKeys(b)
 	u.plan(b)
-	if u.host.WritesPaused() {
+	if u.Writes.Paused() {
 		return u.forwardWith(b, u.executor(), private)
 	}
 	if u.quick == nil {
-		u.lane = u.Lanes.Join(u.host.Identity())
+		u.lane = u.Lanes.Join(u.client.Identity())
 		u.quick = u.newExecutor(u.lane.ID())
 	}
 	if !quick || u.lane.Stuck() {
-		if id, free := u.Lanes.Take(u.host.Identity()); free {
+		if id, free := u.Lanes.Take(u.client.Identity()); free {
 			defer u.Lanes.GiveBack(id)
 			e := u.newExecutor(id)
 			defer e.Close()
@@ -312,13 +313,13 @@ look:
 			break look
 		}
 	}
-	if len(again) == 0 || u.guard.Over() {
+	if len(again) == 0 || u.client.Over() {
 		return
 	}
 	slices.Reverse(again)
-	old := append([]byte(nil), b.Out[lost.start:]...)
-	run, cmds, args, out := b.run, b.cmds, b.nodes.args, b.Out[:lost.start]
-	b.run, b.cmds, b.nodes.args, b.Out = nil, nil, nil, nil
+	old := append([]byte(nil), b.Bytes[lost.start:]...)
+	run, cmds, args, out := b.run, b.cmds, b.nodes.args, b.Bytes[:lost.start]
+	b.run, b.cmds, b.nodes.args, b.Bytes = nil, nil, nil, nil
 	for _, i := range again {
 		b.run, b.cmds, b.nodes.args = append(b.run, run[i]), append(b.cmds, cmds[i]), append(b.nodes.args, args[i])
 	}
@@ -326,17 +327,18 @@ look:
 	send()
 	b.nodes.apart = false
 	// The plans have the replies, so what was gathered in b is dropped.
-	b.run, b.cmds, b.nodes.args, b.Out, b.full, b.fullSize = run, cmds, args, out, nil, 0
+	b.run, b.cmds, b.nodes.args = run, cmds, args
+	b.Set(out)
 	from, next := 0, 0
 	for i, end := range lost.ends {
 		reply := old[from:end]
 		if next < len(again) && again[next] == i {
 			p := b.nodes.plans[next]
 			if reply = p.Reply; p.Err != nil {
-				if u.guard.Over() { // closed for it
+				if u.client.Over() { // closed for it
 					return
 				}
-				reply = resp.AppendError(nil, ErrorLine(p.Err))
+				reply = resp.AppendError(nil, client.ErrorLine(p.Err))
 			}
 			next++
 		}

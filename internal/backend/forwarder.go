@@ -2,51 +2,27 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Host is the client whose commands are forwarded.
-type Host interface {
-	// Identity returns the client's present identity.
-	Identity() upstream.Identity
-	// Adopt makes id, which Redis has accepted, the client's identity. It gives back the Forwarder's connections.
-	Adopt(id upstream.Identity)
-	// Refused says why Redis does not serve the client; nil: it does. The host forwards nothing of a client that is refused.
-	Refused() error
-	// Silent says that the client wants no replies just now.
-	Silent() bool
-	// WriteReplies writes what the client was answered so far.
-	WriteReplies()
-	// MayHold implements cluster.Holder.
-	MayHold(n int) bool
-	// ReadsReplicas says that replicas of a cluster may answer what the client reads.
-	ReadsReplicas() bool
-	// WritesPaused says that Redis holds up writes, so that no client's commands may wait behind those of another.
-	WritesPaused() bool
-	// Routes returns the routes of the present command table.
-	Routes() *Routes
-	// Step begins something that may make the client wait, and numbers it.
-	Step() uint64
-	// Unanswered answers commands to which Redis has sent no reply.
-	Unanswered(err error, commands []*commandtable.Command)
-	// Trouble is called with the error of a question to Redis that failed.
-	Trouble(err error)
-}
-
 // Common is what the Forwarders of a process share.
 type Common struct {
-	Context context.Context   // ends when the last clients are cut off
-	Service upstream.Identity // who loads scripts again
+	*client.Process
+	Service upstream.Identity      // who loads scripts again
+	Routes  atomic.Pointer[Routes] // of the present command table
 	Scripts *scriptcache.Cache
 	Lanes   *scriptcache.Lanes
 	OwnFor  time.Duration // how long a client keeps a connection for big traffic that it does not use
@@ -58,6 +34,12 @@ type Common struct {
 	// Limited says that Redis closes connections that hold many bytes of replies. Then clients do not share one: the reply of one client
 	// would close it for all others.
 	Limited atomic.Bool
+
+	// RightsChanged is called when Redis has answered commands that may have changed users' rights, before their client has the replies. It
+	// does not block.
+	RightsChanged func(RightsChange)
+	// Deleted asks Redis whether it takes an identity still. If not, it closes that one's clients.
+	Deleted func(upstream.Identity) bool
 
 	large largeReplies
 }
@@ -75,15 +57,17 @@ func (c *Common) AsService() upstream.Identity {
 }
 
 // Forwarder is how one client's commands reach Redis on connections that it shares with others. Its client's goroutine alone uses it,
-// but for EndWait and Quiet.
+// but for EndWait, Quiet and Module.
 type Forwarder struct {
 	*Common
-	host    Host
-	guard   *downstream.Conn
-	path    path
-	request atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
-	big     bigTraffic
-	Spent   time.Duration // how long all forwarded commands took, from sending to the replies; the client's goroutine sets it to 0
+	client   *client.Client
+	batch    *Batch // of the commands at work; nil: none are
+	path     path
+	request  atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
+	module   atomic.Pointer[string]           // see Module
+	big      bigTraffic
+	spent    time.Duration // how long all forwarded commands took, from sending to the replies
+	Replicas bool          // of a cluster may answer what the client reads next
 }
 
 // path is what differs between one Redis and the nodes of a cluster.
@@ -110,15 +94,76 @@ type path interface {
 	leave(big bool)
 }
 
-// NewForwarder returns the Forwarder to b of client h.
-func NewForwarder(b Backend, c *Common, h Host, guard *downstream.Conn) *Forwarder {
-	f := &Forwarder{Common: c, host: h, guard: guard}
+// NewForwarder returns the Forwarder to b of client c.
+func NewForwarder(b Backend, common *Common, c *client.Client) *Forwarder {
+	f := &Forwarder{Common: common, client: c}
 	f.path = b.path(f)
 	return f
 }
 
-// Forward sends the run of b, waits for its replies, and lets the host answer the commands that Redis did not.
-func (f *Forwarder) Forward(b *Batch) {
+// Begin has b be the Batch of the commands that are at work from now on.
+func (f *Forwarder) Begin(b *Batch) {
+	f.batch = b
+	b.To = f.client.Conn
+	f.client.Out = &b.Output
+	b.Timing.begin()
+}
+
+// Rest says that no commands are at work: nothing is left to be sent.
+func (f *Forwarder) Rest() {
+	f.batch, f.client.Out = nil, nil
+	if r := f.request.Load(); r != nil {
+		r.Cmds, r.Sink = nil, nil
+	}
+}
+
+// Add adds a command to the run, which is sent when it is long enough, or when Send is called.
+func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
+	if f.isBig(raw, words, c) {
+		f.Send()
+		f.big.seen()
+	}
+	f.batch.add(raw, words, c)
+	if c.Module && !f.big.on {
+		f.module.Store(&c.Name)
+	}
+	if len(f.batch.run) >= f.big.runLength() || f.batch.size >= runBytes {
+		f.Send()
+	}
+}
+
+// Module is the name of a module's command in the run, on a connection that clients share; nil: there is none. Any goroutine may call it.
+func (f *Forwarder) Module() *string { return f.module.Load() }
+
+// Send sends the run, if commands are at work, waits for its replies, and answers for Redis where Redis did not.
+func (f *Forwarder) Send() {
+	b := f.batch
+	if b == nil || len(b.run) == 0 {
+		return
+	}
+	if !f.client.Over() {
+		telemetry.Commands.Add(int64(len(b.run)))
+		f.client.Step.Next()
+		f.spent = 0
+		f.forward(b)
+		if took := b.Timing.forwarded(f.spent); f.IsSlow(took) {
+			f.Slow(&client.Slow{Client: f.client, Took: took, Upstream: f.spent, Command: b.cmds[0], Words: b.nodes.args[0], Commands: len(b.run)})
+		}
+	}
+	if b.rights.Any {
+		f.RightsChanged(b.rights)
+	}
+	b.clearRun()
+	if f.module.Load() != nil {
+		f.module.Store(nil)
+	}
+	if b.Full() {
+		f.client.Flush()
+	}
+}
+
+// forward sends the run of b, and waits for its replies.
+func (f *Forwarder) forward(b *Batch) {
 	over := shared
 	if f.Limited.Load() || f.big.wanted(len(b.run)) {
 		over = private
@@ -186,7 +231,7 @@ func (f *Forwarder) askQueued(n *upstream.Node, words [][]byte) ([]byte, error) 
 	for i, word := range words {
 		texts[i] = string(word)
 	}
-	return n.AskQueued(f.clientContext(), f.host.Identity(), texts...)
+	return n.AskQueued(f.client.Context(), f.client.Identity(), texts...)
 }
 
 // AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are left out.
@@ -228,13 +273,6 @@ func (f *Forwarder) Quiet() time.Duration {
 	return math.MaxInt64
 }
 
-// Rest lets go of the last run.
-func (f *Forwarder) Rest() {
-	if r := f.request.Load(); r != nil {
-		r.Cmds, r.Sink = nil, nil
-	}
-}
-
 // runRequest is the request that sends the run, with its replies to sink.
 func (f *Forwarder) runRequest(b *Batch, sink upstream.Sink) *upstream.Request {
 	r := f.request.Load()
@@ -242,15 +280,15 @@ func (f *Forwarder) runRequest(b *Batch, sink upstream.Sink) *upstream.Request {
 		r = &upstream.Request{}
 		f.request.Store(r)
 	}
-	r.Cmds, r.Sink, r.Patient, r.Turn = b.run, sink, true, f.host.Step()
+	r.Cmds, r.Sink, r.Patient, r.Turn = b.run, sink, true, f.client.Step.Next()
 	r.Replied, r.Partial, r.Longest, r.At = 0, 0, 0, 0
 	return r
 }
 
-// spent notes how long a request took.
-func (f *Forwarder) spent(r *upstream.Request, err error) {
+// took notes how long a request took.
+func (f *Forwarder) took(r *upstream.Request, err error) {
 	if err == nil {
-		f.Spent += r.Answered - r.Sent
+		f.spent += r.Answered - r.Sent
 	}
 }
 
@@ -268,11 +306,11 @@ func (f *Forwarder) AskKeys(all [][][]byte) (replies [][]byte, err error) { retu
 // question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as its replies
 // do. The wait for it ends as that for a run does, and after QuestionTime.
 func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
-	g := &counted{host: f.host}
+	g := &counted{client: f.client}
 	for _, one := range raw {
 		g.beside += len(one)
 	}
-	r := &upstream.Request{Cmds: raw, Sink: g, Patient: true, Turn: f.host.Step()}
+	r := &upstream.Request{Cmds: raw, Sink: g, Patient: true, Turn: f.client.Step.Next()}
 	f.request.Store(r)
 	_, err := p.Ask(r, QuestionTime)
 	f.request.Store(nil)
@@ -284,29 +322,86 @@ func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
 
 // counted is a Sink that keeps what its client may hold.
 type counted struct {
-	host    Host
+	client  *client.Client
 	beside  int // bytes that are held besides
 	got     []byte
 	refused bool
 }
 
 func (g *counted) Reply(p []byte) {
-	if g.refused = g.refused || !g.host.MayHold(g.beside+len(g.got)+len(p)); g.refused {
+	if g.refused = g.refused || !g.client.MayHold(g.beside+len(g.got)+len(p)); g.refused {
 		g.got = nil
 		return
 	}
 	g.got = append(g.got, p...)
 }
 
-// answered returns the reply to a question. If there is none, the host gets the error, too.
+// answered returns the reply to a question.
 func (f *Forwarder) answered(reply []byte, err error) ([]byte, error) {
 	if err != nil {
-		err = unanswered(err)
-		f.host.Trouble(err)
+		err = notAsked(err)
+		f.Trouble(err)
 		return nil, err
 	}
 	return reply, nil
 }
 
-// clientContext is the context that ends when the client has gone.
-func (f *Forwarder) clientContext() context.Context { return f.guard.Context(f.Context) }
+// notAsked returns err for a question that changes nothing: if its reply was lost it is as if nothing had been asked.
+func notAsked(err error) error {
+	if lost, is := errors.AsType[*upstream.LostError](err); is {
+		return &upstream.NotSentError{Cause: lost.Cause}
+	}
+	return err
+}
+
+// Trouble is called with the error of something that Redis was asked: unless that is Redis' answer, or a bound of this proxy's, another Redis
+// may have taken the place of the one that was asked.
+func (c *Common) Trouble(err error) {
+	if !client.TooMany(err) && upstream.Refused(err) == nil {
+		c.LearnAgain()
+	}
+}
+
+// Adopt makes id, which Redis has accepted, the client's identity, and gives back the connections of the one before.
+func (f *Forwarder) Adopt(id upstream.Identity) {
+	if id != f.client.Identity() {
+		f.Leave()
+		f.client.SetIdentity(id)
+	}
+}
+
+// fail answers commands of b to which Redis has sent no reply. When the outcome of one that may have written is unknown, the client's locks
+// are left to expire.
+func (f *Forwarder) fail(b *Batch, err error, cmds []*commandtable.Command) {
+	if errors.Is(err, upstream.ErrLeft) && b.copied() { // the client has gone: nobody reads what is answered, and the rest of what it sent follows
+		return
+	}
+	if f.Trouble(err); client.PasswordRefused(err) && f.client.Over() {
+		return // closed without an error reply
+	}
+	if f.wasDeleted(err) {
+		return // likewise, as Redis closes those whose user is deleted, whatever they have sent since
+	}
+	for range cmds {
+		if f.client.Fail(err); f.client.Over() {
+			break
+		}
+	}
+	if !upstream.IsLost(err) {
+		return
+	}
+	if errors.Is(err, upstream.ErrTimeout) && !b.copied() {
+		// Its bytes may still be sent from the buffer into which the client's next ones would be read.
+		f.client.HangUp(downstream.Left, "a long command has had no answer in time")
+	}
+	if slices.ContainsFunc(cmds, func(c *commandtable.Command) bool { return c == nil || !c.ReadOnly }) {
+		f.client.LeaveToExpire()
+	}
+}
+
+// wasDeleted says whether a connection was lost because the client's user has been deleted, and closes the client then.
+// Redis is asked only for clients that hold locks: others are closed anyway when a connection is lost.
+func (f *Forwarder) wasDeleted(err error) bool {
+	id := f.client.Identity()
+	return id.User != "" && upstream.IsLost(err) && f.client.Held() > 0 && f.Deleted(id)
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -23,8 +24,8 @@ func (f *Forwarder) forwardScripts(b *Batch, over way) {
 		m.FlushBegins()
 		defer m.FlushEnds()
 	}
-	start := len(b.Out)
-	b.gone = false
+	start := len(b.Bytes)
+	b.Gone = false
 	send := func() time.Duration {
 		if runs && over == shared {
 			return f.path.forwardScripts(b, known)
@@ -91,13 +92,13 @@ func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick 
 	}
 	from := 0
 	for i, c := range b.cmds {
-		answer := b.Out[start+from : start+ends[i]]
+		answer := b.Bytes[start+from : start+ends[i]]
 		from = ends[i]
 		if c == nil || c.Script == commandtable.NoScript {
 			continue
 		}
 		if answer[0] == '-' || answer[0] == '!' {
-			if c.Script == commandtable.FlushesScripts && string(answer) == "-"+LostLine+"\r\n" {
+			if c.Script == commandtable.FlushesScripts && string(answer) == "-"+client.LostLine+"\r\n" {
 				m.Clear()
 			}
 			continue
@@ -142,7 +143,7 @@ type lostScripts struct {
 func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 	from := 0
 	for i, c := range b.cmds {
-		answer := b.Out[start+from : start+ends[i]]
+		answer := b.Bytes[start+from : start+ends[i]]
 		from = ends[i]
 		if c == nil || c.Script != commandtable.RunsSHA || !bytes.HasPrefix(answer, []byte(noScriptReply)) {
 			continue

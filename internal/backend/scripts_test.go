@@ -16,8 +16,8 @@ func TestWord(t *testing.T) {
 		for _, e := range command.Elems {
 			words = append(words, e.Text)
 		}
-		b.Add([]byte("PING\r\n"), [][]byte{[]byte("PING")}, nil)
-		b.Add(raw, words, nil)
+		b.add([]byte("PING\r\n"), [][]byte{[]byte("PING")}, nil)
+		b.add(raw, words, nil)
 		for i := range len(args) + 2 {
 			got := b.word(1, i)
 			if i >= len(args) && got != nil || i < len(args) && string(got) != args[i] {

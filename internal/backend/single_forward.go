@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -29,7 +30,7 @@ func (u *singlePath) pipe() (*upstream.Pipe, error) {
 	if u.shared != nil {
 		return u.shared, nil
 	}
-	p, err := u.node.Open(u.Context, u.host.Identity())
+	p, err := u.node.Open(u.Context, u.client.Identity())
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +78,11 @@ var errShort = errors.New("fewer replies than questions")
 const apartFor = 10 * time.Second
 
 func (u *singlePath) askApart(raw []byte) ([]byte, error) {
-	ctx := u.clientContext()
-	p, err := u.node.Private(ctx, u.host.Identity())
+	ctx := u.client.Context()
+	p, err := u.node.Private(ctx, u.client.Identity())
 	// In a script's first seconds Redis answers nobody: SCRIPT KILL must wait for that, and not fail.
 	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
-		p, err = u.node.Private(ctx, u.host.Identity())
+		p, err = u.node.Private(ctx, u.client.Identity())
 	}
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (u *singlePath) instead(*commandtable.Command) func([][]byte) ([]byte, erro
 
 func (u *singlePath) show(ctx context.Context) {
 	if u.shared == nil {
-		u.shared, _ = u.node.Open(ctx, u.host.Identity())
+		u.shared, _ = u.node.Open(ctx, u.client.Identity())
 	}
 }
 
@@ -124,9 +125,9 @@ func (u *singlePath) leave(big bool) {
 
 func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 	p := u.shared
-	if p == nil || id != u.host.Identity() {
+	if p == nil || id != u.client.Identity() {
 		var err error
-		if p, err = u.node.Open(u.clientContext(), id); err != nil {
+		if p, err = u.node.Open(u.client.Context(), id); err != nil {
 			return resp.Reply{}, err
 		}
 	}
@@ -141,7 +142,7 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 		return resp.Reply{}, err
 	}
 	if p != u.shared {
-		u.host.Adopt(id)
+		u.Adopt(id)
 		u.leave(false)
 		u.shared = p
 	}
@@ -158,10 +159,10 @@ func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
 		return nil, &upstream.ReplyError{Line: "ERR DB index is out of range"}
 	}
 	p, err := u.node.Open(u.Context, id)
-	if err != nil && !NoFurther(err) {
+	if err != nil && !client.NoFurther(err) {
 		return nil, err
 	}
-	u.host.Adopt(id)
+	u.Adopt(id)
 	u.shared = p
 	return okReply, nil
 }
@@ -181,24 +182,24 @@ func (u *singlePath) forwardShared(b *Batch) {
 
 // forwardOver sends the run over p, and gathers the replies; err says why there is no p.
 func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
-	b.total = 0
+	b.Total = 0
 	r := u.runRequest(b, b)
 	if err == nil {
 		err = p.Do(r)
-		u.spent(r, err)
+		u.took(r, err)
 		u.disconnected(err)
 	}
-	u.measure(b, r.Longest, r.At, b.total)
+	u.measure(b, r.Longest, r.At, b.Total)
 	if err != nil {
-		b.truncate(r.Partial)
-		u.host.Unanswered(err, b.cmds[r.Replied:])
+		b.Truncate(r.Partial)
+		u.fail(b, err, b.cmds[r.Replied:])
 	}
 }
 
 // forwardPrivate sends the run over the private pipe.
 func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	err := u.openBig()
-	if over == private && NoFurther(err) {
+	if over == private && client.NoFurther(err) {
 		u.forwardShared(b)
 		return
 	}
@@ -206,7 +207,7 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	r := u.runRequest(b, t)
 	if err == nil {
 		err = u.big.pipe.Do(r)
-		u.spent(r, err)
+		u.took(r, err)
 		u.disconnected(err)
 		u.usesOwn()
 	}
@@ -214,13 +215,13 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	u.measure(b, t.largest, t.at, t.total)
 	if err != nil {
 		u.big.drop()
-		u.host.Unanswered(err, b.cmds[r.Replied:])
+		u.fail(b, err, b.cmds[r.Replied:])
 	}
 }
 
 func (u *singlePath) openBig() (err error) {
 	if u.big.pipe == nil {
-		u.big.pipe, err = u.node.Private(u.Context, u.host.Identity())
+		u.big.pipe, err = u.node.Private(u.Context, u.client.Identity())
 	}
 	return err
 }
@@ -251,7 +252,7 @@ func (u *singlePath) forwardScripts(b *Batch, quick bool) time.Duration {
 	if quick && u.openLane() && !u.lane.lane.Stuck() {
 		return u.forwardQuick(b)
 	}
-	id, free := u.Lanes.Take(u.host.Identity())
+	id, free := u.Lanes.Take(u.client.Identity())
 	if free {
 		defer u.Lanes.GiveBack(id)
 		if p, err := u.node.Open(u.Context, id); err == nil {
@@ -267,7 +268,7 @@ func (u *singlePath) forwardScripts(b *Batch, quick bool) time.Duration {
 // openLane opens the quick lane, and says whether it can be used.
 func (u *singlePath) openLane() bool {
 	if u.lane.pipe == nil {
-		lane := u.Lanes.Join(u.host.Identity())
+		lane := u.Lanes.Join(u.client.Identity())
 		p, err := u.node.Open(u.Context, lane.ID())
 		if err != nil {
 			lane.Leave()
@@ -292,14 +293,14 @@ func (u *singlePath) reload(b *Batch, lost lostScripts, send func() time.Duratio
 		first--
 		worth = worth || known[shas[first]] == scriptcache.Loaded
 	}
-	if !worth || u.guard.Over() {
+	if !worth || u.client.Over() {
 		return
 	}
 	from := lost.start
 	if first > 0 {
 		from += lost.ends[first-1]
 	}
-	b.Out = b.Out[:from]
+	b.Bytes = b.Bytes[:from]
 	run, cmds, args := b.run, b.cmds, b.nodes.args
 	b.run, b.cmds, b.nodes.args = run[first:], cmds[first:], args[first:]
 	send()

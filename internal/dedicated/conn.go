@@ -1,6 +1,6 @@
 // Package dedicated is a connection upstream that one client has to itself, for as long as Redis keeps state for it there:
 // a transaction, watched keys, subscriptions, tracking, a command that waits. It learns that state from the replies, which
-// it passes on to the client as they came. The client is its Host.
+// it passes on to the client as they came.
 package dedicated
 
 import (
@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -27,36 +26,19 @@ const (
 // ErrGone is why a command has no reply if the connection or the client was already gone.
 var ErrGone = errors.New("the client of the dedicated connection has gone")
 
-// Host is the client that a connection belongs to. The methods up to NotSent are called by whoever uses the connection, the others
-// with the connection's lock held: they must not use the connection, nor block.
+// Host is told what becomes of a connection. NotSent is called by whoever uses the connection, the others with the connection's lock held:
+// they must not use the connection, nor block.
 type Host interface {
-	// Silent says that the client wants no replies just now.
-	Silent() bool
-	// WriteReplies writes the replies that did not come over this connection.
-	WriteReplies()
-	// Watch runs run with a context that ends when the client goes away.
-	Watch(run func(ctx context.Context))
 	// NotSent answers a command that came just after the connection was lost.
 	NotSent(e *Reply)
-
-	// Shutting notes that so many more SHUTDOWNs are not answered yet.
-	Shutting(more int)
 	// RightsChanged is called when commands that may change users' rights have been run, or may have been, as their replies are lost; last: no
 	// other reply is pending.
 	RightsChanged(last bool)
-	// Timed is called with how long a command of the client's took until its reply; call is the beginning of what was sent.
-	Timed(c *commandtable.Command, call string, took time.Duration)
-	// Adopt takes over what the client's commands have set: for how long writes are paused, and settings.
-	Adopt(pauses time.Duration, settings []Setting)
 	// Idle is called when no reply is pending, no transaction is queued, and no command is about to be sent. redirected is the client to which
 	// invalidations go; 0: none.
 	Idle(redirected int64)
 	// Left is called when the connection is given back or lost.
 	Left()
-	// Loss says what a lost connection means: whether its client is closed for it, and else the error in place of each pending reply.
-	Loss(err error) (closes bool, line string)
-	// Lost is called when the connection was lost; closes: the client is closed for it.
-	Lost(err error, closes bool)
 	// Remake begins to make again what was lost, on another connection.
 	Remake(what Remains)
 }
@@ -75,11 +57,11 @@ type Interceptor interface {
 // Config is what a connection is made of.
 type Config struct {
 	Host    Host
-	Client  *downstream.Conn // whose replies these are
-	Context context.Context  // ends when the last clients are cut off
-	Timeout time.Duration    // for Redis' reply to a command; 0: none
-	View    *View            // what CLIENT LIST and other goroutines may see of it
-	Node    *cluster.Node    // where it is, in a cluster; else nil
+	Client  *client.Client  // whose replies these are
+	Context context.Context // ends when the last clients are cut off
+	Timeout time.Duration   // for Redis' reply to a command; 0: none
+	View    *View           // what CLIENT LIST and other goroutines may see of it
+	Node    *cluster.Node   // where it is, in a cluster; else nil
 }
 
 // Conn is a client's connection of its own. Commands go out as the client sends them, without waiting for replies; what comes
@@ -115,7 +97,7 @@ type life struct {
 
 // New returns a Conn without its connection, which Connect makes.
 func New(c Config) *Conn {
-	p := &Conn{Config: c, pending: pending{kept: c.Client.PendingReplies(), host: c.Host}, out: output{to: c.Client.Passage()}, life: life{held: true}}
+	p := &Conn{Config: c, pending: pending{kept: c.Client.PendingReplies(), writes: &c.Client.Process.Writes}, out: output{to: c.Client.Passage()}, life: life{held: true}}
 	p.changed.L = &p.mu
 	return p
 }

@@ -3,7 +3,9 @@ package dedicated
 import (
 	"context"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -152,9 +154,9 @@ func (p *Conn) endLocked(err error) {
 	p.out.cut()
 	p.frame.passing, p.frame.dropping = false, false
 	lost := &upstream.LostError{Cause: err}
-	closes, line := p.Host.Loss(lost)
-	if closes = p.closesClient(closes); !closes {
-		p.answerLost(lost, line)
+	closes := p.closesClient(p.Client.Closes(lost))
+	if !closes {
+		p.answerLost(lost, client.ErrorLine(lost))
 	}
 	for _, e := range p.pending.all {
 		p.life.doubt = p.life.doubt || e.Cmd == nil && !e.Own || e.Cmd != nil && !e.Cmd.ReadOnly
@@ -168,7 +170,10 @@ func (p *Conn) endLocked(err error) {
 	p.pending.clear()
 	p.out.whole = len(p.out.bytes)
 	p.write(false)
-	p.Host.Lost(err, closes)
+	if closes {
+		p.Client.Cut(downstream.Left, client.WhyLost(err))
+	}
+	p.Client.Process.LearnAgain()
 	p.show() // before another connection shows itself in the same view
 	if any && !closes {
 		p.Host.Remake(what)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 )
@@ -56,7 +57,7 @@ func TestRestOfExecIsAwaited(t *testing.T) {
 	end() // so that nothing waits: what is told is how it is now
 	inExec := func() *Conn {
 		state := State{proto: 2, transaction: transaction{multi: true, queued: 1, inside: effects{at: map[int]Effect{0: {subs: subs}}}}}
-		return &Conn{Config: Config{Host: unmoved{}, Client: new(downstream.Conn), Context: over}, state: state,
+		return &Conn{Config: Config{Host: unmoved{}, Client: &client.Client{Conn: new(downstream.Conn), Process: &client.Process{Context: over}}, Context: over}, state: state,
 			pending: pending{all: []*Reply{{Kind: commandtable.ConnExec}}}}
 	}
 	answered := func(p *Conn, when string, want bool) {

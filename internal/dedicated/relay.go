@@ -276,7 +276,10 @@ func (p *Conn) finish(frame []byte) {
 		p.life.tainted = true // nobody asked for it: what Redis keeps for this connection is not known any more
 	}
 	if p.state.pauses != 0 || p.state.settings != nil {
-		p.Host.Adopt(p.state.pauses, p.state.settings)
+		p.Client.Process.Writes.Pause(p.state.pauses)
+		for _, t := range p.state.settings {
+			p.Client.Set(t)
+		}
 		p.state.pauses, p.state.settings = 0, nil
 	}
 	p.frame.passing, p.frame.dropping = false, false

@@ -3,6 +3,7 @@ package dedicated
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -83,7 +84,7 @@ type pending struct {
 
 	answered time.Duration // by telemetry.Clock, when the last one came
 	kept     downstream.Account
-	host     Host
+	writes   *client.Writes
 }
 
 // add notes that the reply to e is pending.
@@ -94,7 +95,7 @@ func (q *pending) add(e *Reply) {
 		q.waits++
 	}
 	if e.Wait.Shuts {
-		q.host.Shutting(1)
+		q.writes.Shutting(1)
 	}
 }
 
@@ -104,7 +105,7 @@ func (q *pending) pop() {
 		q.waits--
 	}
 	if q.all[0].Wait.Shuts {
-		q.host.Shutting(-1)
+		q.writes.Shutting(-1)
 	}
 	q.bytes -= q.all[0].bytes()
 	q.all[0] = nil
@@ -117,7 +118,7 @@ func (q *pending) pop() {
 func (q *pending) clear() {
 	for _, e := range q.all {
 		if e.Wait.Shuts {
-			q.host.Shutting(-1)
+			q.writes.Shutting(-1)
 		}
 	}
 	q.all, q.bytes, q.waits = nil, 0, 0
@@ -152,7 +153,7 @@ func (p *Conn) popPending() {
 func (p *Conn) timed(e *Reply) {
 	now := telemetry.Clock()
 	if e.call.begins != "" && (!e.Wait.Blocks || p.state.multi) {
-		p.Host.Timed(e.Cmd, e.call.begins, now-max(e.call.sent, p.pending.answered))
+		p.Client.Timed(e.Cmd, e.call.begins, now-max(e.call.sent, p.pending.answered))
 	}
 	p.pending.answered = now
 }

@@ -13,8 +13,8 @@ import (
 // Send queues a command, whose reply goes where e says. Replies that did not come over this connection are written first, because the
 // command is answered with an error at once if the connection has ended.
 func (p *Conn) Send(e *Reply, raw []byte) {
-	p.Host.WriteReplies()
-	e.call.quiet = p.Host.Silent()
+	p.Client.Flush()
+	e.call.quiet = p.Client.Replies.Silent
 	if e.Kind == commandtable.ConnSubscribe {
 		e.Effect.subs = e
 	}
@@ -116,7 +116,7 @@ func (p *Conn) Flush() {
 	if len(p.queue) == 0 {
 		return
 	}
-	p.Host.WriteReplies()
+	p.Client.Flush()
 	var late *time.Timer
 	p.Client.WhenOver(func() { late = time.AfterFunc(LastReplies, p.conn.Close) })
 	p.writing(time.Now())
@@ -151,7 +151,7 @@ func (p *Conn) settle(most int) (settled bool) {
 	switch {
 	case settled:
 	case blocks:
-		p.Host.Watch(func(ctx context.Context) { settled = p.await(ctx, most) })
+		p.Client.Watch(func(ctx context.Context) { settled = p.await(ctx, most) })
 	default:
 		ctx, cancel := context.WithCancel(p.Context)
 		p.Client.WhenOver(cancel)

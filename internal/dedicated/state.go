@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
@@ -18,9 +19,9 @@ type State struct {
 	subs      subscribed
 	monitor   bool
 	proto, db int
-	pauses    time.Duration // a pause of writes that nobody has noted yet
-	settings  []Setting     // made in a transaction, not yet known to the client's session
-	kept      Restorable    // what is made again when the connection is lost, but for MONITOR
+	pauses    time.Duration    // a pause of writes that nobody has noted yet
+	settings  []client.Setting // made in a transaction, not yet known to the client's session
+	kept      Restorable       // what is made again when the connection is lost, but for MONITOR
 }
 
 // transaction is between MULTI and the end of EXEC's reply.
@@ -43,7 +44,7 @@ type effects struct {
 
 // sent notes the name that a command which is to be queued gives the client.
 func (s *effects) sent(e *Effect) {
-	if e.Setting.Of == SettingName {
+	if e.Setting.Of == client.SettingName {
 		name := e.Setting.Value
 		s.name = &name
 	}
@@ -76,7 +77,7 @@ type Effect struct {
 	Selects    bool
 	DB         int
 	Pauses     time.Duration // writes, from now on
-	Setting    Setting
+	Setting    client.Setting
 	Tracks, On bool
 	BCast      bool     // of tracking
 	To         Redirect // of tracking
@@ -155,7 +156,7 @@ func (t *State) apply(e Effect) {
 	if e.Pauses != 0 {
 		t.pauses = e.Pauses
 	}
-	if e.Setting.Of != NoSetting {
+	if e.Setting.Of != client.NoSetting {
 		t.settings = append(t.settings, e.Setting)
 	}
 	if e.Caching != "" {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -23,14 +25,8 @@ const guardField = "lockproxy_guard"
 // guardHead is what comes before the command's own reply in that of EXEC.
 var guardHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"}
 
-// Host is the client for whom it is run.
+// Host has the connection on which it is run.
 type Host interface {
-	// Locks is the client as the lock engine knows it.
-	Locks() *lock.Client
-	// Ask asks Redis over another connection.
-	Ask(words ...string) ([]byte, error)
-	// Reply gives the client its reply.
-	Reply(reply []byte)
 	// Sending is told of the command before it is sent: it may change for everybody what is known of Redis.
 	Sending(c *commandtable.Command, args [][]byte)
 	// Abandon closes the connection; hangUp: and the client, who has a state there.
@@ -39,16 +35,18 @@ type Host interface {
 
 // Fence is one FENCED at work on a connection of its client's alone.
 type Fence struct {
-	Host     Host
-	Conn     *dedicated.Conn
-	Request  lock.HoldRequest
-	Command  *commandtable.Command
-	Args     [][]byte // the command's words
-	Proto    int      // the client's
-	Holds    []string // the keys of the read holds by which the lock is held, any of which will do; none: it is held otherwise
-	Tracking bool     // what is read on the connection is remembered as read by the client
-	Caching  string   // what CLIENT CACHING said of the command that comes next
-	Slot     Slot
+	Client    *client.Client
+	Forwarder *backend.Forwarder // asks Redis over another connection
+	Locks     *lock.Client       // the client as the lock engine knows it
+	Host      Host
+	Conn      *dedicated.Conn
+	Request   lock.HoldRequest
+	Command   *commandtable.Command
+	Args      [][]byte // the command's words
+	Holds     []string // the keys of the read holds by which the lock is held, any of which will do; none: it is held otherwise
+	Tracking  bool     // what is read on the connection is remembered as read by the client
+	Caching   string   // what CLIENT CACHING said of the command that comes next
+	Slot      Slot
 }
 
 // Slot is what matters with a cluster upstream only.
@@ -79,7 +77,7 @@ var errHoldsNow = errors.New("fenced: the lock was taken while it was looked at"
 // look has the lock watched, a transaction begun, and then asks whether the lock is held. The command is not sent before
 // Redis has agreed to MULTI: it would be run by itself.
 func (f *Fence) look() (done begun, err error) {
-	fields := append([]string{"HMGET", f.Request.Key}, f.Host.Locks().HoldFields(f.Request)...)
+	fields := append([]string{"HMGET", f.Request.Key}, f.Locks.HoldFields(f.Request)...)
 	watch := f.asks(f.watched()...)
 	exists := append([]string{"EXISTS"}, f.Holds...)
 	var hash, holds *dedicated.Reply
@@ -129,7 +127,11 @@ func (f *Fence) answerTo(e *dedicated.Reply, question ...string) ([]byte, error)
 	if e != nil {
 		return f.answer(e)
 	}
-	reply, err := f.Host.Ask(question...)
+	words := make([][]byte, len(question))
+	for i, word := range question {
+		words[i] = []byte(word)
+	}
+	reply, err := f.Forwarder.Ask(words, backend.Place{})
 	if err == nil {
 		err = ownError(reply)
 	}
@@ -155,7 +157,7 @@ func (f *Fence) judge(hash []byte, there bool) error {
 			values[i] = e.Text
 		}
 	}
-	if !ok || len(values) != len(f.Host.Locks().HoldFields(f.Request)) {
+	if !ok || len(values) != len(f.Locks.HoldFields(f.Request)) {
 		return &lock.Error{Code: "ERR", Text: "the lock cannot be looked at: unexpected reply from Redis"}
 	}
 	holds, err := f.Request.Holds(values)
@@ -163,7 +165,7 @@ func (f *Fence) judge(hash []byte, there bool) error {
 		return err
 	}
 	if holds {
-		reads := f.Host.Locks().ReadHolds(f.Request, values)
+		reads := f.Locks.ReadHolds(f.Request, values)
 		if !slices.Equal(reads, f.Holds) {
 			f.Holds = reads
 			return errHoldsNow // it is looked at once more, and watched
@@ -172,7 +174,7 @@ func (f *Fence) judge(hash []byte, there bool) error {
 			return nil
 		}
 	}
-	if err = f.Host.Locks().NotHeld(context.Background(), f.Request); err == nil {
+	if err = f.Locks.NotHeld(context.Background(), f.Request); err == nil {
 		err = errHoldsNow
 	}
 	return err
@@ -186,7 +188,7 @@ func (f *Fence) run() (done bool, err error) {
 	var guard *dedicated.Reply
 	head := "*1\r\n"
 	if f.Slot.Guarded {
-		guard, head = f.sendOwn("HMGET", f.Request.Key, guardField), guardHead[f.Proto]
+		guard, head = f.sendOwn("HMGET", f.Request.Key, guardField), guardHead[f.Client.Identity().Proto]
 	}
 	var queued, instead []byte
 	q := &dedicated.Reply{Own: true, Got: &queued}
@@ -211,7 +213,7 @@ func (f *Fence) run() (done bool, err error) {
 		return false, &upstream.LostError{Cause: dedicated.ErrGone}
 	}
 	if reply, ran := guardReply(instead); f.Slot.Guarded && ran {
-		f.Host.Reply(reply)
+		f.Client.Give(reply)
 		return true, nil
 	}
 	if guard != nil && dedicated.IsRedirect(*guard.Got) {

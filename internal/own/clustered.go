@@ -38,20 +38,21 @@ func (u *clustered) dropSubscriptions() {
 	}
 }
 
+// concerns is for subscribers in RESP2, who may not send what they like.
+func (u *clustered) concerns(c *commandtable.Command, _ bool) bool { return u.mute() && !c.Always }
+
+// mute says that the client is a subscriber in RESP2.
+func (u *clustered) mute() bool { return u.client.Identity().Proto == 2 && u.View.Subscribed() }
+
 func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	switch {
 	case p != nil && p.InTransaction():
 		return u.inTransaction(p, cmd, c, here)
-	case u.View.Subscribed() && u.host.Identity().Proto == 2 && !c.Always:
-		if u.host.Forward(); !u.client.Over() {
-			u.sendMute(cmd, c, here)
-		}
+	case u.concerns(c, here):
+		u.sendMute(cmd, c, here)
 		return true
 	case u.forwarder.Instead(c) != nil: // it concerns all nodes
 	case c.Conn.Starts(), p != nil && c.Conn != commandtable.ConnNone:
-		if u.host.Forward(); u.client.Over() {
-			return true
-		}
 		return u.runOwn(p, cmd, c)
 	}
 	return p != nil && !p.Settled()
@@ -97,7 +98,7 @@ func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here b
 	case c.Subs != nil && len(cmd.Args) > 1, // a subcommand that is none
 		!here && (c == commandtable.Unlisted || len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
 		if !u.subscriptions.Asks(cmd, c) {
-			u.host.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
+			u.client.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}
 	default:
 		u.refuseMute(cmd, c)
@@ -110,7 +111,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	watching := p != nil && p.slots.watched != backend.NoSlot && u.View.Watch.Load()
 	if cross || watching && slot != backend.NoSlot && slot != p.slots.watched {
-		u.error(cluster.CrossSlot)
+		u.client.Error(cluster.CrossSlot)
 		return
 	}
 	if p = u.at(p, slot, c); p == nil {
@@ -129,7 +130,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 		}
 		if !dedicated.IsRedirect(refusal) || watching || time.Now().After(until) {
 			// Keys that were watched before have moved away: their transaction will find that out.
-			u.relay(refusal)
+			u.client.Give(refusal)
 			return
 		}
 		ask := false
@@ -149,10 +150,10 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	switch {
 	case cross:
-		u.error(cluster.CrossSlot)
+		u.client.Error(cluster.CrossSlot)
 		return
 	case p != nil && slot != backend.NoSlot && u.nodes.Snapshot().Owner(slot) != p.Node:
-		u.error("ERR " + string(bytes.ToUpper([]byte(c.Name))) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
+		u.client.Error("ERR " + string(bytes.ToUpper([]byte(c.Name))) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
 		return
 	}
 	if p = u.at(p, slot, c); p == nil {
@@ -172,7 +173,7 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 		}
 		follow := slot != backend.NoSlot && p.slots.watched == backend.NoSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
 		if !follow || time.Since(redirectedSince) > u.nodes.RetryFor() {
-			u.relay(refusal)
+			u.client.Give(refusal)
 			return
 		}
 		if p, ask = u.move(p, refusal, slot, c); p == nil {

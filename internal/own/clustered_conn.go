@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/subscription"
@@ -22,8 +23,6 @@ type slots struct {
 	tx      *transaction // the one that is queued
 }
 
-const slotPause = 20 * time.Millisecond // before a node is tried again
-
 var asking = resp.AppendCommand(nil, "ASKING")
 
 // connect makes a connection to any node.
@@ -31,10 +30,7 @@ func (u *clustered) connect() (*conn, error) { return u.connectSlot(backend.NoSl
 
 // connectAt makes a connection to a node.
 func (u *clustered) connectAt(ctx context.Context, n *cluster.Node, v *dedicated.View) (*conn, error) {
-	if err := u.host.Refused(); err != nil {
-		return nil, err
-	}
-	return u.connectAs(ctx, u.host.Identity(), n, v)
+	return u.connectAs(ctx, u.client.Identity(), n, v)
 }
 
 // connectAs is connectAt as id, which the client need not be any more.
@@ -49,7 +45,7 @@ func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *clus
 
 // connectAny is connectAt to any node, but for those passed over, for as long as it is not in trouble.
 func (u *clustered) connectAny(s *cluster.Snapshot, passed int, v *dedicated.View) (*conn, error) {
-	n := s.Any(int(u.id), passed)
+	n := s.Any(int(u.client.Number), passed)
 	ctx, done := s.While(u.Context, n)
 	defer done()
 	return u.connectAt(ctx, n, v)
@@ -71,14 +67,14 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 			return p, nil
 		}
 		passed++
-		if backend.PasswordRefused(err) && slot == backend.NoSlot && refused+1 < len(snapshot.Masters) {
+		if client.PasswordRefused(err) && slot == backend.NoSlot && refused+1 < len(snapshot.Masters) {
 			refused++
 			continue
 		}
-		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || backend.NoFurther(err) {
+		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || client.NoFurther(err) {
 			return nil, err
 		}
-		u.lookAgain()
+		u.nodes.LookAgain(u.client)
 	}
 }
 
@@ -86,7 +82,7 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error {
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		all, err := u.connectAll(id, u.nodes.Snapshot().Masters)
-		again := !backend.NoFurther(err)
+		again := !client.NoFurther(err)
 		if err == nil {
 			err = run(all)
 			refusal := upstream.Refused(err)
@@ -95,7 +91,7 @@ func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error
 		if err == nil || !again || time.Now().After(until) || u.client.Over() || u.Context.Err() != nil {
 			return err
 		}
-		u.lookAgain()
+		u.nodes.LookAgain(u.client)
 	}
 }
 
@@ -112,13 +108,6 @@ func (u *clustered) connectAll(id upstream.Identity, nodes []*cluster.Node) (all
 	return all, nil
 }
 
-// lookAgain waits for a refresh of the topology, and for slotPause.
-func (u *clustered) lookAgain() {
-	ctx := u.clientContext()
-	u.nodes.Refreshed(ctx)
-	u.pause(slotPause)
-}
-
 // at returns p, or if that is nil a new connection of the client's own to the node that has a slot. If it returns nil, the client
 // has been given the error.
 func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
@@ -127,7 +116,7 @@ func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
 	}
 	p, err := u.connectSlot(slot, &u.View)
 	if err != nil {
-		u.failed(c, err)
+		u.Failed(c, err)
 		return nil
 	}
 	u.conn = p
@@ -139,7 +128,7 @@ func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
 func (u *clustered) move(p *conn, reply []byte, slot int, c *commandtable.Command) (to *conn, ask bool) {
 	to, ask, err := u.redirected(p, reply, slot)
 	if err != nil {
-		u.failed(c, err)
+		u.Failed(c, err)
 		return nil, false
 	}
 	return to, ask
@@ -154,7 +143,7 @@ func (u *clustered) redirected(p *conn, reply []byte, slot int) (to *conn, ask b
 		to, err = u.connectAt(u.Context, n, &u.View)
 	}
 	if to == nil {
-		u.lookAgain()
+		u.nodes.LookAgain(u.client)
 		ask = false
 		to, err = u.connectSlot(slot, &u.View)
 	}
@@ -190,18 +179,15 @@ func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, ov
 // subscribe runs a command of the SUBSCRIBE family.
 func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
 	if u.subscriptions == nil {
-		u.subscriptions = subscription.New(subscription.Config{Host: subscriber{u.host, u}, Client: u.client, Context: u.Context, Nodes: u.nodes, View: &u.View,
-			Spread: int(u.id), Service: u.AsService(), Listeners: &u.Listeners})
+		u.subscriptions = subscription.New(subscription.Config{Common: u.Common.Common, Host: subscriber{u}, Client: u.client, Nodes: u.nodes, View: &u.View,
+			Spread: int(u.client.Number), Listeners: &u.Listeners})
 	}
 	forwarded()
 	u.subscriptions.Run(cmd, c)
 }
 
-// subscriber is what a client's subscriptions ask of it: see subscription.Host.
-type subscriber struct {
-	Host
-	u *clustered
-}
+// subscriber gives a client's subscriptions their connections: see subscription.Host.
+type subscriber struct{ u *clustered }
 
 var _ subscription.Host = subscriber{}
 
@@ -216,12 +202,3 @@ func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *clust
 
 // Hello implements subscription.Host.
 func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return h.u.hello(c, id) }
-
-// Find implements subscription.Host.
-func (h subscriber) Find(name string) *commandtable.Command { return h.u.find(name) }
-
-// LookAgain implements subscription.Host.
-func (h subscriber) LookAgain() { h.u.lookAgain() }
-
-// Pause implements subscription.Host.
-func (h subscriber) Pause(d time.Duration) { h.u.pause(d) }

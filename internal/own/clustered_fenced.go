@@ -20,18 +20,17 @@ import (
 
 const fencedCrossSlot = cluster.CrossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
 
-func (u *clustered) fenced(p *conn, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
+func (u *clustered) fenced(p *conn, f *fenced.Fence) error {
 	if p != nil && u.View.Watch.Load() {
 		return errFencedWatch
 	}
-	w := fencedRoute{u: u, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(u.nodes.RetryFor())}
-	if err := w.takes(c, args); err != nil {
+	w := fencedRoute{u: u, slot: cluster.Slot([]byte(f.Request.Key)), until: time.Now().Add(u.nodes.RetryFor())}
+	if err := w.takes(f.Command, f.Args); err != nil {
 		return err
 	}
-	f := u.fence(r, c, args)
 	f.Slot.Guarded = true
 	for changed := 0; changed < fencedTries; {
-		if err := u.host.Locks().Lost(r); err != nil {
+		if err := f.Locks.Lost(f.Request); err != nil {
 			return err
 		}
 		done, err := w.try(f)
@@ -70,7 +69,7 @@ func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 	if cross || slot != backend.NoSlot && slot != w.slot {
 		return &upstream.ReplyError{Line: fencedCrossSlot}
 	}
-	if slot == backend.NoSlot && w.u.host.Routes().AtAllNodes(c) {
+	if slot == backend.NoSlot && w.u.Routes.Load().AtAllNodes(c) {
 		return &lock.Error{Code: "ERR", Text: "'" + c.Title() + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
 	}
 	return nil
@@ -88,7 +87,7 @@ func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
 	}
 	w.to, w.ask = nil, false
 	if err != nil {
-		w.u.host.Trouble(err)
+		w.u.Trouble(err)
 		w.until = time.Time{} // connectSlot has tried for long enough
 		return false, err
 	}
@@ -117,11 +116,11 @@ func (w *fencedRoute) mayRetry(f *fenced.Fence, err error) bool {
 	case redirected && !ask, redirected && !f.Slot.Looked: // the lock itself is there
 		w.to, w.ask = to, ask
 	case redirected: // a key has moved ahead of the lock, or is missing while the slot moves: the rest follows soon
-		w.u.pause(slotPause)
+		w.u.client.Pause(backend.SlotPause)
 		return true
 	}
 	if w.to == nil {
-		w.u.lookAgain()
+		w.u.nodes.LookAgain(w.u.client)
 	}
 	return true
 }

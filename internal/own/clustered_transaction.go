@@ -92,7 +92,7 @@ func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 		reply, err := p.Answer(e)
 		if well && err == nil {
 			p.slots.tx = tx
-			u.relay(reply)
+			u.client.Give(reply)
 			return
 		}
 		p.Close()
@@ -101,7 +101,7 @@ func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 			return
 		}
 		if time.Now().After(until) {
-			u.failed(c, err)
+			u.Failed(c, err)
 			return
 		}
 	}
@@ -118,8 +118,8 @@ func (u *clustered) whileWell(p *conn, wait func()) bool {
 
 // slotAhead returns the slot of the first key in those commands of the transaction that the client has already sent.
 func (u *clustered) slotAhead() int {
-	t := u.host.Routes().Table
-	for _, next := range u.host.Next() {
+	t := u.Routes.Load().Table
+	for _, next := range u.next {
 		c := t.Find(next.Args)
 		if c == nil || c.Conn == commandtable.ConnExec || c.Conn == commandtable.ConnDiscard {
 			break
@@ -208,8 +208,8 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 		u.drop()
 		tx.kept.Set(0)
 		u.addLost(dedicated.Lost{Multi: true, Cause: err})
-		u.host.Fail(err)
-		u.host.Trouble(err)
+		u.client.Fail(err)
+		u.Trouble(err)
 		return nil
 	}
 	to.slots.tx = tx
@@ -264,7 +264,7 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	refusal, watch := now.Refused, now.Watch
 	if tx.cross { // as a Redis would answer that has all slots
 		p.discard()
-		u.error(cluster.CrossSlot)
+		u.client.Error(cluster.CrossSlot)
 		return
 	}
 	forwarded()
@@ -283,16 +283,16 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 			u.null()
 			return
 		case again && tx.size > transactionKept:
-			u.error(tooLong)
+			u.client.Error(tooLong)
 			return
 		case !again || time.Now().After(until):
-			u.relay(refusal)
+			u.client.Give(refusal)
 			return
 		}
 		next, ask, err := u.redirected(p, refusal, tx.slot)
 		if err != nil {
-			u.host.Fail(err)
-			u.host.Trouble(err)
+			u.client.Fail(err)
+			u.Trouble(err)
 			return
 		}
 		p = next
@@ -301,8 +301,8 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 		}
 		if err != nil {
 			u.drop()
-			u.host.Fail(err)
-			u.host.Trouble(err)
+			u.client.Fail(err)
+			u.Trouble(err)
 			return
 		}
 		refusal = p.Status().Refused

@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/fenced"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -29,7 +30,7 @@ type conn struct {
 func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*conn, error) {
 	p := &conn{o: o, slots: slots{watched: backend.NoSlot}}
 	p.Conn = dedicated.New(dedicated.Config{Host: p, Client: o.client, Context: o.Context, Timeout: o.Timeout, View: v, Node: of})
-	if err := p.Connect(ctx, id, n, o.host.Name()); err != nil {
+	if err := p.Connect(ctx, id, n, o.client.Name()); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -43,14 +44,14 @@ func (p *conn) end() {
 	p.Hold() // else another client might have the connection, whose command would be unblocked
 	now := p.Status()
 	blocked := now.Blocked
-	if blocked && now.Pending == 1 && o.host.Holds() && p.unblock() {
+	if blocked && now.Pending == 1 && o.client.Held() > 0 && p.unblock() {
 		blocked = false
 	}
 	if how, _ := o.client.Ending(); how == downstream.Gone && !blocked {
 		p.awaitLast()
 	}
 	if p.Close() {
-		o.host.Doubt()
+		o.client.LeaveToExpire()
 	}
 }
 
@@ -67,15 +68,14 @@ func (p *conn) endAside() {
 	if held := p.Hold(); !held.Released {
 		p.end()
 	} else if held.Doubt {
-		p.o.host.Doubt()
+		p.o.client.LeaveToExpire()
 	}
 }
 
 // drop closes the connection with all its state; no reply is pending there. If the client has a part of a message, the
 // rest comes first.
 func (p *conn) drop() {
-	ctx := p.o.clientContext()
-	p.Drop(ctx)
+	p.Drop(p.o.client.Context())
 }
 
 // unblock ends the wait of the command there, as the service account, and says whether its reply has come.
@@ -93,44 +93,25 @@ func (p *conn) unblock() bool {
 	return err == nil && p.Await(ctx)
 }
 
-// The connection asks this of its client: see dedicated.Host.
+// What becomes of the connection: see dedicated.Host, and fenced.Host.
 
-var _ dedicated.Host = (*conn)(nil)
-
-// Silent implements dedicated.Host.
-func (p *conn) Silent() bool { return p.o.host.Silent() }
-
-// WriteReplies implements dedicated.Host.
-func (p *conn) WriteReplies() { p.o.host.WriteReplies() }
-
-// Watch implements dedicated.Host.
-func (p *conn) Watch(run func(context.Context)) { p.o.host.Watch(run) }
+var (
+	_ dedicated.Host = (*conn)(nil)
+	_ fenced.Host    = (*conn)(nil)
+)
 
 // NotSent implements dedicated.Host.
 func (p *conn) NotSent(e *dedicated.Reply) { p.o.notSent(e) }
-
-// Shutting implements dedicated.Host.
-func (p *conn) Shutting(more int) { p.o.host.Shutting(more) }
 
 // RightsChanged implements dedicated.Host.
 func (p *conn) RightsChanged(last bool) {
 	if !p.rights.Any {
 		return
 	}
-	p.o.host.RightsChanged(p.rights)
+	p.o.Common.RightsChanged(p.rights)
 	if last {
 		p.rights = backend.RightsChange{}
 	}
-}
-
-// Timed implements dedicated.Host.
-func (p *conn) Timed(c *commandtable.Command, call string, took time.Duration) {
-	p.o.host.Timed(c, call, took)
-}
-
-// Adopt implements dedicated.Host.
-func (p *conn) Adopt(pauses time.Duration, settings []dedicated.Setting) {
-	p.o.host.Set(pauses, settings)
 }
 
 // Idle implements dedicated.Host: of targets it keeps only the client to which invalidations go.
@@ -146,15 +127,17 @@ func (p *conn) Left() {
 	p.o.path.left(p.Node)
 }
 
-// Loss implements dedicated.Host.
-func (p *conn) Loss(err error) (closes bool, line string) {
-	return p.o.host.Closes(err), backend.ErrorLine(err)
-}
+// Sending implements fenced.Host.
+func (p *conn) Sending(c *commandtable.Command, args [][]byte) { p.noteChanges(c, args) }
 
-// Lost implements dedicated.Host.
-func (p *conn) Lost(err error, closes bool) {
-	if closes {
-		p.o.client.Cut(downstream.Left, backend.WhyLost(err))
+// Abandon implements fenced.Host.
+func (p *conn) Abandon(hangUp bool, why string) {
+	if p.o.conn == p {
+		p.o.drop()
+	} else {
+		p.drop()
 	}
-	p.o.host.LearnAgain()
+	if hangUp {
+		p.o.client.HangUp(downstream.Left, why)
+	}
 }

@@ -20,7 +20,7 @@ func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	locks := lock.New(func(lockstore.Host) (lockstore.Store, lockstore.Rules) { return noStore{}, lockstore.Rules{} }, lock.Options{})
-	o := connectionsOf(t, server, &client{locks: locks.NewClient(lock.ClientInfo{ID: 1})})
+	o, holds := connectionsOf(t, server), locks.NewClient(lock.ClientInfo{ID: 1})
 	if _, err := o.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 	failed := make(chan error)
 	go func() {
 		cmd, _ := command("DECR", "stock")
-		failed <- o.Fenced(lock.HoldRequest{Key: "orders", Owner: "j"}, &commandtable.Command{Name: "decr"}, cmd.Args)
+		failed <- o.Fenced(holds, lock.HoldRequest{Key: "orders", Owner: "j"}, &commandtable.Command{Name: "decr"}, cmd.Args)
 	}()
 	waitUntil(t, "FENCED asks", func() bool { return o.View.Pending.Load() > 0 })
 	o.client.HangUp(downstream.Left, "killed")

@@ -5,7 +5,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -48,7 +48,7 @@ func (l *lostState) line() string {
 	case lost:
 		return "ERR upstream connection lost"
 	}
-	return backend.ErrorLine(l.Cause)
+	return client.ErrorLine(l.Cause)
 }
 
 // afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
@@ -60,10 +60,7 @@ func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Com
 	kind, alone := c.Conn, len(cmd.Args) == 1
 	ends := alone && (kind == commandtable.ConnExec || kind == commandtable.ConnDiscard)
 	if o.lost.Multi {
-		o.host.Forward()
-		if !o.client.Over() {
-			o.inLostTransaction(kind, ends)
-		}
+		o.inLostTransaction(kind, ends)
 		return true
 	}
 	if !ends && (kind != commandtable.ConnUnwatch || !alone) {
@@ -71,7 +68,7 @@ func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Com
 	}
 	multi := false
 	if p != nil { // it may be in another transaction, or may just be losing that one
-		if o.host.Forward(); !p.Settled() {
+		if !p.Settled() {
 			return true
 		}
 		if p = o.current(); o.lost.Multi {
@@ -99,14 +96,14 @@ func (o *Connections) inLostTransaction(k commandtable.ConnKind, ends bool) {
 	switch {
 	case ends && k == commandtable.ConnExec:
 		o.lost.clear(o)
-		o.error(commandtable.ExecAborted(line))
+		o.client.Error(commandtable.ExecAborted(line))
 	case ends:
 		o.lost.clear(o)
-		o.ok()
+		o.client.OK()
 	case k == commandtable.ConnMulti:
-		o.error("ERR MULTI calls can not be nested")
+		o.client.Error("ERR MULTI calls can not be nested")
 	default:
-		o.error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
+		o.client.Error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
 	}
 }
 

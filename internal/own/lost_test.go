@@ -14,10 +14,10 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -31,39 +31,48 @@ func TestNoTransactionInPart(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	for _, closes := range []bool{true, false} {
-		h := &client{closes: closes}
-		o := connectionsOf(t, server, h)
-		lost, err := o.open()
+		h := connectionsOf(t, server)
+		if !closes {
+			h.client.HasLocks(holder{})
+		}
+		got := h.reads()
+		lost, err := h.open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		lost.drop()
 		cmd, c := command("MULTI")
-		if !o.path.run(lost, cmd, c, false) {
+		if !h.path.run(lost, cmd, c, false) {
 			t.Error("MULTI is run elsewhere")
 		}
 		if closes {
-			if !errors.Is(h.failed, dedicated.ErrGone) || len(h.out) > 0 {
-				t.Errorf("failed with %v, answered %q", h.failed, h.out)
+			_, why := h.client.Ending()
+			if answered := h.ends(got); !strings.Contains(why, dedicated.ErrGone.Error()) || answered != "" {
+				t.Errorf("closed with %q, answered %q", why, answered)
 			}
 			continue
 		}
 		for _, line := range []string{"SET k v", "EXEC"} {
-			if cmd, c := command(strings.Fields(line)...); !o.Run(cmd, c, false) {
+			if cmd, c := command(strings.Fields(line)...); !h.Run(cmd, nil, c, false) {
 				t.Errorf("%s is run elsewhere", line)
 			}
+		}
+		if cmd, c := command("EXEC"); h.Run(cmd, nil, c, false) {
+			t.Error("the transaction has not ended")
 		}
 		why := (&upstream.NotSentError{Cause: dedicated.ErrGone}).Error()
 		want := "+OK\r\n-ERR " + why + ": the transaction is discarded, EXEC or DISCARD ends it\r\n" +
 			"-EXECABORT Transaction discarded because of: " + why + "\r\n"
-		if string(h.out) != want {
-			t.Errorf("answered %q, want %q", h.out, want)
-		}
-		if cmd, c := command("EXEC"); o.Run(cmd, c, false) {
-			t.Error("the transaction has not ended")
+		if answered := h.ends(got); answered != want {
+			t.Errorf("answered %q, want %q", answered, want)
 		}
 	}
 }
+
+// holder has a lock.
+type holder struct{ client.Holder }
+
+func (holder) Held() int { return 1 }
 
 // command is a command as a client sends it, and what is known of it.
 func command(words ...string) (redcon.Command, *commandtable.Command) {
@@ -75,63 +84,32 @@ func command(words ...string) (redcon.Command, *commandtable.Command) {
 	return cmd, c
 }
 
-// client is a client of whom only the transaction matters. It is in one goroutine.
-type client struct {
-	Host   // nil: the rest is not asked
-	closes bool
-	resp3  bool
-	run    string // the replies to what waits to be forwarded
-	out    []byte
-	failed error
-	to     *downstream.Conn // out is written there; nil: nowhere
-	locks  *lock.Client
-
+// tested is a client and its connections. It is in one goroutine.
+type tested struct {
+	*Connections
+	batch       backend.Batch
 	here, there net.Conn // its connection: its own end, and this proxy's
 }
 
-func (h *client) Name() string                       { return "" }
-func (h *client) Refused() error                     { return nil }
-func (h *client) Silent() bool                       { return false }
-func (h *client) WritesPaused() bool                 { return false }
-func (h *client) Closes(error) bool                  { return h.closes }
-func (h *client) LearnAgain()                        {}
-func (h *client) Fail(err error)                     { h.failed = err }
-func (h *client) Answer(add func(out []byte) []byte) { h.out = add(h.out) }
-
-func (h *client) Lockless() bool      { return h.closes }
-func (h *client) Locks() *lock.Client { return h.locks }
-func (h *client) Trouble(error)       {}
-
-func (h *client) Timed(*commandtable.Command, string, time.Duration) {}
-
-func (h *client) Routes() *backend.Routes {
-	return &backend.Routes{Table: commandtable.New(nil, nil, nil, nil)}
+// reads reads what the client gets until its connection ends.
+func (h *tested) reads() <-chan string {
+	got := make(chan string, 1)
+	go func() {
+		all, _ := io.ReadAll(h.here)
+		got <- string(all)
+	}()
+	return got
 }
 
-func (h *client) IdentityNow() upstream.Identity { return h.Identity() }
-func (h *client) TakesPushes() bool              { return h.Identity().Proto == 3 }
-
-func (h *client) Identity() upstream.Identity {
-	if h.resp3 {
-		return upstream.Identity{Proto: 3}
-	}
-	return upstream.Identity{Proto: 2}
+// ends ends the client, and returns what it got.
+func (h *tested) ends(got <-chan string) string {
+	h.client.Flush()
+	h.there.Close()
+	return <-got
 }
 
-func (h *client) Forward() {
-	h.out = append(h.out, h.run...)
-	h.run = ""
-}
-
-func (h *client) WriteReplies() {
-	if h.to != nil {
-		_, _ = h.to.Write(h.out)
-		h.out = nil
-	}
-}
-
-// connectionsOf are the connections of h, whose own has nothing to read, to a Redis.
-func connectionsOf(t *testing.T, server *testredis.Server, h *client) *Connections {
+// connectionsOf is a client whose connection has nothing to read, and which has connections of its own to a Redis.
+func connectionsOf(t *testing.T, server *testredis.Server) *tested {
 	t.Helper()
 	target, err := upstream.ParseTarget(server.URL())
 	if err != nil {
@@ -139,6 +117,7 @@ func connectionsOf(t *testing.T, server *testredis.Server, h *client) *Connectio
 	}
 	node := upstream.NewNode(target, upstream.NodeOptions{DialTimeout: 10 * time.Second})
 	t.Cleanup(node.Close)
+	h := &tested{}
 	h.here, h.there = net.Pipe()
 	t.Cleanup(func() { h.here.Close(); h.there.Close() })
 	gate := downstream.NewGate(t.Context(), downstream.Options{Logger: slog.New(slog.DiscardHandler), Limits: func() resp.Limits { return resp.DefaultLimits }, Admit: func(*downstream.Conn) downstream.Client { return ordinary{} }})
@@ -147,7 +126,22 @@ func connectionsOf(t *testing.T, server *testredis.Server, h *client) *Connectio
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(&Common{Common: &backend.Common{Context: t.Context()}, Backend: backend.NewSingle(node)}, h, conn.(*downstream.Conn), 1, nil)
+	process := &client.Process{Context: t.Context(), Relearn: make(chan struct{}, 1)}
+	c := client.New(process, conn.(*downstream.Conn), 1, upstream.Identity{Proto: 2})
+	common := &Common{Common: &backend.Common{Process: process}, Backend: backend.NewSingle(node)}
+	common.Routes.Store(&backend.Routes{Table: commandtable.New(nil, nil, nil, nil)})
+	forwarder := backend.NewForwarder(common.Backend, common.Common, c)
+	t.Cleanup(forwarder.Leave)
+	forwarder.Begin(&h.batch)
+	h.Connections = New(common, c, forwarder)
+	return h
+}
+
+// inRESP3 has the client speak that.
+func (h *tested) inRESP3() *tested {
+	h.client.SetIdentity(upstream.Identity{Proto: 3})
+	h.client.Greeted()
+	return h
 }
 
 // ordinary is a client that has not subscribed.
@@ -168,19 +162,18 @@ func (l *oneClient) Addr() net.Addr            { return l.conn.LocalAddr() }
 // to what was answered before it past the connection.
 func TestLostBehindOtherReplies(t *testing.T) {
 	t.Parallel()
-	h := &client{}
-	o := connectionsOf(t, testredis.Start(t), h)
-	p, err := o.open()
+	h := connectionsOf(t, testredis.Start(t))
+	h.client.HasLocks(holder{})
+	p, err := h.open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.to = o.client
-	h.out = append(h.out, "+first\r\n"...) // what was asked before, on a shared connection
+	h.client.Give([]byte("+first\r\n")) // what was asked before, on a shared connection
 	go func() {
 		cmd, c := command("WATCH", "k")
-		o.send(p, cmd, c)
+		h.send(p, cmd, c)
 		p.Ended(errors.New("broken"))
-		h.WriteReplies()
+		h.client.Flush()
 		h.there.Close()
 	}()
 	got, err := io.ReadAll(h.here)
@@ -195,33 +188,35 @@ func TestForgetsWhatItReadMeanwhile(t *testing.T) {
 	t.Parallel()
 	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 	for _, idle := range []bool{false, true} {
-		h := &client{resp3: true}
-		o := connectionsOf(t, testredis.Start(t), h)
-		h.to = o.client
+		server := testredis.Start(t)
+		server.Do(t, "SET", "before", "v")
+		o := connectionsOf(t, server).inRESP3()
+		o.client.HasLocks(holder{})
 		told := make(chan struct{})
 		go func() {
-			defer h.there.Close()
+			defer o.there.Close()
 			tracking, c := command("CLIENT", "TRACKING", "ON")
-			o.Run(tracking, c, false)
+			o.Run(tracking, nil, c, false)
 			o.conn.Settled()
 			o.conn.Ended(errors.New("broken"))
 			<-told
-			h.run = "$1\r\nv\r\n" // it was on the way
+			before, c := command("GET", "before") // it was on the way
+			o.forwarder.Add(before.Raw, before.Args, c)
 			if idle {
-				h.Forward()
-				h.WriteReplies()
+				o.forwarder.Send()
+				o.client.Flush()
 				o.Attend()
 			}
 			get, c := command("GET", "k")
-			o.Run(get, c, false)
+			o.Run(get, nil, c, false)
 			o.conn.Settled()
 		}()
-		h.here.SetReadDeadline(time.Now().Add(time.Minute))
+		o.here.SetReadDeadline(time.Now().Add(time.Minute))
 		const before = "+OK\r\n" + forget + forget // the connection is lost, and is made again
 		got := make([]byte, len(before))
-		_, _ = io.ReadFull(h.here, got) // the comparison tells
+		_, _ = io.ReadFull(o.here, got) // the comparison tells
 		close(told)
-		rest, err := io.ReadAll(h.here)
+		rest, err := io.ReadAll(o.here)
 		if got = append(got, rest...); err != nil || string(got) != before+"$1\r\nv\r\n"+forget+"_\r\n" {
 			t.Errorf("idle %t: the client got %q, %v", idle, got, err)
 		}
@@ -233,14 +228,13 @@ func TestForgetsWhatItReadMeanwhile(t *testing.T) {
 func TestMessagesComeBehindHello(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	h := &client{resp3: true}
-	o := connectionsOf(t, server, h)
-	h.to = o.client
+	h := connectionsOf(t, server).inRESP3()
+	o := h.Connections
 	const hello, message = "*0\r\n", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
 	go func() {
 		defer h.there.Close()
 		subscribe, c := command("SUBSCRIBE", "c")
-		o.Run(subscribe, c, false)
+		o.Run(subscribe, nil, c, false)
 		p := o.conn
 		p.Settled()
 		server.Stop() // so that both come at once
@@ -254,8 +248,8 @@ func TestMessagesComeBehindHello(t *testing.T) {
 		if err := o.Hello(upstream.Identity{Proto: 2}); err != nil {
 			t.Error(err)
 		}
-		h.out = append(h.out, hello...)
-		h.WriteReplies()
+		h.client.Give([]byte(hello))
+		h.client.Flush()
 		o.Greeted()
 		received.Wait()
 		o.End()
@@ -271,11 +265,10 @@ func TestMessagesComeBehindHello(t *testing.T) {
 func TestConnectionOfAnUnlistedCommand(t *testing.T) {
 	t.Parallel()
 	for line, idle := range map[string]int{"NONSENSE a": 1, "SELECT 5": 0} {
-		h := &client{}
-		o := connectionsOf(t, testredis.Start(t), h)
-		go func() { _, _ = io.Copy(io.Discard, h.here) }()
+		o := connectionsOf(t, testredis.Start(t))
+		go func() { _, _ = io.Copy(io.Discard, o.here) }()
 		cmd, _ := command(strings.Fields(line)...)
-		if !o.Run(cmd, commandtable.Unlisted, false) {
+		if !o.Run(cmd, nil, commandtable.Unlisted, false) {
 			t.Fatalf("%s would be forwarded", line)
 		}
 		o.conn.Settled()

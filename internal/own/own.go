@@ -5,7 +5,6 @@
 package own
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
@@ -13,75 +12,21 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
-	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/fenced"
 	"github.com/lockproxy/lockproxy/internal/subscription"
 	"github.com/lockproxy/lockproxy/upstream"
 )
-
-// Host is the client. Only the client's own goroutine calls the methods, except for those below the line that says otherwise.
-type Host interface {
-	backend.Host
-	// Forward sends the earlier commands that have been gathered to be forwarded together, and waits for their replies.
-	Forward()
-	// Next returns the commands that follow the present one in the same pipeline.
-	Next() []redcon.Command
-	// Ask asks any node, over another connection.
-	Ask(words ...[]byte) ([]byte, error)
-	// Answer adds to what the client is answered.
-	Answer(add func(out []byte) []byte)
-	// Push adds what the client gets even if it wants no replies.
-	Push(frame []byte)
-	// Fail answers a command that failed with err, or closes the client.
-	Fail(err error)
-	// Queued returns what Redis gets to queue in a transaction for a command that lockproxy answers otherwise, and the effect of that.
-	// name is what the client is called when it is run.
-	Queued(c *commandtable.Command, cmd redcon.Command, name string) ([]byte, dedicated.Effect)
-	// Selected notes that the client is in another database.
-	Selected(db int)
-	// Doubt notes that the outcome of a command is unknown.
-	Doubt()
-	// Watch runs run with a context that ends when the client goes away.
-	Watch(run func(ctx context.Context))
-	// Locks returns the lock engine's client.
-	Locks() *lock.Client
-
-	// All below may be called by any goroutine, with the lock of one of the client's connections held.
-
-	// Client finds another client's connections by its number; nil: it has gone.
-	Client(id int64) *Connections
-	// TakesPushes says that the client has been answered in RESP3, and knows what a push is. Any goroutine may ask.
-	TakesPushes() bool
-	// IdentityNow is Identity for other goroutines.
-	IdentityNow() upstream.Identity
-	// Name returns the name that the client has given itself.
-	Name() string
-	// Holds says that the client holds a lock; Lockless that it holds none, and has been told of all that it has lost.
-	Holds() bool
-	Lockless() bool
-	// Closes says whether the client is closed, without a reply, for a command that failed with err.
-	Closes(err error) bool
-	// Timed notes how long Redis took for a command; call is the beginning of what was sent.
-	Timed(c *commandtable.Command, call string, took time.Duration)
-	// Set notes what the client's commands have set.
-	Set(pauses time.Duration, settings []dedicated.Setting)
-	// Shutting notes that so many more SHUTDOWNs are not answered yet.
-	Shutting(more int)
-	// RightsChanged is called with the rights that commands which Redis has answered may have changed.
-	RightsChanged(backend.RightsChange)
-	// LearnAgain makes the proxy ask Redis again for its commands: another Redis may have taken its place.
-	LearnAgain()
-}
 
 // Common is what the Connections of a process share.
 type Common struct {
 	*backend.Common
 	Backend   backend.Backend
-	Timeout   time.Duration          // for Redis' reply to a command; 0: none
-	Listeners subscription.Listeners // of a cluster
+	Timeout   time.Duration                   // for Redis' reply to a command; 0: none
+	Listeners subscription.Listeners          // of a cluster
+	Client    func(number int64) *Connections // finds another client's by its number; nil: it has gone. Any goroutine may call it
 }
 
 // Connections are those of one client. Its goroutine alone uses them, but for what other clients and goroutines of connections do.
@@ -90,11 +35,10 @@ type Connections struct {
 	View  dedicated.View // what others may see of the client's own connection
 	Waits dedicated.View // and of the one on which it WAITs beside that, before one Redis
 
-	host      Host
-	client    *downstream.Conn
-	id        int64 // the client's number
+	client    *client.Client
 	forwarder *backend.Forwarder
 	path      path
+	next      []redcon.Command           // those that follow the present one in the same pipeline
 	conn      *conn                      // nil: there is none
 	greeting  []*dedicated.Conn          // have answered a HELLO to which the client has no reply yet
 	request   atomic.Pointer[chan int64] // somebody wants it to have one
@@ -104,6 +48,8 @@ type Connections struct {
 
 // path is what differs between one Redis and the nodes of a cluster.
 type path interface {
+	// concerns says whether run is to be asked, once all earlier commands have been forwarded.
+	concerns(c *commandtable.Command, here bool) bool
 	// run runs a command if it concerns the client's own connection p, which may be nil, or needs one. here: lockproxy answers the
 	// command, unless it is in a transaction. false: the command is to be answered, or forwarded, as usual.
 	run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool)
@@ -115,17 +61,17 @@ type path interface {
 	masters(id upstream.Identity, run func([]*conn) error) error
 	// left is called when a connection at that node has ended.
 	left(n *cluster.Node)
-	// fenced is Fenced for a client whose own connection is p; nil: it has none.
-	fenced(p *conn, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error
+	// fenced runs f for a client whose own connection is p; nil: it has none.
+	fenced(p *conn, f *fenced.Fence) error
 	// helloSubscriptions has the connections that subscriptions have speak another protocol; dropSubscriptions ends them.
 	helloSubscriptions(id upstream.Identity)
 	dropSubscriptions()
 }
 
-// New returns the Connections of the client with number id, of which there is none yet.
-func New(c *Common, h Host, client *downstream.Conn, id int64, f *backend.Forwarder) *Connections {
-	o := &Connections{Common: c, host: h, client: client, id: id, forwarder: f}
-	if nodes, many := c.Backend.(*backend.Clustered); many {
+// New returns the Connections of a client, of which there is none yet.
+func New(common *Common, c *client.Client, f *backend.Forwarder) *Connections {
+	o := &Connections{Common: common, client: c, forwarder: f}
+	if nodes, many := common.Backend.(*backend.Clustered); many {
 		o.path = &clustered{Connections: o, nodes: nodes}
 	} else {
 		o.path = &single{o}
@@ -133,12 +79,21 @@ func New(c *Common, h Host, client *downstream.Conn, id int64, f *backend.Forwar
 	return o
 }
 
-// Run runs a command that concerns the client's own connections. here: lockproxy answers the command, unless it is in a transaction.
-// false: the command is to be answered, or forwarded, as usual; all earlier replies have come if that matters.
-func (o *Connections) Run(cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
+// Concerns says that a command concerns the client's own connections, or may: then Run is to be asked. here: lockproxy answers the command,
+// unless it is in a transaction.
+func (o *Connections) Concerns(c *commandtable.Command, here bool) bool {
+	return c.Conn.Starts() || o.conn != nil || o.lost.any() || o.restore.Load() != nil || o.path.concerns(c, here)
+}
+
+// Run runs a command that Concerns the client's own connections; next are those that follow it in the same pipeline. here: lockproxy answers
+// the command, unless it is in a transaction. false: the command is to be answered, or forwarded, as usual; all earlier replies have come if
+// that matters.
+func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandtable.Command, here bool) (taken bool) {
+	o.next = next
 	p := o.current()
 	taken = o.lost.any() && o.afterLoss(p, cmd, c) || o.waits(p, cmd, c) || o.path.run(p, cmd, c, here)
 	o.release()
+	o.next = nil
 	return taken
 }
 
@@ -159,15 +114,17 @@ func (o *Connections) current() *conn {
 		return o.takeRestored()
 	}
 	held := p.Hold()
-	if held.DB != o.host.Identity().DB { // SELECT within a transaction
-		o.host.Selected(held.DB)
+	if held.DB != o.client.Identity().DB { // SELECT within a transaction
+		id := o.client.Identity()
+		id.DB = held.DB
+		o.forwarder.Adopt(id)
 	}
 	if !held.Released {
 		return p
 	}
 	o.conn = nil
 	if held.Doubt {
-		o.host.Doubt()
+		o.client.LeaveToExpire()
 	}
 	if held.Lost != nil {
 		p.forgetQueued()
@@ -192,9 +149,8 @@ func (o *Connections) open() (*conn, error) {
 	return p, err
 }
 
-// Attend does what other clients ask of this one, while no command is at work, and gives back a connection that only they needed.
+// Attend gives back a connection that only other clients needed, while no command is at work.
 func (o *Connections) Attend() {
-	o.serveRequest()
 	if o.conn != nil || o.restore.Load() != nil {
 		o.current()
 		o.release()
@@ -236,12 +192,3 @@ func (o *Connections) drop() {
 		p.drop()
 	}
 }
-
-// pause waits for d, at most until the client has gone.
-func (o *Connections) pause(d time.Duration) {
-	ctx := o.clientContext()
-	retry.Sleep(o.Context, d, ctx.Done())
-}
-
-// clientContext is the context that ends when the client has gone.
-func (o *Connections) clientContext() context.Context { return o.client.Context(o.Context) }

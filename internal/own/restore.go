@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -61,7 +61,7 @@ func (r *restore) remade() bool {
 	defer r.stop()
 	o := r.o
 	for r.ctx.Err() == nil && !o.client.Over() {
-		id := o.host.IdentityNow()
+		id := o.client.IdentityNow()
 		p, line, err := r.make(id)
 		if err == nil && r.install(p, id) {
 			return true
@@ -69,13 +69,13 @@ func (r *restore) remade() bool {
 		if p != nil {
 			p.Drop(r.ctx) // the client may have a part of a message
 		}
-		if err == nil || o.host.IdentityNow() != id { // the client has logged in, or out, meanwhile, or said HELLO
+		if err == nil || o.client.IdentityNow() != id { // the client has logged in, or out, meanwhile, or said HELLO
 			continue
 		}
 		r.mu.Lock()
 		r.cause = err
 		r.mu.Unlock()
-		if backend.PasswordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || o.host.Lockless() {
+		if client.PasswordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || o.client.Lockless() {
 			o.client.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
 			return false
 		}
@@ -87,7 +87,7 @@ func (r *restore) remade() bool {
 // forget has a client that is pushed invalidations forget all it has cached. Any goroutine may call it.
 func (o *Connections) forget() {
 	o.client.WriteLatest(func() []byte {
-		if o.View.Tracking.On.Load() && o.host.TakesPushes() {
+		if o.View.Tracking.On.Load() && o.client.TakesPushes() {
 			return dedicated.ForgetAll
 		}
 		return nil
@@ -105,7 +105,7 @@ func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 	r.mu.Lock()
 	r.trying, r.id = p, id
 	r.mu.Unlock()
-	if r.o.host.IdentityNow() != id { // and tryAgain has not seen p
+	if r.o.client.IdentityNow() != id { // and tryAgain has not seen p
 		return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
 	}
 	for _, e := range r.what.Calls(r.o.find) {
@@ -126,7 +126,7 @@ func (r *restore) tryAgain(id upstream.Identity) {
 	p, same := r.trying, r.id == id
 	r.mu.Unlock()
 	if p != nil && !same {
-		p.Redo(r.o.clientContext())
+		p.Redo(r.o.client.Context())
 	}
 }
 
@@ -140,7 +140,7 @@ func (r *restore) call(p *conn, e dedicated.Call) bool {
 // install has the client use p from now on, if it still is who it was.
 func (r *restore) install(p *conn, id upstream.Identity) bool {
 	return p.Made(func() (same bool) {
-		if same = r.o.host.IdentityNow() == id; same {
+		if same = r.o.client.IdentityNow() == id; same {
 			r.mu.Lock()
 			r.p = p
 			r.mu.Unlock()
@@ -167,20 +167,20 @@ func (o *Connections) takeRestored() *conn {
 	if p == nil || !o.restore.CompareAndSwap(r, nil) { // or it is lost again
 		return nil
 	}
-	if id != o.host.Identity() {
-		p.Redo(o.clientContext())
+	if id != o.client.Identity() {
+		p.Redo(o.client.Context())
 		return nil
 	}
 	o.conn = p
-	o.host.Forward() // with what was read before
-	o.host.WriteReplies()
+	o.forwarder.Send() // with what was read before
+	o.client.Flush()
 	o.forget()
 	return o.current()
 }
 
 // awaitRestored waits for r's connection, for a second at most, and returns it as takeRestored does.
 func (o *Connections) awaitRestored(r *restore) (*conn, error) {
-	ctx := o.clientContext()
+	ctx := o.client.Context()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	select {
@@ -211,6 +211,6 @@ func (o *Connections) dropRestore() {
 
 // find returns the row of a command that has no subcommands.
 func (o *Connections) find(name string) *commandtable.Command {
-	c := o.host.Routes().Table.Find([][]byte{[]byte(name)})
+	c := o.Routes.Load().Table.Find([][]byte{[]byte(name)})
 	return c
 }

@@ -5,32 +5,34 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// failed answers a command for which there is no connection.
-func (o *Connections) failed(c *commandtable.Command, err error) {
+// Failed answers a command for which there is no connection.
+func (o *Connections) Failed(c *commandtable.Command, err error) {
 	o.notBegun(c.Conn, err)
-	o.host.Trouble(err)
+	o.Trouble(err)
 }
 
 // notBegun fails a command of that kind, which was not run. What follows MULTI or WATCH would do harm without them, so
 // it is remembered that they are lost; not if the client lacks a password, because Redis refuses what follows then, too.
 func (o *Connections) notBegun(k commandtable.ConnKind, err error) {
 	switch {
-	case backend.LogIn(err), o.host.Closes(err):
+	case client.LogIn(err), o.client.Closes(err):
 	case k == commandtable.ConnMulti:
 		o.addLost(dedicated.Lost{Multi: true, Cause: err})
-		o.ok()
+		o.client.OK()
 		return
 	case k == commandtable.ConnWatch:
 		o.addLost(dedicated.Lost{Watch: true, Cause: err})
 	}
-	o.host.Fail(err)
+	o.client.Fail(err)
 }
 
 // forwarded counts a command of the client's that goes to Redis as it came: once, also when several nodes get it one after the other.
@@ -93,7 +95,7 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 		p.Taint()
 	}
 	if here {
-		cmd.Raw, e.Effect = o.host.Queued(c, cmd, p.nameThen())
+		cmd.Raw, e.Effect = commands.Queued(c, cmd, p.nameThen(), o.Routes.Load().Table.Learned())
 	}
 	if tx := p.slots.tx; tx != nil {
 		e.Queues = true
@@ -109,7 +111,7 @@ func (p *conn) nameThen() string {
 	if name := p.Status().Named; name != nil {
 		return *name
 	}
-	return p.o.host.Name()
+	return p.o.client.Name()
 }
 
 // bar answers a command that is not allowed in a transaction, and makes Redis mark the transaction as one that EXEC aborts.
@@ -159,28 +161,15 @@ var discardCommand = resp.AppendCommand(nil, "DISCARD")
 func (o *Connections) refuseMute(cmd redcon.Command, c *commandtable.Command) {
 	switch {
 	case c.Name == "":
-		o.error(c.Line)
+		o.client.Error(c.Line)
 	case !commandtable.ArityFits(c.Arity, len(cmd.Args)):
-		o.error(c.NotRun(commandtable.WrongArity(c.Name)))
+		o.client.Error(c.NotRun(commandtable.WrongArity(c.Name)))
 	default:
-		o.error(c.NotRun("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
+		o.client.Error(c.NotRun("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
 	}
-}
-
-func (o *Connections) error(line string) {
-	o.host.Answer(func(out []byte) []byte { return resp.AppendError(out, line) })
-}
-
-func (o *Connections) ok() {
-	o.host.Answer(func(out []byte) []byte { return resp.AppendSimple(out, "OK") })
 }
 
 // null gives EXEC's reply if a watched key has changed, or may have.
 func (o *Connections) null() {
-	o.host.Answer(func(out []byte) []byte { return resp.AppendNullArray(out, o.host.Identity().Proto) })
-}
-
-// relay passes on what Redis said.
-func (o *Connections) relay(reply []byte) {
-	o.host.Answer(func(out []byte) []byte { return append(out, reply...) })
+	o.client.Give(resp.AppendNullArray(nil, o.client.Identity().Proto))
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -13,21 +13,20 @@ import (
 // single gives a client a connection of its own to one Redis. While the client has one, all its commands go there.
 type single struct{ *Connections }
 
+// concerns is for all that is forwarded while writes are paused: it would wait for others, or others for it.
+func (u *single) concerns(_ *commandtable.Command, here bool) bool { return !here && u.Writes.Paused() }
+
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
-	if p == nil && !c.Conn.Starts() && !u.restore.Load().mutes(c) && (here || !u.host.WritesPaused()) {
-		return false
-	}
-	u.host.Forward()
-	if u.client.Over() {
-		return true
-	}
 	if p == nil {
+		if !c.Conn.Starts() && !u.restore.Load().mutes(c) && !u.concerns(c, here) {
+			return false
+		}
 		var err error
 		if p, err = u.open(); err != nil {
-			if backend.TooMany(err) && !here && isRead(c) {
+			if client.TooMany(err) && !here && isRead(c) {
 				return false // over a shared connection: only writes are paused
 			}
-			u.failed(c, err)
+			u.Failed(c, err)
 			return true
 		}
 	}
@@ -58,7 +57,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case p == nil && u.restore.Load().mutes(c): // just now, too: it still is a subscriber
 		var err error
 		if p, err = u.open(); err != nil {
-			u.failed(c, err)
+			u.Failed(c, err)
 			return true
 		}
 	case p == nil:
@@ -83,20 +82,17 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 // connect makes the client's own connection, or waits for the one that is being made in place of a lost one. It waits for a Redis
 // that has been away for less than a second.
 func (u *single) connect() (*conn, error) {
-	if err := u.host.Refused(); err != nil {
-		return nil, err
-	}
 	if r := u.restore.Load(); r != nil {
 		return u.awaitRestored(r)
 	}
-	return u.connectAs(u.host.Identity(), &u.View)
+	return u.connectAs(u.client.Identity(), &u.View)
 }
 
 // connectAs makes a connection as id. It waits as connect does.
 func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, error) {
 	n := u.Backend.Node()
 	p, err := u.dial(u.Context, id, n, nil, v)
-	if upstream.IsNotSent(err) && n.Await(u.clientContext(), id) {
+	if upstream.IsNotSent(err) && n.Await(u.client.Context(), id) {
 		return u.dial(u.Context, id, n, nil, v)
 	}
 	return p, err

@@ -66,10 +66,10 @@ func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, 
 // connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
 // It stays that client's until the redirection ends.
 func (o *Connections) connectionOf(p *conn, id int64) (redisID int64, found bool) {
-	if id == o.id {
+	if id == o.client.Number {
 		return p.RedisID(), true // which it keeps while it is tracking
 	}
-	c := o.host.Client(id)
+	c := o.Common.Client(id)
 	if c == nil || c.client.Over() {
 		return 0, false
 	}
@@ -98,7 +98,7 @@ func (o *Connections) noTarget() {
 func (p *conn) dropTargets(but int64) {
 	kept := false // once: it may have been named several times
 	p.targets = slices.DeleteFunc(p.targets, func(c *Connections) bool {
-		if c.id == but && !kept {
+		if c.client.Number == but && !kept {
 			kept = true
 			return false
 		}
@@ -130,10 +130,18 @@ func (o *Connections) requestConn(ctx context.Context) int64 {
 	}
 }
 
-// serveRequest does what requestConn asks for, in the client's own goroutine while no command is at work.
-func (o *Connections) serveRequest() {
+// Requested says that another client wants this one to have a connection of its own.
+func (o *Connections) Requested() bool { return o.request.Load() != nil }
+
+// ServeRequest does what requestConn asks for, in the client's own goroutine while no command is at work. refused is why Redis does not serve
+// the client; nil: it does.
+func (o *Connections) ServeRequest(refused error) {
 	request := o.request.Swap(nil)
 	if request == nil {
+		return
+	}
+	if refused != nil {
+		*request <- 0
 		return
 	}
 	p := o.current()
@@ -161,7 +169,7 @@ func (o *Connections) serveRequest() {
 func (o *Connections) About(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := o.current()
 	if p == nil {
-		answer, err = o.host.Ask(args...)
+		answer, err = o.forwarder.Ask(args, backend.Place{})
 		return answer, to, err
 	}
 	defer o.release()

@@ -30,22 +30,18 @@ var writeNothing = resp.AppendCommand(nil, "FUNCTION", "RESTORE", noFunctions)
 // it has none.
 func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
 	if c.Conn != commandtable.ConnWait || !counts(c, cmd.Args) || o.restore.Load().mutes(c) ||
-		o.host.Identity().Proto == 2 && o.View.Subscribed() {
+		o.client.Identity().Proto == 2 && o.View.Subscribed() {
 		return false // Redis refuses it
-	}
-	o.host.Forward()
-	if o.client.Over() || p != nil && !p.Settled() {
-		return true
 	}
 	multi := false
 	if p != nil {
+		if !p.Settled() {
+			return true
+		}
 		now := p.Status()
 		if multi = now.Multi; now.Ended || now.Mute {
 			return false
 		}
-	} else if err := o.host.Refused(); err != nil {
-		o.failed(c, err)
-		return true
 	}
 	switch needs, err := o.needsWrite(); {
 	case err == nil && !needs:
@@ -53,7 +49,7 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 	case multi:
 		p.barAs("ERR " + c.Title() + " inside a transaction is not supported by lockproxy on Redis 7.2 and newer: send it after EXEC")
 	case err != nil:
-		o.failed(c, err)
+		o.Failed(c, err)
 	default:
 		o.waitAfterWrite(cmd, c)
 	}
@@ -82,7 +78,7 @@ func counts(c *commandtable.Command, args [][]byte) bool {
 // needsWrite says that at one of the masters WAIT needs a write in front. It asks each time, since another server may stand there by now.
 // Every user may ask HELLO. Where that has no answer the table of commands decides: WAITAOF came with the same version.
 func (o *Connections) needsWrite() (bool, error) {
-	t := o.host.Routes().Table
+	t := o.Routes.Load().Table
 	told := t.Lookup([]byte("waitaof"))
 	has := told != nil && told.Spec != nil
 	all, err := o.forwarder.AskAll([][]byte{[]byte("HELLO")})
@@ -123,15 +119,15 @@ func (o *Connections) waitAfterWrite(cmd redcon.Command, c *commandtable.Command
 	switch {
 	case o.client.Over():
 	case err != nil:
-		o.failed(c, err)
+		o.Failed(c, err)
 	default:
-		o.relay(reply)
+		o.client.Give(reply)
 	}
 }
 
 // run writes as the client's user, or if that may not as the service account, and waits then.
 func (w *waitCall) run() ([]byte, error) {
-	err := w.o.path.masters(w.o.host.Identity(), w.runAt)
+	err := w.o.path.masters(w.o.client.Identity(), w.runAt)
 	if refusal, ok := err.(*writeRefusal); ok && strings.HasPrefix(refusal.Line, "NOPERM") {
 		err = w.asService(w.o.path.masters(w.o.AsService(), w.runAt))
 	}
@@ -226,7 +222,7 @@ func (w *waitCall) await(most time.Duration) error {
 		p.Flush()
 	}
 	come := true
-	w.o.host.Watch(func(ctx context.Context) {
+	w.o.client.Watch(func(ctx context.Context) {
 		if most > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, most)

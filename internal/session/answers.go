@@ -2,10 +2,12 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -16,14 +18,12 @@ type answer func(s *Session, args [][]byte)
 // answers is the command table, with the functions that answer the commands that lockproxy answers itself. It never changes.
 type answers struct {
 	*commandtable.Table
-	by     map[*commandtable.Command]answer
-	routes *backend.Routes
+	by map[*commandtable.Command]answer
 }
 
 // newAnswers makes the table; told is what Redis says of its commands.
 func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
 	a := &answers{Table: commandtable.New(allow, deny, commands.Rows(), told), by: make(map[*commandtable.Command]answer)}
-	a.routes = &backend.Routes{Table: a.Table}
 	a.All(func(c *commandtable.Command) {
 		if c.Here {
 			a.by[c] = checked(c, answering(commands.AnswerOf(c)))
@@ -56,7 +56,7 @@ func answering(run commands.Answer) answer {
 			b.answer = nil
 			return
 		}
-		b.Out = append(b.Out, b.answer...)
+		b.Bytes = append(b.Bytes, b.answer...)
 	}
 }
 
@@ -64,7 +64,7 @@ func answering(run commands.Answer) answer {
 func checked(c *commandtable.Command, run answer) answer {
 	return func(s *Session, args [][]byte) {
 		if err := s.mistake(c, args); err != nil {
-			s.fail(err)
+			s.client.Fail(err)
 			return
 		}
 		run(s, args)
@@ -95,6 +95,13 @@ func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 // equalFold compares a word of a command with a keyword, letter case aside.
 func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
 
+// setTable puts a new table in force; told is what Redis says of its commands.
+func (s *Server) setTable(told []*commandtable.Command) {
+	t := s.newTable(told)
+	s.up.common.Routes.Store(&backend.Routes{Table: t.Table})
+	s.facts.table.Store(t)
+}
+
 // newTable makes the table under the present rules; told is what Redis says of its commands.
 func (s *Server) newTable(told []*commandtable.Command) *answers {
 	commandtable.MayBlock(told, s.facts.blocking.names())
@@ -107,15 +114,30 @@ func (s *Server) newTable(told []*commandtable.Command) *answers {
 }
 
 // The session is the commands.Client that answers use. Each part of that interface is in the file with the state that it reads or
-// changes: identity.go, locks.go, forward.go, setting.go, and client.go.
+// changes: identity.go, locks.go, ask.go, setting.go, and client.go.
 
 var _ commands.Client = (*Session)(nil)
 
-// Give implements commands.Connection.
-func (s *Session) Give(reply []byte) { s.batch.Out = append(s.batch.Out, reply...) }
-
-// Flush implements commands.Connection.
-func (s *Session) Flush() { s.flush() }
-
 // Commands implements commands.Redis.
 func (s *Session) Commands() *commandtable.Table { return s.srv.facts.table.Load().Table }
+
+// Give implements commands.Connection.
+func (s *Session) Give(reply []byte) { s.client.Give(reply) }
+
+// Flush implements commands.Connection.
+func (s *Session) Flush() { s.client.Flush() }
+
+// MayHold implements commands.Connection.
+func (s *Session) MayHold(n int) bool { return s.client.MayHold(n) }
+
+// Fail implements commands.Connection.
+func (s *Session) Fail(out []byte, err error) []byte { return s.client.Failed(out, err) }
+
+// Name implements commands.Settings.
+func (s *Session) Name() string { return s.client.Name() }
+
+// Set implements commands.Settings.
+func (s *Session) Set(t client.Setting) { s.client.Set(t) }
+
+// Traced implements commands.Locker.
+func (s *Session) Traced(ctx context.Context) context.Context { return s.client.Traced(ctx) }

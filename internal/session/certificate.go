@@ -13,33 +13,36 @@ func (s *Session) certificate() {
 	if s.srv.o.CertificateUser == nil {
 		return
 	}
-	if _, known := s.srv.o.CertificateUser(s.guard.CertificateName()); known {
+	if _, known := s.srv.o.CertificateUser(s.client.CertificateName()); known {
 		s.access.asked, s.access.lowered = true, false
-		s.guard.SetLimits(s.srv.limitsFor(true))
+		s.client.SetLimits(s.srv.limitsFor(true))
 	}
 }
 
-// loginByCertificate logs the client in, or answers the present command with the error. A client that Redis refuses is closed, because it believes
+// byCertificate logs the client in, or answers the present command with the error. A client that Redis refuses is closed, because it believes
 // to be a user that it is not.
-func (s *Session) loginByCertificate() bool {
-	user := s.guard.CertificateName()
+func (s *Session) byCertificate(c *call) {
+	if !s.access.asked {
+		return
+	}
+	user := s.client.CertificateName()
 	password, known := s.srv.o.CertificateUser(user)
 	if !known { // it may not be named any more
 		s.access.asked = false
-		s.guard.SetLimits(s.srv.limitsFor(false))
-		return true
+		s.client.SetLimits(s.srv.limitsFor(false))
+		return
 	}
 	err := s.Login(user, password)
 	if err == nil {
 		s.access.asked = false
-		return true
+		return
 	}
-	s.forward()
-	s.fail(err)
+	s.pipes.Send()
+	s.client.Fail(err)
 	if upstream.Refused(err) != nil {
-		s.srv.log.Warn("closed a client whose certificate names a user that could not be logged in", "client", s.peer.addr, "user", user, "error", err)
-		s.flush()
-		s.guard.HangUp(downstream.Left, err.Error())
+		s.srv.log.Warn("closed a client whose certificate names a user that could not be logged in", "client", s.client.Addr(), "user", user, "error", err)
+		s.client.Flush()
+		s.client.HangUp(downstream.Left, err.Error())
 	}
-	return false
+	c.over = true
 }

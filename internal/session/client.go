@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -25,17 +26,16 @@ func (s *Session) Facts(asking [][]byte) commands.ClientFacts {
 	if asking != nil {
 		query = len(resp.Command(asking))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	id, said := s.client.IdentityNow(), s.client.Said()
 	return commands.ClientFacts{
-		ID: s.peer.id, Addr: s.peer.addr, LAddr: s.peer.laddr, Name: s.settings.name, User: userName(s.ident.User), Library: s.settings.lib,
-		DB: s.ident.DB, Proto: s.ident.Proto, Age: now.Sub(s.guard.Opened()), Idle: now.Sub(time.Unix(0, s.activity.active.Load())),
+		ID: s.client.Number, Addr: s.client.Addr(), LAddr: s.client.LocalName(), Name: said.Name, User: client.UserName(id.User), Library: said.Library,
+		DB: id.DB, Proto: id.Proto, Age: now.Sub(s.client.Opened()), Idle: now.Sub(time.Unix(0, s.activity.active.Load())),
 		Last: last, Query: query,
 		ClientState: commands.ClientState{
 			Channels: v.Channels.Load(), Patterns: v.Patterns.Load(), Shards: v.Shards.Load(),
 			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(), Blocked: s.activity.waiting.Load() != nil || v.Blocked.Load() || s.own.Waits.Blocked.Load(),
 			Tracks: v.Tracking.On.Load(), Broadcasts: v.Tracking.BCast.Load(), Redirect: v.Redirected(),
-			Monitors: v.Monitor.Load(), Unix: s.peer.unix, NoEvict: s.settings.noEvict, NoTouch: s.settings.noTouch,
+			Monitors: v.Monitor.Load(), Unix: s.client.Unix(), NoEvict: said.NoEvict, NoTouch: said.NoTouch,
 		},
 	}
 }
@@ -71,7 +71,7 @@ func (s *Session) LearnFields(fields commands.ClientFields) {
 // Kill implements commands.Neighbours.
 func (s *Session) Kill(f commands.KillFilter) (killed int, itself bool) {
 	for _, c := range s.srv.snapshot() {
-		if !f.Matches(c.Facts(nil)) || c == s && f.SkipMe || c.guard.Over() {
+		if !f.Matches(c.Facts(nil)) || c == s && f.SkipMe || c.client.Over() {
 			continue
 		}
 		killed++
@@ -79,7 +79,7 @@ func (s *Session) Kill(f commands.KillFilter) (killed int, itself bool) {
 			itself = true
 			continue
 		}
-		c.guard.Cut(downstream.Left, "CLIENT KILL")
+		c.client.Cut(downstream.Left, "CLIENT KILL")
 	}
 	return killed, itself
 }

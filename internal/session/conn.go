@@ -5,7 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/internal/own"
 )
 
 // The connection to the client asks this of its session.
@@ -22,6 +22,9 @@ func closeHow(how downstream.How) lock.CloseHow {
 // Attend does what other sessions ask of this one, and gives back what it has not needed for a while.
 func (s *Session) Attend() {
 	s.refuseStranger()
+	if s.own.Requested() {
+		s.own.ServeRequest(s.refused())
+	}
 	s.own.Attend()
 	s.pipes.ReturnOwn()
 }
@@ -29,7 +32,7 @@ func (s *Session) Attend() {
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool {
 	v := &s.own.View
-	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.own.Waits.Pending.Load() > 0 || s.held() > 0
+	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.own.Waits.Pending.Load() > 0 || s.client.Held() > 0
 }
 
 // Subscribed says that the client waits for messages.
@@ -54,8 +57,8 @@ func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstre
 	s.clients.mu.Lock()
 	defer s.clients.mu.Unlock()
 	for _, c := range s.clients.sessions {
-		if c.guard.Unacknowledged() && c.activity.active.Load() < before {
-			to = append(to, c.guard)
+		if c.client.Unacknowledged() && c.activity.active.Load() < before {
+			to = append(to, c.client.Conn)
 		}
 	}
 	return to
@@ -69,17 +72,9 @@ func (s *Server) guards(to []*downstream.Conn) []*downstream.Conn {
 	s.clients.mu.Lock()
 	defer s.clients.mu.Unlock()
 	for _, c := range s.clients.sessions {
-		to = append(to, c.guard)
+		to = append(to, c.client.Conn)
 	}
 	return to
-}
-
-// MayHold implements cluster.Holder: it says whether n more bytes of replies may be gathered here.
-func (s *Session) MayHold(n int) bool {
-	if b := s.batch; b != nil {
-		n += b.Held()
-	}
-	return s.guard.MayGather(n)
 }
 
 // wake ends the wait of a lock verb, if there is one.
@@ -98,13 +93,22 @@ func (s *Server) session(id int64) *Session {
 	return s.clients.sessions[id]
 }
 
+// connectionsOf finds a client's own connections by its number; nil: it has gone.
+func (s *Server) connectionsOf(number int64) *own.Connections {
+	if c := s.session(number); c != nil {
+		return c.own
+	}
+	return nil
+}
+
 // Wait flushes the replies so far and runs run with a context that ends when the client goes away, is killed, or is
 // cut off by a drain. While it runs, what the client pipelines is kept for later.
 //
 // CLIENT UNBLOCK ends that context too: its cause is then what the verb answers. So does a QUIT or RESET sent directly
 // behind the verb.
 func (s *Session) Wait(run func(ctx context.Context)) {
-	s.watched(func(ctx context.Context) {
+	s.activity.leaves.Store(false)
+	s.client.Watch(func(ctx context.Context) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		s.activity.waiting.Store(&cancel)
@@ -116,22 +120,6 @@ func (s *Session) Wait(run func(ctx context.Context)) {
 	})
 }
 
-// watched is Wait for what CLIENT UNBLOCK cannot end.
-func (s *Session) watched(run func(ctx context.Context)) {
-	s.flush()
-	ctx, cancel := context.WithCancel(s.srv.ctx)
-	defer cancel()
-	g := s.guard
-	g.WhenOver(cancel)
-	defer g.WhenOver(nil)
-	s.activity.leaves.Store(false)
-	done := g.StartWatch()
-	began := telemetry.Clock()
-	run(ctx)
-	s.batch.timing.waits += telemetry.Clock() - began
-	g.StopWatch(done)
-}
-
 // isLeave recognises a QUIT or RESET, as clients send it, at the beginning of b.
 func isLeave(b []byte) bool {
 	for _, line := range []string{"*1\r\n$4\r\nQUIT\r\n", "*1\r\n$5\r\nRESET\r\n", "QUIT\r\n", "RESET\r\n", "QUIT\n", "RESET\n"} {
@@ -141,6 +129,3 @@ func isLeave(b []byte) bool {
 	}
 	return false
 }
-
-// clientContext is the context that ends when the client has gone.
-func (s *Session) clientContext() context.Context { return s.guard.Context(s.srv.ctx) }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
@@ -20,7 +20,7 @@ func (p *proxy) dedicatedCount() (n int) {
 }
 
 // idOf is the CLIENT ID of w, which may be waiting.
-func (p *proxy) idOf(w *wire) string { return fmt.Sprint(p.sessionOf(w).peer.id) }
+func (p *proxy) idOf(w *wire) string { return fmt.Sprint(p.sessionOf(w).client.Number) }
 
 func TestDedicatedKinds(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestDedicatedLost(t *testing.T) {
 	for _, w := range []*wire{blocked, deep, open, owner} { // the owner's lock is a lease: nothing of it ends with the connection
 		w.want("<end>")
 	}
-	holder.want("-" + backend.LostLine + "\r\n")
+	holder.want("-" + client.LostLine + "\r\n")
 	server.Restart()
 	p.back()
 	plain.expect("+PONG\r\n", "PING")

@@ -33,7 +33,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("session: %s: %w", s.Left(), err)
 		for _, c := range s.snapshot() {
-			c.guard.Cut(downstream.Left, "drain timeout")
+			c.client.Cut(downstream.Left, "drain timeout")
 		}
 		if !s.waitEmpty(lastCall) {
 			err = fmt.Errorf("%w; some clients' last commands were never answered", err)
@@ -61,8 +61,8 @@ func (s *Server) drain(ctx context.Context) error {
 			s.lastOut.Store(true)
 		}
 		for _, c := range left {
-			if c.held() == 0 { // a client that holds locks checks by itself after each release
-				c.guard.Wake()
+			if c.client.Held() == 0 { // a client that holds locks checks by itself after each release
+				c.client.Wake()
 			}
 		}
 		select {
@@ -80,11 +80,11 @@ func (s *Server) drain(ctx context.Context) error {
 func (s *Session) holdsUp() bool { return !s.activity.operates.Load() || s.underWay() }
 
 // underWay says that the client holds a lock, or is in the middle of a command, a wait or a transaction.
-func (s *Session) underWay() bool { return !s.atRest() || s.activity.progress.step.now() != 0 }
+func (s *Session) underWay() bool { return !s.atRest() || s.client.Step.Now() != 0 }
 
 // atRest says that the client holds no lock, is in no transaction and waits for no reply.
 func (s *Session) atRest() bool {
-	return s.held() == 0 && !s.own.View.Busy() && !s.own.Waits.Busy()
+	return s.client.Held() == 0 && !s.own.View.Busy() && !s.own.Waits.Busy()
 }
 
 // MayLeave says that a drain may close the client.

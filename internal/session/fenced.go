@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/redcon"
+
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -15,7 +17,7 @@ import (
 // Fenced runs a command if the lock is held as r asks: see own.Connections.Fenced.
 func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 	began := time.Now()
-	ctx, span := telemetry.Span(telemetry.About(s.Traced(context.Background()), r.Key), "FENCED")
+	ctx, span := telemetry.Span(telemetry.About(s.client.Traced(context.Background()), r.Key), "FENCED")
 	defer span.End()
 	err := s.fenced(r, args)
 	telemetry.VerbDone(ctx, "fenced", fencedOutcome(err), time.Since(began))
@@ -30,22 +32,22 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	return s.own.Fenced(r, c, args)
+	return s.own.Fenced(s.Locks(), r, c, args)
 }
 
 // fenceable finds out what a command is, and refuses those that FENCED cannot run: those that lockproxy answers, may wait,
 // or concern the connection. That Redis does not have a command, Redis itself will say.
 func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	t := s.srv.facts.table.Load()
-	c, answer := t.find(args)
-	if c == nil {
-		c, answer = s.resolve(args)
+	within := call{Command: redcon.Command{Args: args}}
+	within.row, within.answer = t.find(args)
+	if within.row == nil {
+		within.row, within.answer = s.lookedUp(args)
 	}
+	s.undebugged(&within)
+	c := within.row
 	if c == commandtable.Unlisted {
 		return c, nil
-	}
-	if s.settings.debugs {
-		c, _ = s.undebugged(c, answer)
 	}
 	why := ""
 	switch {

@@ -147,7 +147,7 @@ func flood(p *proxy, w *framed) (stop func()) {
 	var over sync.WaitGroup
 	over.Go(func() {
 		for {
-			s.push(lock.Loss{Key: "flood", Reason: "test"})
+			s.pushes.add(lock.Loss{Key: "flood", Reason: "test"})
 			select {
 			case <-done:
 				return
@@ -171,7 +171,7 @@ func (p *proxy) sessionOf(w *wire) (c *Session) {
 // findSession is sessionOf of a client that may not have been let in yet; nil: it has not.
 func (p *proxy) findSession(w *wire) *Session {
 	all := p.srv.snapshot()
-	if i := slices.IndexFunc(all, func(c *Session) bool { return c.peer.addr == w.conn.LocalAddr().String() }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c *Session) bool { return c.client.Addr() == w.conn.LocalAddr().String() }); i >= 0 {
 		return all[i]
 	}
 	return nil
@@ -186,14 +186,12 @@ func TestNoPushToRESP2(t *testing.T) {
 	w.expect("+OK\r\n", "CLIENT", "CAPA", commands.LossPush)
 	s := p.sessionOf(w.wire)
 	w.do("HELLO", "3")
-	busy := s.guard.Passage() // has the push wait until the client is at RESP2
+	busy := s.client.Passage() // has the push wait until the client is at RESP2
 	busy.Write([]byte("+so"), true)
-	s.push(lock.Loss{Key: "flood", Reason: "test"})
+	s.pushes.add(lock.Loss{Key: "flood", Reason: "test"})
 	w.send("HELLO", "2")
 	eventually(t, "it is at RESP2", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.ident.Proto == 2
+		return s.client.IdentityNow().Proto == 2
 	})
 	busy.Write([]byte(" far\r\n"), false)
 	w.want("+so far\r\n")

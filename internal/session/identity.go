@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -18,13 +19,13 @@ import (
 func (s *Server) fresh() upstream.Identity { return upstream.Identity{DB: s.o.Service.DB, Proto: 2} }
 
 // ID implements commands.Identity.
-func (s *Session) ID() int64 { return s.peer.id }
+func (s *Session) ID() int64 { return s.client.Number }
 
 // Proto implements commands.Identity.
-func (s *Session) Proto() int { return s.ident.Proto }
+func (s *Session) Proto() int { return s.client.Identity().Proto }
 
 // DB implements commands.Identity.
-func (s *Session) DB() int { return s.ident.DB }
+func (s *Session) DB() int { return s.client.Identity().DB }
 
 // Login implements commands.Identity.
 func (s *Session) Login(user, password string) error {
@@ -45,14 +46,14 @@ func (s *Session) authenticate(user, password string, words []string) error {
 	if err := s.askPassword(user, password); err != nil {
 		return err
 	}
-	return s.takeShare(userName(user), func() error {
+	return s.takeShare(client.UserName(user), func() error {
 		if err := s.own.Authenticate(upstream.Identity{User: user, Password: password}, words...); err != nil {
 			return err
 		}
-		id := s.ident
+		id := s.client.Identity()
 		id.User, id.Password = user, password
 		s.identity(id)
-		s.guard.SetLimits(s.srv.limitsFor(true))
+		s.client.SetLimits(s.srv.limitsFor(true))
 		return nil
 	})
 }
@@ -60,17 +61,16 @@ func (s *Session) authenticate(user, password string, words []string) error {
 // showToRedis opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows that the client must
 // be closed, however idle it is. If no connection can be made now, that shows at the client's next command.
 func (s *Session) showToRedis() {
-	ctx := s.clientContext()
-	ctx, cancel := context.WithTimeout(ctx, backend.QuestionTime)
+	ctx, cancel := context.WithTimeout(s.client.Context(), backend.QuestionTime)
 	defer cancel()
 	s.pipes.Show(ctx)
 }
 
 // host returns the client's address without its port. Addresses take turns when Redis is asked about passwords.
 func (s *Session) host() string {
-	host, _, err := net.SplitHostPort(s.peer.addr)
+	host, _, err := net.SplitHostPort(s.client.Addr())
 	if err != nil {
-		return s.peer.addr
+		return s.client.Addr()
 	}
 	return host
 }
@@ -96,11 +96,11 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 			return answer, err
 		}
 	}
-	before, id := s.ident, s.ident
+	before, id := s.client.Identity(), s.client.Identity()
 	if o.Proto != 0 {
 		id.Proto = o.Proto
 	}
-	if err := s.refused(); backend.LogIn(err) {
+	if err := s.refused(); client.LogIn(err) {
 		return answer, &upstream.ReplyError{Line: s.srv.noAuthHello()}
 	} else if err != nil {
 		return answer, err
@@ -126,63 +126,69 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 // SelectDB implements commands.Identity: the shared connection of that database must open.
 func (s *Session) SelectDB(n int) ([]byte, error) {
 	word := strconv.AppendInt(nil, int64(n), 10)
-	if n == s.ident.DB { // the connection stays the same, but Redis may refuse SELECT to the client's user
+	if n == s.client.Identity().DB { // the connection stays the same, but Redis may refuse SELECT to the client's user
 		return s.askAt(backend.Place{}, []byte("SELECT"), word)
 	}
 	if reply, has, err := s.own.SelectDB(n, word); has {
 		return reply, err
 	}
-	id := s.ident
+	id := s.client.Identity()
 	id.DB = n
 	return s.pipes.SelectDB(id)
 }
 
 // Reset implements commands.Identity: the locks are released as if the connection had gone.
 func (s *Session) Reset() {
-	if l := s.locks.engine.Load(); l != nil {
+	if l := s.engine(); l != nil {
 		l.Reset()
 	}
 	s.own.Reset()
 	s.resetReplyMode()
-	s.settings.debugs = false
+	s.debugs = false
 	s.identity(s.srv.fresh())
-	s.pipes.replicas = s.srv.o.ReadFrom == ReadReplica
-	s.mu.Lock()
-	s.settings.name, s.settings.noEvict, s.settings.noTouch, s.settings.wantsLossPush = "", false, false, false
-	s.settings.parent = nil
-	s.mu.Unlock()
-	s.guard.SetLimits(s.srv.limitsFor(false))
+	s.replicas = s.srv.o.ReadFrom == ReadReplica
+	s.client.Unsay()
+	s.client.SetLimits(s.srv.limitsFor(false))
 	s.access.lowered = s.srv.access.mustAuth.Load()
 	s.access.admitted.Store(false)
 	s.certificate()
 }
 
-// stillFits holds commands that were read, at least in part, before RESET took effect to the limits of a client that
+// identity makes the client another user, or none, after Redis has agreed to it.
+func (s *Session) identity(id upstream.Identity) {
+	s.pipes.Adopt(id)
+	s.activity.operates.Store(false)
+	if id.Anonymous() {
+		s.countFor(s.srv.users.JoinNobody(s.network()))
+	}
+}
+
+// fitsLowered holds commands that were read, at least in part, before RESET took effect to the limits of a client that
 // must log in. Redis would close a connection that breaks them, and ours is shared: so the client is closed here.
-func (s *Session) stillFits(args [][]byte) bool {
-	if s.ident.User != "" || s.ident.Password != "" {
+func (s *Session) fitsLowered(c *call) {
+	if !s.access.lowered {
+		return
+	}
+	if !s.client.Identity().Anonymous() {
 		s.access.lowered = false // it has logged in again
-		return true
+		return
 	}
-	err := s.srv.limitsFor(false).Check(args)
-	if err == nil {
-		return true
+	if err := s.srv.limitsFor(false).Check(c.Args); err != nil {
+		s.pipes.Send()
+		s.client.Error("ERR " + err.Error())
+		s.client.Flush()
+		s.client.HangUp(downstream.Left, err.Error())
 	}
-	s.forward()
-	s.error("ERR " + err.Error())
-	s.flush()
-	s.guard.HangUp(downstream.Left, err.Error())
-	return false
 }
 
 // Quit implements commands.Connection.
-func (s *Session) Quit() { s.guard.HangUp(downstream.Gone, "QUIT") }
+func (s *Session) Quit() { s.client.HangUp(downstream.Gone, "QUIT") }
 
 // HangUp implements commands.Connection.
-func (s *Session) HangUp(why string) { s.guard.HangUp(downstream.Left, why) }
+func (s *Session) HangUp(why string) { s.client.HangUp(downstream.Left, why) }
 
 // Distrust implements commands.Connection.
 func (s *Session) Distrust() {
-	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.peer.addr)
+	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.client.Addr())
 	s.HangUp("speaks HTTP")
 }

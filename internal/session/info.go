@@ -23,7 +23,7 @@ func (s *Session) Address() string {
 	if addr := s.srv.o.Announce; addr != "" {
 		return addr
 	}
-	return s.peer.laddr
+	return s.client.LocalName()
 }
 
 // ReadReplicas implements commands.Settings.
@@ -31,6 +31,6 @@ func (s *Session) ReadReplicas(may bool) bool {
 	if s.srv.o.ReadFrom == ReadMaster {
 		return false
 	}
-	s.pipes.replicas = may
+	s.replicas = may
 	return true
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -38,22 +39,19 @@ func (s *Server) learnLoop() {
 				level = slog.LevelWarn
 			}
 			s.log.Log(s.ctx, level, "Redis' command table is not known yet", "error", err)
-			s.learnAgain()
+			s.process.LearnAgain()
 			wait = learnRetry
 		} else {
 			s.facts.learned.Store(true)
 		}
 		retry.Sleep(s.ctx, wait, nil)
-		for retry.Sleep(s.ctx, authOften, s.facts.relearn) {
+		for retry.Sleep(s.ctx, authOften, s.process.Relearn) {
 			if err := s.learnAuth(); err != nil {
 				s.log.Debug("Redis cannot be asked whether it wants a password", "error", err)
 			}
 		}
 	}
 }
-
-// learnAgain makes the loop ask once more. It never blocks.
-func (s *Server) learnAgain() { retry.Wake(s.facts.relearn) }
 
 // learn asks Redis for its commands, its limits, and whether clients must authenticate. It asks the last even if the first fails, because
 // the service account's own password may have changed. The fields of CLIENT INFO are learned anew when a client asks for them.
@@ -114,7 +112,7 @@ func (s *Server) learnTable() error {
 	}
 	s.facts.mu.Lock()
 	s.facts.reply = reply
-	s.facts.table.Store(s.newTable(told))
+	s.setTable(told)
 	s.facts.mu.Unlock()
 	s.warnOfCluster(service)
 	if len(told) == 0 {
@@ -172,7 +170,7 @@ func (s *Server) Change(l Limits, r CommandRules) error {
 	}
 	if s.gate.SetBounds(l.bounds()) {
 		for _, c := range s.snapshot() {
-			c.guard.BoundsChanged()
+			c.client.BoundsChanged()
 		}
 	}
 	s.users.Set(l.PerUser)
@@ -191,7 +189,8 @@ func (s *Server) changeRules(r CommandRules) error {
 		}
 	}
 	s.facts.rules.Store(&r)
-	s.facts.table.Store(s.newTable(told))
+	s.process.SlowFrom.Store(int64(r.Slow))
+	s.setTable(told)
 	return nil
 }
 
@@ -205,7 +204,7 @@ func (l Limits) bounds() downstream.Bounds {
 func (s *Server) learnAuth() error {
 	ctx, cancel := context.WithTimeout(s.ctx, authTime)
 	defer cancel()
-	if err := s.admission(ctx, ""); !backend.LogIn(err) {
+	if err := s.admission(ctx, ""); !client.LogIn(err) {
 		return err
 	}
 	return nil
@@ -234,9 +233,12 @@ func (f *facts) listed() bool {
 
 // awaitTable waits until Redis has listed its commands, but only for as long as a command is retried, and finds the command. Before that
 // nobody knows what it does to the connection on which it is sent, nor, in a cluster, to which node it goes.
-func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
-	s.forward()
-	ctx, cancel := context.WithTimeout(s.clientContext(), s.srv.up.backend.RetryFor())
+func (s *Session) awaitTable(c *call) {
+	if c.answer != nil || s.srv.facts.table.Load().Learned() {
+		return
+	}
+	s.pipes.Send()
+	ctx, cancel := context.WithTimeout(s.client.Context(), s.srv.up.backend.RetryFor())
 	defer cancel()
 	select {
 	case <-s.srv.facts.known:
@@ -244,14 +246,20 @@ func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
 	}
 	t := s.srv.facts.table.Load()
 	if !t.Learned() {
-		return refusedFor(s.srv.facts.unknown())
+		c.fail(s.srv.facts.unknown())
+		return
 	}
-	return t.find(args)
+	if c.row, c.answer = t.find(c.Args); c.row != nil {
+		s.activity.last.Store(&c.row.Name)
+	}
 }
+
+// fail has the command not be run because of err.
+func (c *call) fail(err error) { c.refuse(refusedFor(err)) }
 
 // refusedFor is the row, and the answer, of a command that is not run because of err.
 func refusedFor(err error) (*commandtable.Command, answer) {
-	return commandtable.Refused(backend.ErrorLine(err)), func(s *Session, _ [][]byte) { s.fail(err) }
+	return commandtable.Refused(client.ErrorLine(err)), func(s *Session, _ [][]byte) { s.client.Fail(err) }
 }
 
 var errNotLearned = &upstream.NotSentError{Cause: errors.New("it is not known yet which commands Redis has")}
@@ -293,9 +301,22 @@ func (s *Server) Look() {
 // longestAsked is how long a name may be of which Redis is asked. What is longer is refused, as Redis refuses what it does not have.
 const longestAsked = 1 << 10
 
-// resolve finds out what a command is that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
+// lookedUp finds out what a command is that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
 // has renamed, which COMMAND lists under its old name only. Without Redis' answer the command is refused: it could be any.
-func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
+// resolve finds out what a command is that Redis did not list.
+func (s *Session) resolve(c *call) {
+	if c.row != nil {
+		return
+	}
+	s.pipes.Send()
+	if s.client.Over() {
+		return
+	}
+	c.row, c.answer = s.lookedUp(c.Args)
+	s.batch.Timing.Answered()
+}
+
+func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {
 	if s.srv.o.Embedded {
 		return ofStore, nil
 	}
@@ -317,7 +338,7 @@ func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
 	if c == nil {
 		c = told[0]
 		commandtable.MayBlock(told, s.srv.facts.blocking.names())
-		s.srv.learnAgain()
+		s.srv.process.LearnAgain()
 	}
 	return t.answered(c.Of(args))
 }
@@ -330,7 +351,7 @@ var ofStore = &commandtable.Command{}
 // ask, as the client. What Redis says does not depend on who asks. Nothing is told of a command that Redis does not have.
 func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
 	question := []string{"COMMAND", "INFO", string(name)}
-	ctx, cancel := context.WithTimeoutCause(s.clientContext(), backend.QuestionTime, upstream.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(s.client.Context(), backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
 	reply, err := s.srv.up.common.AskAsService(ctx, s.srv.up.backend.Node(), question...)
 	if line, bad := resp.ErrorLine(reply); err == nil && bad && strings.HasPrefix(line, "NOPERM") {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -11,51 +10,39 @@ import (
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Locks returns the lock engine's client, which the first call makes.
-func (s *Session) Locks() *lock.Client {
-	if l := s.locks.engine.Load(); l != nil {
-		return l
-	}
-	l := s.srv.o.Locks.NewClient(lock.ClientInfo{
-		ID: s.peer.id, Addr: s.peer.addr, Name: s.Name, User: s.clientUser, Push: s.push, Gone: s.guard.HungUp,
-		Close: func(why string) { s.guard.Cut(downstream.Left, why) },
-	})
-	if s.settings.lib[0] != "" {
-		l.SetLibrary(true)
-	}
-	l.SetUser(s.access.user)
-	s.locks.engine.Store(l)
+// engine is the client as the lock engine knows it; nil: it has sent no lock verb.
+func (s *Session) engine() *lock.Client {
+	l, _ := s.client.Locks().(*lock.Client)
 	return l
 }
 
-// Traced implements commands.Locker.
-func (s *Session) Traced(ctx context.Context) context.Context { return s.settings.parent.Over(ctx) }
-
-// Name implements commands.Settings; other goroutines may ask.
-func (s *Session) Name() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.settings.name
-}
-
-// clientUser returns the name of the client's user; other goroutines may ask.
-func (s *Session) clientUser() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return userName(s.ident.User)
+// Locks returns the lock engine's client, which the first call makes.
+func (s *Session) Locks() *lock.Client {
+	if l := s.engine(); l != nil {
+		return l
+	}
+	c := s.client
+	l := s.srv.o.Locks.NewClient(lock.ClientInfo{
+		ID: c.Number, Addr: c.Addr(), Name: c.Name, User: c.User, Push: s.pushes.add, Gone: c.HungUp,
+		Close: func(why string) { c.Cut(downstream.Left, why) },
+	})
+	l.SetUser(s.access.user)
+	c.HasLocks(l)
+	return l
 }
 
 // BeginVerb implements commands.Locker. The verb's reply may lack what is lost from now on.
 func (s *Session) BeginVerb() error {
 	err := s.refused()
 	if err == nil {
-		s.locks.untold.Store(false)
+		s.client.Told()
 	}
 	return err
 }
@@ -89,7 +76,7 @@ func (s *Session) May(write bool, keys ...[]byte) error {
 	var asked []grant
 	var questions [][][]byte
 	for _, key := range keys {
-		one := grant{of: s.srv.up.backend, ident: s.ident, key: string(key), write: write, rights: s.srv.access.rights.Load()}
+		one := grant{of: s.srv.up.backend, ident: s.client.Identity(), key: string(key), write: write, rights: s.srv.access.rights.Load()}
 		err, known := grants().Get(one)
 		if err != nil {
 			return err
@@ -139,21 +126,5 @@ func (g grant) answered(reply []byte) error {
 // isService says whether the client is the same user as the lock scripts are.
 func (s *Session) isService() bool {
 	service := s.srv.o.Service
-	return userName(s.ident.User) == userName(service.User) && s.ident.Password == service.PresentPassword()
-}
-
-// userName gives Redis' default user its name.
-func userName(user string) string {
-	if user == "" {
-		return "default"
-	}
-	return user
-}
-
-// held returns how many holds this connection has.
-func (s *Session) held() int {
-	if l := s.locks.engine.Load(); l != nil {
-		return l.Held()
-	}
-	return 0
+	return client.UserName(s.client.Identity().User) == client.UserName(service.User) && s.client.Identity().Password == service.PresentPassword()
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -58,17 +59,17 @@ func (g *guesses) wait(address string) time.Duration {
 
 // askPassword asks Redis whether user may log in with password. It takes longer where many wrong ones come from.
 func (s *Session) askPassword(user, password string) error {
-	ctx := s.clientContext()
+	ctx := s.client.Context()
 	if wait := s.srv.access.guesses.wait(s.network()); wait > 0 {
 		retry.Sleep(ctx, wait, nil)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
 	err := elsewhere(func() error { return s.srv.up.backend.Authenticate(ctx, s.host(), user, password) })
-	if backend.PasswordRefused(err) {
+	if client.PasswordRefused(err) {
 		s.srv.access.guesses.wrong(s.network())
 		telemetry.LoginsFailed.Add(1)
-		s.srv.log.Warn("a login failed: wrong password, or no such user", "client", s.peer.addr)
+		s.srv.log.Warn("a login failed: wrong password, or no such user", "client", s.client.Addr())
 	}
 	return err
 }

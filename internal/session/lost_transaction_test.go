@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -130,7 +130,7 @@ func TestHoldersTransactionsAreWhole(t *testing.T) {
 				done++
 			case strings.HasPrefix(got, "-EXECABORT "):
 				aborted++
-			case got == "-"+backend.LostLine+"\r\n":
+			case got == "-"+client.LostLine+"\r\n":
 				unknown++
 			default:
 				t.Fatalf("round %d, EXEC: %q", round, got)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -20,9 +21,9 @@ import (
 
 // Operates implements commands.Operation.
 func (s *Session) Operates() bool {
-	operates := slices.Contains(s.srv.facts.rules.Load().Operators, userName(s.ident.User))
+	operates := slices.Contains(s.srv.facts.rules.Load().Operators, client.UserName(s.client.Identity().User))
 	if s.activity.operates.Store(operates); operates {
-		s.guard.Keep()
+		s.client.Keep()
 	}
 	return operates
 }
@@ -34,19 +35,22 @@ func (s *Server) keepsPlaces() bool { return len(s.facts.rules.Load().Operators)
 // and closes them. Names of libraries' greetings are among them.
 var keptFor = []string{"auth", "hello", "lockproxy", "client", "info", "command", "ping", "reset", "quit"}
 
-// onKeptPlace returns c and run, or what refuses a command for which no place is kept, and closes the client.
-func (s *Session) onKeptPlace(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
-	if c != nil {
-		if name, _, _ := strings.Cut(c.Name, "|"); slices.Contains(keptFor, name) {
-			return c, run
+// onKeptPlace refuses a command for which no place is kept, and closes the client.
+func (s *Session) onKeptPlace(c *call) {
+	if !s.client.Kept() {
+		return
+	}
+	if c.row != nil {
+		if name, _, _ := strings.Cut(c.row.Name, "|"); slices.Contains(keptFor, name) {
+			return
 		}
 	}
-	return commandtable.OverShare, func(s *Session, _ [][]byte) {
-		line := s.guard.NoteRefused()
-		s.error(line)
-		s.replies.finish = true
-		s.guard.HangUp(downstream.Left, line)
-	}
+	c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) {
+		line := s.client.NoteRefused()
+		s.client.Error(line)
+		s.client.Replies.Finish = true
+		s.client.HangUp(downstream.Left, line)
+	})
 }
 
 // refusedOperator returns the error for a call of LOCKPROXY by a client of which Redis could not be asked, because of err, whether it may
@@ -54,14 +58,14 @@ func (s *Session) onKeptPlace(c *commandtable.Command, run answer) (*commandtabl
 // call is answered if that was that it asks for no password. Before there is any answer nobody is let in. The client is not closed, so that it
 // learns why.
 func (s *Session) refusedOperator(err error) error {
-	away := backend.Lost(err) && !errors.Is(err, upstream.ErrLeft) // else the client has left before Redis could answer
+	away := client.Lost(err) && !errors.Is(err, upstream.ErrLeft) // else the client has left before Redis could answer
 	switch {
 	case away && s.srv.asksPassword(): // this asks Redis once more, which may be back by now
 		return &upstream.ReplyError{Line: noAuth}
 	case away && s.srv.access.protection.isKnown():
 		return nil
 	}
-	return &upstream.ReplyError{Line: backend.ErrorLine(err)}
+	return &upstream.ReplyError{Line: client.ErrorLine(err)}
 }
 
 // Holders implements commands.Operation.
@@ -73,7 +77,7 @@ func (s *Session) Holders(n int) []commands.ClientHolds {
 	var all []holder
 	for _, c := range s.srv.snapshot() {
 		h := holder{of: c}
-		if l := c.locks.engine.Load(); l != nil {
+		if l := c.engine(); l != nil {
 			h.Locks = l.Held()
 			h.WaitsFor, h.Waited = l.Waits()
 		}
@@ -92,13 +96,13 @@ func (s *Session) Holders(n int) []commands.ClientHolds {
 
 // Reload implements commands.Operation.
 func (s *Session) Reload() (said string, err error) {
-	s.srv.log.Info("an operator has the settings read again", "client", s.peer.addr, "user", s.clientUser())
-	return s.srv.o.Reload(s.clientContext())
+	s.srv.log.Info("an operator has the settings read again", "client", s.client.Addr(), "user", s.client.User())
+	return s.srv.o.Reload(s.client.Context())
 }
 
 // Drain implements commands.Operation.
 func (s *Session) Drain() {
-	s.srv.log.Info("an operator has the proxy drain", "client", s.peer.addr, "user", s.clientUser())
+	s.srv.log.Info("an operator has the proxy drain", "client", s.client.Addr(), "user", s.client.User())
 	s.srv.o.Drain()
 }
 
@@ -107,7 +111,7 @@ const nodeTime = time.Second
 
 // Nodes implements commands.Operation.
 func (s *Session) Nodes(n int) []commands.NodeFacts {
-	ctx, cancel := context.WithTimeout(s.clientContext(), nodeTime)
+	ctx, cancel := context.WithTimeout(s.client.Context(), nodeTime)
 	defer cancel()
 	return s.srv.Nodes(ctx, n)
 }

@@ -115,7 +115,7 @@ func TestPlacesForOperators(t *testing.T) {
 	if got := dialWire(t, p.addr).do("GET", "k"); got != full { // the silent ones before have been accepted then, and take no place later
 		t.Errorf("a client too many: %q", got)
 	}
-	ops.expect(":1\r\n", "CLIENT", "KILL", "ID", strconv.FormatInt(p.sessionOf(first).peer.id, 10))
+	ops.expect(":1\r\n", "CLIENT", "KILL", "ID", strconv.FormatInt(p.sessionOf(first).client.Number, 10))
 	eventually(t, "the place is free", func() bool {
 		next := dialWire(t, p.addr)
 		if next.do("GET", "k") == "$-1\r\n" {

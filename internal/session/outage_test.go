@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -96,7 +96,7 @@ func TestLostRepliesAreCounted(t *testing.T) {
 		between.Clear()
 		for range depth {
 			switch got := holder.frame(); {
-			case got == "-"+backend.LostLine+"\r\n" || strings.HasPrefix(got, "-ERR upstream unavailable: "):
+			case got == "-"+client.LostLine+"\r\n" || strings.HasPrefix(got, "-ERR upstream unavailable: "):
 				lost++
 			case got[0] != ':':
 				t.Fatalf("got %q", got)

@@ -68,10 +68,10 @@ func (p *pause) holds(c *commandtable.Command, here bool) bool {
 // lockingVerbs are the verbs that may take a lock. They are held back.
 var lockingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced"}
 
-// heldBack waits for the end of a pause that holds back command c.
-func (s *Session) heldBack(c *commandtable.Command, here bool) {
+// heldBack waits for the end of a pause that holds back a command.
+func (s *Session) heldBack(c *call) {
 	all := &s.srv.pauses
-	for p := all.now.Load(); p != nil && p.holds(c, here) && !s.guard.Over(); p = all.now.Load() {
+	for p := all.now.Load(); p != nil && p.holds(c.row, c.answer != nil) && !s.client.Over(); p = all.now.Load() {
 		all.held.Add(1)
 		s.standStill(func(ctx context.Context) {
 			select {
@@ -85,22 +85,22 @@ func (s *Session) heldBack(c *commandtable.Command, here bool) {
 
 // standStill has the present command wait for wait, whose ctx ends with the client. The replies to earlier commands are written first.
 func (s *Session) standStill(wait func(ctx context.Context)) {
-	s.forward()
+	s.pipes.Send()
 	s.own.Flush()
-	s.activity.progress.step.rest() // nothing is under way
-	s.watched(wait)
-	s.activity.progress.step.next()
-	s.batch.timing.answered() // so that the wait is not counted as any command's time
+	s.client.Step.Rest() // nothing is under way
+	s.client.Watch(wait)
+	s.client.Step.Next()
+	s.batch.Timing.Answered() // so that the wait is not counted as any command's time
 }
 
 // Pause implements commands.Operation.
 func (s *Session) Pause(d time.Duration, writes bool) {
-	s.srv.log.Info("commands are held back, as an operator has asked", "client", s.peer.addr, "user", s.clientUser(), "for", d, "writes only", writes)
+	s.srv.log.Info("commands are held back, as an operator has asked", "client", s.client.Addr(), "user", s.client.User(), "for", d, "writes only", writes)
 	s.srv.pauses.begin(s.srv.ctx, d, writes)
 }
 
 // Resume implements commands.Operation.
 func (s *Session) Resume() {
-	s.srv.log.Info("commands are held back no longer, as an operator has asked", "client", s.peer.addr, "user", s.clientUser())
+	s.srv.log.Info("commands are held back no longer, as an operator has asked", "client", s.client.Addr(), "user", s.client.User())
 	s.srv.pauses.end()
 }

@@ -74,7 +74,7 @@ func (s *Server) protectionLearned(asked, changed bool) {
 	}
 	s.sayProtection()
 	for _, c := range s.snapshot() { // those that must authenticate get a deadline for it, and those that may not stay are closed
-		c.guard.WakeToAttend()
+		c.client.WakeToAttend()
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *Server) sayProtection() {
 // mayStay decides, before its first command, whether a client from another machine may stay. It waits for Redis to tell whether
 // it asks for a password, since otherwise the first clients after the start would be served before that is known.
 func (s *Session) mayStay() bool {
-	if !s.peer.remote {
+	if !s.access.remote {
 		return true
 	}
 	timer := time.NewTimer(protectionTime)
@@ -106,10 +106,10 @@ func (s *Session) mayStay() bool {
 		s.deny(deniedYet)
 		return false
 	case <-s.srv.ctx.Done():
-		s.guard.HangUp(downstream.Left, "drained")
+		s.client.HangUp(downstream.Left, "drained")
 		return false
 	}
-	if s.peer.remote = false; s.srv.asksPassword() {
+	if s.access.remote = false; s.srv.asksPassword() {
 		return true
 	}
 	s.deny(deniedLine)
@@ -118,13 +118,13 @@ func (s *Session) mayStay() bool {
 
 // refuseStranger closes a client from another machine that has sent no command yet, once it is known that it may not stay.
 func (s *Session) refuseStranger() {
-	if s.peer.remote && s.srv.access.protection.isKnown() && !s.srv.access.mustAuth.Load() {
+	if s.access.remote && s.srv.access.protection.isKnown() && !s.srv.access.mustAuth.Load() {
 		s.deny(deniedLine)
 	}
 }
 
 func (s *Session) deny(line string) {
-	s.guard.Write(resp.AppendError(nil, line)) // best effort
-	s.replies.finish = true
-	s.guard.HangUp(downstream.Left, "protected mode")
+	s.client.Write(resp.AppendError(nil, line)) // best effort
+	s.client.Replies.Finish = true
+	s.client.HangUp(downstream.Left, "protected mode")
 }

@@ -173,7 +173,7 @@ func TestNodeOfAClusterIsNoticed(t *testing.T) {
 	var log journal
 	p := startProxy(t, redis.URL(), func(o *Options) { o.Logger = log.logger() })
 	eventually(t, "the log says it", func() bool { return log.count("Name the upstream redis-cluster://") == 1 })
-	p.srv.learnAgain()
+	p.srv.process.LearnAgain()
 	alone := startRedis(t)
 	var quiet journal
 	q := startProxy(t, alone.URL(), func(o *Options) { o.Logger = quiet.logger() })

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -34,7 +35,7 @@ func (s *Session) ProxyOf(owner string) string {
 	if p.turn.TryLock() {
 		if now := time.Now(); now.After(p.until) {
 			if lists, err := s.AskAll(bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"})); err == nil {
-				known := proxiesIn(lists, userName(s.srv.o.Service.User))
+				known := proxiesIn(lists, client.UserName(s.srv.o.Service.User))
 				p.known.Store(&known)
 			}
 			p.until = now.Add(proxiesFor)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -52,9 +53,8 @@ func (s *Server) deletedLoop() {
 // identitiesOf lists the identities of the users' clients.
 func (s *Server) identitiesOf(users []string) (all []upstream.Identity) {
 	for _, c := range s.snapshot() {
-		c.mu.Lock()
-		id := upstream.Identity{User: c.ident.User, Password: c.ident.Password}
-		c.mu.Unlock()
+		now := c.client.IdentityNow()
+		id := upstream.Identity{User: now.User, Password: now.Password}
 		if slices.Contains(users, id.User) && !slices.Contains(all, id) {
 			all = append(all, id)
 		}
@@ -68,21 +68,11 @@ func (s *Server) lookAtIdentity(id upstream.Identity) (refused bool) {
 	defer cancel()
 	err := s.up.backend.Authenticate(ctx, "", id.User, id.Password)
 	var re *upstream.ReplyError
-	if !backend.PasswordRefused(err) || !errors.As(err, &re) {
+	if !client.PasswordRefused(err) || !errors.As(err, &re) {
 		return false
 	}
 	s.identityRefused(id, re)
 	return true
-}
-
-// wasDeleted says whether a connection was lost because the client's user has been deleted, and closes the client then.
-// Redis is asked only for clients that hold locks: others are closed anyway when a connection is lost.
-func (s *Session) wasDeleted(err error) bool {
-	var lost *upstream.LostError
-	if s.ident.User == "" || s.held() == 0 || !errors.As(err, &lost) {
-		return false
-	}
-	return s.srv.lookAtIdentity(s.ident)
 }
 
 // forbidden returns Redis' error if the client's user may not run c, which lockproxy answers itself. It is "" when
@@ -92,7 +82,7 @@ func (s *Session) forbidden(c *commandtable.Command) (line string) {
 	if err != nil || refusal == nil {
 		return ""
 	}
-	return backend.ErrorLine(refusal)
+	return client.ErrorLine(refusal)
 }
 
 // refusal returns Redis' NOPERM to a call of a command as this client, or nil. The answer is kept for grantKept. The error says
@@ -101,7 +91,7 @@ func (s *Session) refusal(asked grant, call func() ([]byte, error)) (refusal, er
 	if s.isService() {
 		return nil, nil
 	}
-	asked.of, asked.ident, asked.rights = s.srv.up.backend, s.ident, s.srv.access.rights.Load()
+	asked.of, asked.ident, asked.rights = s.srv.up.backend, s.client.Identity(), s.srv.access.rights.Load()
 	if refusal, known := grants().Get(asked); known {
 		return refusal, nil
 	}
@@ -148,22 +138,21 @@ const passwordGone = "password not valid any more"
 // once the connection that they shared is lost: Redis keeps connections open when a password changes, and they end with theirs. They end as
 // Left, not as Gone: their locks expire.
 func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError) {
-	if !backend.PasswordRefused(why) && !backend.LogIn(why) {
+	if !client.PasswordRefused(why) && !client.LogIn(why) {
 		return
 	}
 	closed := 0
 	for _, c := range s.snapshot() {
-		c.mu.Lock()
-		same := userName(c.ident.User) == userName(id.User) && c.ident.Password == id.Password
-		in := c.access.admitted.Load() || !c.ident.Anonymous()
-		c.mu.Unlock()
-		if same && in && !c.guard.Over() {
-			c.guard.HangUp(downstream.Left, passwordGone)
-			c.guard.Wake()
+		now := c.client.IdentityNow()
+		same := client.UserName(now.User) == client.UserName(id.User) && now.Password == id.Password
+		in := c.access.admitted.Load() || !now.Anonymous()
+		if same && in && !c.client.Over() {
+			c.client.HangUp(downstream.Left, passwordGone)
+			c.client.Wake()
 			closed++
 		}
 	}
 	if closed > 0 {
-		s.log.Warn("a password is not valid any more, its clients are closed", "user", userName(id.User), "clients", closed)
+		s.log.Warn("a password is not valid any more, its clients are closed", "user", client.UserName(id.User), "clients", closed)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
@@ -116,14 +117,15 @@ type Server struct {
 	up    serverUpstream
 	start time.Time
 	ctx   context.Context // ends when the last clients are cut off
-	gate  *downstream.Gate
-	users *share.Users
+
+	process client.Process // what all clients share
+	gate    *downstream.Gate
+	users   *share.Users
 
 	facts   facts
 	slowest slowlog.Log
 	lastOut atomic.Bool // of a drain only operators' connections are left: they may go, too
 	access  serverAccess
-	writes  writes
 	clients clients
 	pauses  pauses
 	runOut  runOut
@@ -142,8 +144,7 @@ type serverUpstream struct {
 type facts struct {
 	table    atomic.Pointer[answers]
 	fields   atomic.Pointer[commands.ClientFields] // of Redis' own CLIENT INFO; nil: not known
-	relearn  chan struct{}
-	known    chan struct{} // closed when Redis has told of its commands
+	known    chan struct{}                         // closed when Redis has told of its commands
 	knownNow sync.Once
 	rules    atomic.Pointer[CommandRules] // in force: Options' at first
 	mu       sync.Mutex                   // held while a table is made; guards reply
@@ -165,12 +166,6 @@ type serverAccess struct {
 	rights     atomic.Int64 // changes when users' rights may have changed
 	deleted    chan []string
 	guesses    *guesses
-}
-
-// writes is what holds up all clients' writes.
-type writes struct {
-	paused   atomic.Int64 // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
-	shutting atomic.Int64 // SHUTDOWNs that Redis has not answered yet
 }
 
 // clients are the present sessions.
@@ -197,7 +192,7 @@ func NewServer(o Options) *Server {
 		o:       o,
 		log:     o.Logger,
 		start:   time.Now(),
-		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{}), suspects: make(chan suspect, 1)},
+		facts:   facts{known: make(chan struct{}), suspects: make(chan suspect, 1)},
 		access:  serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(), protection: protection{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session)},
 	}
@@ -205,19 +200,21 @@ func NewServer(o Options) *Server {
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
-	s.up.common = &backend.Common{Context: s.ctx, Service: o.Service, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
+	s.process.Context, s.process.Relearn, s.process.Slow = s.ctx, make(chan struct{}, 1), s.noteSlow
+	s.process.SlowFrom.Store(int64(o.Slow))
+	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged, Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Keeps: s.keepsPlaces, Admit: s.admit, Logger: s.log,
 	})
-	s.facts.table.Store(s.newTable(nil))
+	s.setTable(nil)
 	if o.Cluster != nil {
 		s.up.backend = backend.NewClustered(o.Cluster)
 	} else {
 		s.up.backend = backend.NewSingle(o.Node)
 		s.o.ReadFrom = ReadMaster // a single Redis has no replicas to read from
 	}
-	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout}
+	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout, Client: s.connectionsOf}
 	if o.Cluster != nil || o.Node != nil { // some tests have neither
 		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Topology: s.up.own.Listeners.TopologyChanged})
 	}
@@ -252,9 +249,9 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 	rest := conn.ReadPipeline()
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a command's handler panicked, its client is closed", "client", c.peer.addr, "panic", fmt.Sprint(p),
+			s.log.Error("a command's handler panicked, its client is closed", "client", c.client.Addr(), "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
-			c.guard.HangUp(downstream.Left, "internal error")
+			c.client.HangUp(downstream.Left, "internal error")
 		}
 	}()
 	c.serve(cmd, rest)
@@ -283,9 +280,9 @@ func (s *Server) admit(g *downstream.Conn) downstream.Client {
 // forget frees the place of a session that has ended.
 func (s *Server) forget(c *Session) {
 	s.clients.mu.Lock()
-	delete(s.clients.sessions, c.peer.id)
+	delete(s.clients.sessions, c.client.Number)
 	s.clients.mu.Unlock()
-	c.guard.LeavePlace()
+	c.client.LeavePlace()
 	s.clients.n.Add(-1)
 	telemetry.Clients.Add(-1)
 }
@@ -298,6 +295,6 @@ func (s *Server) snapshot() []*Session {
 		all = append(all, c)
 	}
 	s.clients.mu.Unlock()
-	slices.SortFunc(all, func(a, b *Session) int { return int(a.peer.id - b.peer.id) })
+	slices.SortFunc(all, func(a, b *Session) int { return int(a.client.Number - b.client.Number) })
 	return all
 }

@@ -59,7 +59,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 		}
 		w.expect("+OK\r\n", "LOCK", "l", "BLOCK", "60000") // the one before gives it back a moment after its RESET
 		w.expect("+OK\r\n", "LOCK", "l")                   // no library has been named
-		if p.sessionOf(w).settings.wantsLossPush {
+		if p.sessionOf(w).client.Said().WantsLossPush {
 			t.Errorf("after %s it is pushed to", name)
 		}
 		w.expect("+RESET\r\n", "RESET")
@@ -74,7 +74,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 	if got := w.do("CLIENT", "INFO"); !strings.Contains(got, " lib-name=mine lib-ver=1.2") || !strings.Contains(got, " flags=eT ") || !strings.Contains(got, " name=me ") {
 		t.Errorf("after EXEC: %q", got)
 	}
-	if !p.sessionOf(w).settings.wantsLossPush {
+	if !p.sessionOf(w).client.Said().WantsLossPush {
 		t.Error("after EXEC it is not pushed to")
 	}
 	settingsKeepNames(t, p)

@@ -37,7 +37,7 @@ func (s *Session) takeShare(user string, become func() error) error {
 func (s *Session) countFor(to *share.User) {
 	s.srv.users.Leave(s.access.user)
 	s.access.user = to
-	if l := s.locks.engine.Load(); l != nil {
+	if l := s.engine(); l != nil {
 		l.SetUser(to)
 	}
 }
@@ -64,19 +64,19 @@ func mayRefuse(c *commandtable.Command, here bool) bool {
 	return false
 }
 
-// withinShare returns c and run, or what refuses a command that is one too many in this second. What is not refused waits for its turn, so that no command
+// withinShare refuses a command that is one too many in this second. What is not refused waits for its turn, so that no command
 // is free of charge.
-func (s *Session) withinShare(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
+func (s *Session) withinShare(c *call) {
 	if s.access.user.Command() == nil {
-		return c, run
+		return
 	}
-	if mayRefuse(c, run != nil) {
+	if mayRefuse(c.row, c.answer != nil) {
 		s.batch.refused++
-		return commandtable.OverShare, func(s *Session, _ [][]byte) { s.error(commandtable.OverShare.Line) }
+		c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) { s.client.Error(commandtable.OverShare.Line) })
+		return
 	}
 	turn := s.access.user.Owe()
 	s.standStill(func(ctx context.Context) { retry.Sleep(ctx, turn, nil) })
-	return c, run
 }
 
 // A client that is refused would often ask again at once, and take the proxy's time for nothing: its next commands are read a little later.
@@ -89,6 +89,6 @@ const (
 // slowDown delays a client of whose last commands so many have been refused, at most until it is closed.
 func (s *Session) slowDown(refused int) {
 	if refused > 0 {
-		retry.Sleep(s.clientContext(), min(max(refusedLeast, time.Duration(refused)*refusedEach), refusedMost), nil)
+		retry.Sleep(s.client.Context(), min(max(refusedLeast, time.Duration(refused)*refusedEach), refusedMost), nil)
 	}
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -116,29 +115,10 @@ func TestSlowCommands(t *testing.T) {
 	}
 }
 
-// What is kept of a command tells its words, as far as they go.
-func TestWordsOfTheBeginning(t *testing.T) {
-	for call, want := range map[string]string{
-		"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n":         "GET k",
-		"GET  k\r\n":                             "GET k",
-		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\nab": "SET k ab...",
-		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9":       "SET k ...",
-		"*3\r\n$3\r\nSET\r\n$1\r\nk":             "SET k ...",
-		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n":         "SET k ...",
-		"*1000000\r\n$3\r\nDEL\r\n":              "DEL ...",
-		"*2\r\n$3\r\nGET\r\n$0\r\n\r\n":          "GET ",
-		"*":                                      "",
-	} {
-		if got := string(bytes.Join(wordsIn(call), []byte(" "))); got != want {
-			t.Errorf("%q: %q, want %q", call, got, want)
-		}
-	}
-}
-
 // What decides that a command is not slow costs no memory.
 func TestQuickCommandsCostNothing(t *testing.T) {
 	s := NewServer(Options{CommandRules: CommandRules{Slow: time.Hour}})
-	if n := testing.AllocsPerRun(100, func() { s.slow(time.Millisecond) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { s.process.IsSlow(time.Millisecond) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

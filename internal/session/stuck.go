@@ -22,11 +22,8 @@ const (
 	stuckAfter = time.Second
 )
 
-// progress is how far a session has come, for the loop that looks for those that wait for long.
+// progress is how far the loop that looks for those that wait for long has seen a session come.
 type progress struct {
-	// Written by the session's goroutine only.
-	step stepCounter
-	// The loop's own.
 	seen  uint64
 	since time.Time // when the step was first seen
 }
@@ -71,7 +68,7 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 	defer s.clients.mu.Unlock()
 	for _, c := range s.clients.sessions {
 		p := &c.activity.progress
-		step := p.step.now()
+		step := c.client.Step.Now()
 		some = some || step != 0
 		if step == 0 || step != p.seen {
 			p.seen, p.since = step, now
@@ -94,29 +91,11 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 // too.
 func (s *Server) endDisconnected(long []*Session) {
 	for _, c := range long {
-		if c.held() == 0 && c.guard.HungUp() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
-			c.guard.HangUp(downstream.Gone, "end of stream")
+		if c.client.Held() == 0 && c.client.HungUp() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
+			c.client.HangUp(downstream.Gone, "end of stream")
 		}
 	}
 }
-
-// stepCounter counts what a session begins that may make it wait. It is 0 while the session is between batches.
-type stepCounter struct {
-	n     uint64 // the session's own
-	shown atomic.Uint64
-}
-
-// next begins a step and returns its number.
-func (c *stepCounter) next() uint64 {
-	c.n++
-	c.shown.Store(c.n)
-	return c.n
-}
-
-// rest says that nothing is under way.
-func (c *stepCounter) rest() { c.shown.Store(0) }
-
-func (c *stepCounter) now() uint64 { return c.shown.Load() }
 
 // blockingCommands are the commands that may wait although Redis does not say so of them: those of Options.Blocking, and those of
 // modules that were found to. They get a connection to themselves, so that they hold up nobody else's commands.
@@ -152,7 +131,7 @@ type suspect struct {
 // findBlocking looks for modules' commands that sessions have long waited for on a shared connection, for judgeLoop. It never blocks.
 func (s *Server) findBlocking(long []*Session) {
 	for _, c := range long {
-		name := c.activity.module.Load()
+		name := c.pipes.Module()
 		if name == nil || slices.Contains(s.facts.blocking.names(), *name) {
 			continue
 		}
@@ -172,7 +151,7 @@ func (s *Server) judgeLoop() {
 			if s.blocks(x) && s.facts.blocking.add(x.name) {
 				s.log.Warn("a module's command is not answered while others are: from now on each call has a connection to itself; --blocking-commands names it from the start",
 					"command", x.name)
-				s.learnAgain()
+				s.process.LearnAgain()
 			}
 		case <-s.ctx.Done():
 			return
@@ -189,7 +168,7 @@ func (s *Server) blocks(x suspect) bool {
 		return false
 	}
 	retry.Sleep(s.ctx, stuckAfter, nil)
-	return x.waits.activity.progress.step.now() == x.step
+	return x.waits.client.Step.Now() == x.step
 }
 
 // servesOthers says whether all masters run a script, which waits when writes are paused, too.

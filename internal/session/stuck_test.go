@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -50,8 +51,8 @@ func TestUpstreamTimeout(t *testing.T) {
 		b.redis.Stop()
 		from := time.Now()
 		w.raw(append(resp.AppendCommand(nil, "GET", "k"), resp.AppendCommand(nil, "INCR", "n")...))
-		w.want("-" + backend.TimeoutLine + "\r\n")
-		w.want("-" + backend.TimeoutLine + "\r\n")
+		w.want("-" + client.TimeoutLine + "\r\n")
+		w.want("-" + client.TimeoutLine + "\r\n")
 		if took := time.Since(from); took < limit || took > limit+stuckAfter {
 			t.Errorf("a limit of %v has held for %v", limit, took)
 		}
@@ -114,12 +115,12 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 	pops.send("BLPOP", "q", "2")
 	asks.send("SELECT", "1")
 	for _, w := range []*wire{watching, multi, executing} {
-		w.want("-" + backend.TimeoutLine + "\r\n")
+		w.want("-" + client.TimeoutLine + "\r\n")
 	}
 	if got := asks.frame(); got[0] != '-' {
 		t.Errorf("SELECT: %q", got)
 	}
-	pops.want("-" + backend.TimeoutLine + "\r\n")
+	pops.want("-" + client.TimeoutLine + "\r\n")
 	if took := time.Since(began); took < 2*time.Second+stuckFor {
 		t.Errorf("BLPOP with a time of 2 s was ended, besides the time-out, after %v", took)
 	}
@@ -146,7 +147,7 @@ func TestUpstreamTimeoutWhileWriting(t *testing.T) {
 	server.Stop()
 	defer server.Cont()
 	w.send("SET", "k", strings.Repeat("x", 64<<20))
-	w.want("-" + backend.TimeoutLine + "\r\n")
+	w.want("-" + client.TimeoutLine + "\r\n")
 }
 
 // TestUpstreamTimeoutWithinAReply: the time-out is for Redis, not for a client that reads a long reply slowly; it holds in the middle of a

@@ -14,7 +14,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -102,23 +103,18 @@ func TestSpansHaveTheClientsParent(t *testing.T) {
 func TestTraceparentStaysHere(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, startRedis(t).URL(), nil)
-	w := dialWire(t, p.addr)
-	w.expect("+OK\r\n", "CLIENT", "SETNAME", "me")
-	s := p.sessionOf(w)
-	learned := s.srv.facts.table.Load()
-	for _, table := range []*answers{learned, newAnswers(nil, nil, nil)} {
-		s.srv.facts.table.Store(table)
-		for value, want := range map[string]dedicated.Setting{
-			traceparent("a"): {Of: dedicated.SettingParent, Value: traceparent("a")}, "": {Of: dedicated.SettingParent}, "malformed": {},
+	<-p.srv.facts.known
+	for _, table := range []*answers{p.srv.facts.table.Load(), newAnswers(nil, nil, nil)} {
+		for value, want := range map[string]client.Setting{
+			traceparent("a"): {Of: client.SettingParent, Value: traceparent("a")}, "": {Of: client.SettingParent}, "malformed": {},
 		} {
 			raw := resp.AppendCommand(nil, "CLIENT", "SETINFO", "TraceParent", value)
 			args := bytesOf([]string{"CLIENT", "SETINFO", "TraceParent", value})
 			c, _ := table.find(args)
-			sent, e := host{s}.Queued(c, redcon.Command{Raw: raw, Args: args}, "me")
+			sent, e := commands.Queued(c, redcon.Command{Raw: raw, Args: args}, "me", table.Learned())
 			if bytes.Contains(bytes.ToLower(sent), []byte("traceparent")) || e.Setting != want {
 				t.Errorf("%q: Redis gets %q, the setting is %v", value, sent, e.Setting)
 			}
 		}
 	}
-	s.srv.facts.table.Store(learned)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -36,7 +36,7 @@ type passwordAnswer struct {
 // refused returns why Redis does not serve this client; nil: it does. One that has authenticated is served. About another one Redis is asked,
 // until it is served: from then on it stays in, as a connection to Redis does when a password is set. See docs/adr/0024.
 func (s *Session) refused() error {
-	if s.access.admitted.Load() || !s.ident.Anonymous() {
+	if s.access.admitted.Load() || !s.client.Identity().Anonymous() {
 		return nil
 	}
 	if s.srv.access.mustAuth.Load() && s.srv.asksPassword() {
@@ -46,7 +46,7 @@ func (s *Session) refused() error {
 		return err
 	}
 	s.access.admitted.Store(true)
-	s.guard.SetLimits(s.srv.limitsFor(true))
+	s.client.SetLimits(s.srv.limitsFor(true))
 	s.showToRedis()
 	return nil
 }
@@ -54,7 +54,7 @@ func (s *Session) refused() error {
 // askAdmission asks Redis whether it serves this client. In a script's first seconds Redis answers nobody: SCRIPT KILL must wait for that, and
 // not fail.
 func (s *Session) askAdmission() error {
-	ctx, cancel := context.WithTimeoutCause(s.clientContext(), admissionTime, upstream.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(s.client.Context(), admissionTime, upstream.ErrTimeout)
 	defer cancel()
 	for {
 		err := s.srv.admission(ctx, s.host())
@@ -67,7 +67,7 @@ func (s *Session) askAdmission() error {
 // admission asks Redis whether it serves a client at that address that does not authenticate, and notes what that means for all others.
 func (s *Server) admission(ctx context.Context, from string) error {
 	err := s.up.backend.Admit(ctx, from)
-	if err != nil && !backend.LogIn(err) {
+	if err != nil && !client.LogIn(err) {
 		return err
 	}
 	asked := err != nil
@@ -111,7 +111,7 @@ func (s *Server) refusalOf(args [][]byte) string {
 
 // refusalFor is the error for a command of a client that Redis does not serve, because of err.
 func (s *Server) refusalFor(args [][]byte, err error) error {
-	if backend.LogIn(err) {
+	if client.LogIn(err) {
 		return &upstream.ReplyError{Line: s.refusalOf(args)}
 	}
 	return err
@@ -125,15 +125,15 @@ func (s *Server) noAuthHello() string {
 	id := s.fresh()
 	id.Proto = 3
 	_, err := s.askAs(id, "PING")
-	if !backend.LogIn(err) {
+	if !client.LogIn(err) {
 		return noAuth
 	}
-	line := backend.ErrorLine(err)
+	line := client.ErrorLine(err)
 	s.access.password.hello.Store(&line)
 	return line
 }
 
 // MustAuthenticate says that Redis asks for a password, and that this client has neither sent one nor been served before.
 func (s *Session) MustAuthenticate() bool {
-	return s.srv.access.mustAuth.Load() && !s.access.admitted.Load() && s.ident.Anonymous()
+	return s.srv.access.mustAuth.Load() && !s.access.admitted.Load() && s.client.Identity().Anonymous()
 }

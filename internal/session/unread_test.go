@@ -39,7 +39,7 @@ func TestUnreadRepliesSlowNobodyElse(t *testing.T) {
 		t.Errorf("Redis read %d times for %d commands", more, n)
 	}
 	for _, c := range p.srv.snapshot() {
-		if c.guard.Over() {
+		if c.client.Over() {
 			t.Error("a client was closed")
 		}
 	}

@@ -145,6 +145,9 @@ func (u *User) setRate(perSecond int) {
 	}
 }
 
+// Paced says that the user may send only so many commands in a second.
+func (u *User) Paced() bool { return u.pace.Load() != nil }
+
 // Command takes one command's place in the present second; the error says that there is none.
 func (u *User) Command() error {
 	pace := u.pace.Load()

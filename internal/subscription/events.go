@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -133,12 +133,12 @@ func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [
 		x.Listeners.add(v)
 		go v.follow()
 	}
-	v.as = x.Host.Identity()
+	v.as = x.Client.Identity()
 	err := v.cover(more)
 	if err != nil {
 		v.wake()
 	}
-	if backend.TooMany(err) {
+	if client.TooMany(err) {
 		return err
 	}
 	return nil
@@ -211,7 +211,7 @@ func (v *events) cover(more subscriptionSet) (err error) {
 		masters = v.x.Nodes.Snapshot().Masters
 	}
 	for _, n := range masters {
-		if failed := v.coverAt(n); failed != nil && !backend.TooMany(err) {
+		if failed := v.coverAt(n); failed != nil && !client.TooMany(err) {
 			err = failed
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -36,12 +37,12 @@ func (x *Subscriptions) resubscribe(gone chan<- struct{}) {
 			return
 		}
 		for _, e := range dead {
-			if x.Host.Lockless() && x.deliberate(e) {
+			if x.Client.Lockless() && x.deliberate(e) {
 				x.cutOff("its connection upstream was closed")
 				return
 			}
 		}
-		if time.Since(began) > remakeFor && x.Host.Lockless() {
+		if time.Since(began) > remakeFor && x.Client.Lockless() {
 			x.cutOff("its subscriptions could not be made again")
 			return
 		}
@@ -97,7 +98,7 @@ func (x *Subscriptions) deliberate(e *subscriptionConn) bool {
 	n := e.p.Node
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
-	answer, err := backend.Ask(ctx, n.Upstream(), x.Service, "INFO", "server")
+	answer, err := backend.Ask(ctx, n.Upstream(), x.AsService(), "INFO", "server")
 	if err != nil {
 		return false
 	}
@@ -147,7 +148,7 @@ func (x *Subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Su
 func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node, answered bool) {
 	e, err := x.open(as, kind == dedicated.OfShard, at)
 	if err != nil {
-		if backend.PasswordRefused(err) {
+		if client.PasswordRefused(err) {
 			x.cutOff("its subscriptions could not be made again: " + err.Error())
 		}
 		x.passOver(slot)
@@ -176,7 +177,7 @@ func (c *subscriptionConn) call(verb string, names []string) (refusal []byte, an
 	c.x.mu.Lock()
 	c.called = ctx
 	c.x.mu.Unlock()
-	e := &dedicated.Reply{Cmd: c.x.Host.Find(verb), Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
+	e := &dedicated.Reply{Cmd: c.x.Routes.Load().Table.Find([][]byte{[]byte(verb)}), Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
 	if answered = c.p.Exchange(ctx, e, resp.AppendCommand(nil, append([]string{verb}, names...)...)); !answered {
 		c.p.Lose()
 	}

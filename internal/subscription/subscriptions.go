@@ -16,9 +16,9 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
-	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -26,32 +26,12 @@ import (
 // askPause is the time before a command that needs a connection looks for one again.
 const askPause = 20 * time.Millisecond
 
-// Host is the client whose subscriptions these are. Only the client's own goroutine calls the methods from Identity on.
+// Host has the connections of the client whose subscriptions these are.
 type Host interface {
 	// Connect makes a connection for messages to a node, as id, which the client need not be any more.
 	Connect(ctx context.Context, id upstream.Identity, at *cluster.Node) (Link, error)
 	// Hello switches a connection to id's protocol.
 	Hello(c *dedicated.Conn, id upstream.Identity) error
-	// Find returns the row of a command.
-	Find(name string) *commandtable.Command
-	// Lockless says that the client holds no lock, and has been told of all losses.
-	Lockless() bool
-
-	// Identity is who the client is now.
-	Identity() upstream.Identity
-	// Refused is the reason why Redis would refuse the client a connection; nil: there is none.
-	Refused() error
-	// Answer appends a reply to the client.
-	Answer(add func(out []byte) []byte)
-	// Push appends what the client gets even if it wants no replies.
-	Push(frame []byte)
-	// Fail answers a command that failed with err, or closes the client.
-	Fail(err error)
-	// Trouble is called with an error that may concern other clients, too.
-	Trouble(err error)
-	// LookAgain waits for a refresh of the topology, and a little longer; Pause waits for d. Both end when the client has gone.
-	LookAgain()
-	Pause(d time.Duration)
 }
 
 // Link is a connection for messages.
@@ -63,13 +43,12 @@ type Link struct {
 
 // Config is what a client's subscriptions are made of.
 type Config struct {
+	*backend.Common
 	Host      Host
-	Client    *downstream.Conn
-	Context   context.Context // ends when the last clients are cut off
+	Client    *client.Client
 	Nodes     *backend.Clustered
-	View      *dedicated.View   // what CLIENT LIST may see of them
-	Spread    int               // a number of the client's, so that clients use different nodes; who has the turn changes it
-	Service   upstream.Identity // who the proxy's own questions are asked as
+	View      *dedicated.View // what CLIENT LIST may see of them
+	Spread    int             // a number of the client's, so that clients use different nodes; who has the turn changes it
 	Listeners *Listeners
 }
 
@@ -228,7 +207,7 @@ func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 	}
 	kind := dedicated.SubscriptionKind(slices.Index(dedicated.SubscribeVerbs[:], c.Name))
 	if len(names) == 0 {
-		x.Host.Fail(&upstream.ReplyError{Line: commandtable.WrongArity(c.Name)})
+		x.Client.Fail(&upstream.ReplyError{Line: commandtable.WrongArity(c.Name)})
 		return
 	}
 	for len(names) > 0 && !x.Client.Over() {
@@ -246,15 +225,11 @@ func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 
 // subscribe subscribes to names at one node; false: the client has been given the error.
 func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) bool {
-	if err := x.Host.Refused(); err != nil {
-		x.Host.Fail(err)
-		return false
-	}
 	slot := backend.NoSlot
 	if kind == dedicated.OfShard {
 		slot = cluster.Slot(names[0])
 	} else if err := x.subscribeEvents(kind, names); err != nil {
-		x.Host.Fail(err)
+		x.Client.Fail(err)
 		return false
 	}
 	var to *cluster.Node
@@ -271,19 +246,19 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		switch {
 		case done || x.Client.Over():
 			return done
-		case backend.NoFurther(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
+		case client.NoFurther(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
 			if err != nil {
-				x.Host.Fail(err)
-				x.Host.Trouble(err)
+				x.Client.Fail(err)
+				x.Trouble(err)
 			}
-			x.Host.Answer(func(out []byte) []byte { return append(out, refusal...) })
+			x.Client.Give(refusal)
 			return false
 		}
 		if next, ask, ok := x.Nodes.Redirect(refusal, slot, from); ok && !ask && next != nil {
 			to = next
 			continue
 		}
-		x.Host.LookAgain()
+		x.Nodes.LookAgain(x.Client)
 	}
 }
 
@@ -308,7 +283,7 @@ func (x *Subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster
 	if at == nil {
 		return nil, nil, &upstream.NotSentError{Cause: errNotServed}
 	}
-	e, err := x.open(x.Host.Identity(), c.Name == dedicated.SubscribeVerbs[dedicated.OfShard], at)
+	e, err := x.open(x.Client.Identity(), c.Name == dedicated.SubscribeVerbs[dedicated.OfShard], at)
 	if err != nil {
 		return nil, at, err
 	}
@@ -368,15 +343,15 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 		x.mu.Lock()
 		x.where.drop(sub)
 		delete(x.lost, sub)
-		confirmation := x.confirm(nil, x.Host.Identity().Proto, c.Name, kind, name)
+		confirmation := x.confirm(nil, x.Client.Identity().Proto, c.Name, kind, name)
 		x.mu.Unlock()
-		x.Host.Push(confirmation)
+		x.Client.Push(confirmation)
 	}
 }
 
 // Asks lets one of the connections with subscriptions answer a command, as Redis answers subscribers; false: there is none just now.
 func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
-	for until := time.Now().Add(x.Nodes.RetryFor()); x.take(); x.Host.Pause(askPause) {
+	for until := time.Now().Add(x.Nodes.RetryFor()); x.take(); x.Client.Pause(askPause) {
 		asked := x.askAny(cmd, c)
 		x.giveTurn() // to the goroutine that makes subscriptions again
 		if asked || time.Now().After(until) || x.Client.Over() {

@@ -1,0 +1,131 @@
+// Package client is one client as everything below its session sees it: its connection, who it is, which replies it wants, what it has
+// been answered, and what it has of locks. The session makes it and hands it down; nobody asks the session for any of it.
+package client
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Client is one client. Its own goroutine uses it, but for the methods of which it is said that any goroutine may call them.
+type Client struct {
+	*downstream.Conn
+	Process *Process
+	Number  int64 // of the connection, at this proxy; CLIENT ID
+
+	Out     *Output // what it has been answered and is not written yet; nil: no command is at work
+	Replies Replies
+	Step    Steps
+	Waited  time.Duration // spent in Watch; whoever measures a command sets it to 0 before
+
+	locks  atomic.Pointer[Holder]
+	untold atomic.Bool // see Untold
+
+	mu    sync.Mutex        // guards all below
+	ident upstream.Identity // only the client's goroutine changes it, and reads it without mu
+	resp3 bool              // see TakesPushes
+	said  Said
+}
+
+// Replies is which replies a client gets, by CLIENT REPLY.
+type Replies struct {
+	Silent bool // they are not wanted: CLIENT REPLY OFF, or the command behind SKIP
+	Off    bool // CLIENT REPLY OFF
+	Skip   bool // CLIENT REPLY SKIP has just come
+	Finish bool // the client is closed, but gets the replies that have been gathered
+}
+
+// New returns the client with that number, which is who id says.
+func New(p *Process, conn *downstream.Conn, number int64, id upstream.Identity) *Client {
+	return &Client{Conn: conn, Process: p, Number: number, ident: id}
+}
+
+// Identity is who the client is.
+func (c *Client) Identity() upstream.Identity { return c.ident }
+
+// IdentityNow is Identity for any goroutine.
+func (c *Client) IdentityNow() upstream.Identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ident
+}
+
+// SetIdentity makes the client another one, or have another protocol or database, after Redis has agreed to that.
+func (c *Client) SetIdentity(id upstream.Identity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ident = id
+	c.resp3 = c.resp3 && id.Proto == 3
+}
+
+// User is the name of the client's user. Any goroutine may call it.
+func (c *Client) User() string { return UserName(c.IdentityNow().User) }
+
+// UserName gives Redis' default user its name.
+func UserName(user string) string {
+	if user == "" {
+		return "default"
+	}
+	return user
+}
+
+// Greeted notes that the client has been given the reply that says which protocol it speaks.
+func (c *Client) Greeted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resp3 = c.ident.Proto == 3
+}
+
+// TakesPushes says that the client has been answered in RESP3, and knows what a push is. Any goroutine may call it.
+func (c *Client) TakesPushes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resp3
+}
+
+// Context is the context that ends when the client has gone.
+func (c *Client) Context() context.Context { return c.Conn.Context(c.Process.Context) }
+
+// Pause waits for d, at most until the client has gone.
+func (c *Client) Pause(d time.Duration) { retry.Sleep(c.Process.Context, d, c.Context().Done()) }
+
+// Watch writes the replies so far, and runs run with a context that ends when the client goes away, is killed, or is cut off by a drain. While
+// run runs, what the client sends is kept for later.
+func (c *Client) Watch(run func(ctx context.Context)) {
+	c.Flush()
+	ctx, cancel := context.WithCancel(c.Process.Context)
+	defer cancel()
+	c.WhenOver(cancel)
+	defer c.WhenOver(nil)
+	done := c.StartWatch()
+	began := telemetry.Clock()
+	run(ctx)
+	c.Waited += telemetry.Clock() - began
+	c.StopWatch(done)
+}
+
+// Steps counts what a client begins that may make it wait. Now is 0 while no command is at work.
+type Steps struct {
+	n     uint64 // the client's own
+	shown atomic.Uint64
+}
+
+// Next begins a step and returns its number.
+func (s *Steps) Next() uint64 {
+	s.n++
+	s.shown.Store(s.n)
+	return s.n
+}
+
+// Rest says that nothing is under way.
+func (s *Steps) Rest() { s.shown.Store(0) }
+
+// Now is the number of the step that is under way; 0: none is. Any goroutine may call it.
+func (s *Steps) Now() uint64 { return s.shown.Load() }

@@ -1,0 +1,141 @@
+package session
+
+import (
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// call is a command on its way.
+type call struct {
+	redcon.Command
+	row    *commandtable.Command // what is known of it; nil: Redis has not listed it
+	answer answer                // answers it here; nil: it is forwarded
+	over   bool                  // it has been dealt with
+}
+
+// refuse has the command not be run; answer says so.
+func (c *call) refuse(row *commandtable.Command, answer answer) { c.row, c.answer = row, answer }
+
+// command runs one command, whether its reply is wanted or not.
+func (s *Session) command(cmd redcon.Command) {
+	if s.client.Replies.Skip {
+		s.runWithoutReply(func() { s.dispatch(cmd) })
+		return
+	}
+	s.dispatch(cmd)
+}
+
+// dispatch is a command's way. What its client, or the process, is just now comes first, which is seldom anything: it may have the command
+// wait, or be refused. Then the command goes to a connection of the client's own, or joins the run that is to be forwarded, or is answered here.
+func (s *Session) dispatch(cmd redcon.Command) {
+	t := s.srv.facts.table.Load()
+	c := call{Command: cmd}
+	c.row, c.answer = t.find(cmd.Args)
+	if c.row != nil {
+		s.activity.last.Store(&c.row.Name)
+	}
+	switch {
+	case s.unusual(t, &c) && s.heldUp(&c):
+	case s.own.Concerns(c.row, c.answer != nil) && s.ranOnOwn(&c):
+	case c.answer == nil && s.forwards(&c):
+	default:
+		s.answer(&c)
+	}
+}
+
+// unusual says that a command is not known, or that its client or the process may have it wait, or be refused, whatever it is.
+func (s *Session) unusual(t *answers, c *call) bool {
+	unknown := c.row == nil || c.answer == nil && !t.Learned()
+	return unknown || s.access.asked || s.access.lowered || s.debugs || s.access.user.Paced() || s.client.Kept() || s.srv.pauses.now.Load() != nil
+}
+
+// heldUp takes a command through the steps of what is unusual, each of which may end its way.
+func (s *Session) heldUp(c *call) (over bool) {
+	for _, step := range unusualSteps {
+		if step(s, c); c.over || s.client.Over() {
+			return true
+		}
+	}
+	return false
+}
+
+// unusualSteps are taken in this order.
+var unusualSteps = []func(s *Session, c *call){
+	(*Session).fitsLowered,   // after RESET the limits are those of clients that must log in
+	(*Session).byCertificate, // the client is logged in
+	(*Session).awaitTable,    // Redis tells which commands it has
+	(*Session).undebugged,    // a script is not run that was to be debugged
+	(*Session).onKeptPlace,   // an operator's place is for some commands only
+	(*Session).withinShare,   // the user's commands in a second
+	(*Session).heldBack,      // an operator has clients wait
+	(*Session).resolve,       // Redis is asked what a command is that it has not listed
+}
+
+// ranOnOwn runs a command on a connection of the client's own, where it concerns one or needs one. All earlier commands have been
+// forwarded.
+func (s *Session) ranOnOwn(c *call) (taken bool) {
+	if s.pipes.Send(); s.client.Over() {
+		return true
+	}
+	if err := s.refused(); err == nil {
+		taken = s.own.Run(c.Command, s.batch.next, c.row, c.answer != nil)
+	} else if taken = c.row.Conn.Starts(); client.LogIn(err) && taken {
+		s.client.Fail(s.srv.refusalFor(c.Args, err))
+	} else if taken {
+		s.own.Failed(c.row, err)
+	}
+	s.batch.Timing.Answered() // a wait there does not count for the next command
+	return taken
+}
+
+// forwards has a command join the run; false: something answers it in place of a Redis.
+func (s *Session) forwards(c *call) bool {
+	if instead := s.pipes.Instead(c.row); instead != nil {
+		c.answer = checked(c.row, func(s *Session, args [][]byte) { s.relay(instead(args)) })
+		return false
+	}
+	if err := s.refused(); err != nil {
+		s.pipes.Send()
+		s.client.Fail(s.srv.refusalFor(c.Args, err))
+		return true
+	}
+	s.pipes.Replicas = s.readsReplicas()
+	s.pipes.Add(c.Raw, c.Args, c.row)
+	return true
+}
+
+// readsReplicas says that replicas of a cluster may answer what the client reads next. One that holds a lock does not read from replicas, which
+// might lack what the last holder wrote; nor does one that has a connection of its own, for example under WATCH, which watches the master's data.
+func (s *Session) readsReplicas() bool {
+	return s.replicas && !s.own.Has() && s.client.Held() == 0
+}
+
+// answer answers a command here, once the run has been forwarded.
+func (s *Session) answer(c *call) {
+	if s.pipes.Send(); s.client.Over() {
+		return
+	}
+	t, began := &s.batch.Timing, telemetry.Clock()
+	s.client.Waited = 0
+	c.answer(s, c.Args)
+	t.Answered()
+	took := telemetry.Clock() - began - s.client.Waited
+	if s.srv.process.IsSlow(took) && c.row.Conn == commandtable.ConnNone { // a command that may wait is not slow
+		s.srv.process.Slow(&client.Slow{Client: s.client, Took: took, Upstream: -1, Command: c.row, Words: c.Args, Commands: 1})
+	}
+	if s.batch.Full() {
+		s.client.Flush()
+	}
+}
+
+// relay appends a reply Redis gave, or the error that stands for it.
+func (s *Session) relay(reply []byte, err error) {
+	if err != nil {
+		s.client.Fail(err)
+		return
+	}
+	s.client.Give(reply)
+}

@@ -1,0 +1,27 @@
+package session
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
+)
+
+// noteSlow puts a command into the slow log. One that Redis does not know is left out: it was not run.
+func (s *Server) noteSlow(c *client.Slow) {
+	if c.Command == commandtable.Unlisted {
+		return
+	}
+	s.slowest.Add(slowlog.Entry{
+		At: time.Now(), Took: c.Took, Upstream: c.Upstream, Args: commands.Shown(c.Command, c.Words), Commands: c.Commands,
+		Client: slowlog.Client{Addr: c.Client.Addr(), Name: c.Client.Name(), User: c.Client.User()},
+	})
+}
+
+// Slow implements commands.Operation.
+func (s *Session) Slow() *slowlog.Log { return s.srv.Slow() }
+
+// Slow are the last commands that took long.
+func (s *Server) Slow() *slowlog.Log { return &s.slowest }
