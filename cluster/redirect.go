@@ -25,6 +25,8 @@ const (
 	asked
 	tryAgain
 	clusterDown
+	demoted   // the node is no master any longer: see Refusal
+	unreached // there was no connection: see Refusal
 )
 
 // readRedirect reads what an error reply says of a slot, and which address it names. What names a slot that no cluster has is no redirect.
