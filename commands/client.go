@@ -30,27 +30,27 @@ const (
 
 func appendOK(out []byte) []byte { return resp.AppendSimple(out, "OK") }
 
-func clientID(c Client, _ [][]byte, out []byte) []byte { return resp.AppendInt(out, c.ID()) }
+func clientID(c *Client, _ [][]byte, out []byte) []byte { return resp.AppendInt(out, c.Number) }
 
-func clientSetName(c Client, args [][]byte, out []byte) []byte {
+func clientSetName(c *Client, args [][]byte, out []byte) []byte {
 	if fault := nameFault(clientNames, args[2]); fault != "" {
 		return resp.AppendError(out, fault)
 	}
-	c.Rename(string(args[2]))
+	c.Session.Rename(string(args[2]))
 	return appendOK(out)
 }
 
-func clientGetName(c Client, _ [][]byte, out []byte) []byte {
+func clientGetName(c *Client, _ [][]byte, out []byte) []byte {
 	name := c.Name()
 	if name == "" {
-		return resp.AppendNull(out, c.Proto())
+		return resp.AppendNull(out, c.proto())
 	}
 	return resp.AppendBulkString(out, name)
 }
 
 // clientSetInfo is CLIENT SETINFO lib-name|lib-ver|traceparent value, as of Redis 7.2 but for traceparent. A library's name is what
 // tells the lock engine that the connection may come out of a pool.
-func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
+func clientSetInfo(c *Client, args [][]byte, out []byte) []byte {
 	of, known := infoOptions[lower(args[2])]
 	if !known {
 		return resp.AppendError(out, "ERR Unrecognized option '"+quote(args[2])+"'")
@@ -80,7 +80,7 @@ func infoFault(option string, value []byte) string {
 }
 
 // clientSwitch is CLIENT NO-EVICT and CLIENT NO-TOUCH. What they switch is Redis' business with its own clients and only shown here.
-func clientSwitch(c Client, args [][]byte, out []byte) []byte {
+func clientSwitch(c *Client, args [][]byte, out []byte) []byte {
 	set := SettingIn("client|"+lower(args[1]), args)
 	if set == (client.Setting{}) {
 		return resp.AppendError(out, syntaxError)
@@ -96,7 +96,7 @@ func isSwitch(arg []byte) bool { return same(arg, "ON") || same(arg, "OFF") }
 const LossPush = "lock-lost"
 
 // clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
-func clientCapa(c Client, args [][]byte, out []byte) []byte {
+func clientCapa(c *Client, args [][]byte, out []byte) []byte {
 	if hasLossPush(args[2:]) {
 		c.Set(client.Setting{Of: client.SettingLossPush, Value: "ON"})
 	}
@@ -130,15 +130,15 @@ func SettingIn(name string, args [][]byte) client.Setting {
 }
 
 // clientReply is CLIENT REPLY ON|OFF|SKIP. It is this proxy that keeps the replies back: Redis gives them all.
-func clientReply(c Client, args [][]byte, out []byte) []byte {
+func clientReply(c *Client, args [][]byte, out []byte) []byte {
 	switch strings.ToUpper(string(args[2])) {
 	case "ON":
-		c.SetReplyMode(RepliesOn)
+		c.SetReplies(client.RepliesOn)
 		return appendOK(out)
 	case "OFF":
-		c.SetReplyMode(RepliesOff)
+		c.SetReplies(client.RepliesOff)
 	case "SKIP":
-		c.SetReplyMode(RepliesSkip)
+		c.SetReplies(client.RepliesSkip)
 	default:
 		return resp.AppendError(out, syntaxError)
 	}
@@ -146,8 +146,8 @@ func clientReply(c Client, args [][]byte, out []byte) []byte {
 }
 
 // clientGetRedir is CLIENT GETREDIR, in our numbers.
-func clientGetRedir(c Client, args [][]byte, out []byte) []byte {
-	answer, to, err := c.AskOwn(args)
+func clientGetRedir(c *Client, args [][]byte, out []byte) []byte {
+	answer, to, err := c.Session.AskOwn(args)
 	if r, ok := resp.ParseReply(answer); err == nil && ok && isTarget(to, r) {
 		return resp.AppendInt(out, to.Client)
 	}
@@ -155,13 +155,13 @@ func clientGetRedir(c Client, args [][]byte, out []byte) []byte {
 }
 
 // clientTrackingInfo is CLIENT TRACKINGINFO, in our numbers.
-func clientTrackingInfo(c Client, args [][]byte, out []byte) []byte {
-	answer, to, err := c.AskOwn(args)
+func clientTrackingInfo(c *Client, args [][]byte, out []byte) []byte {
+	answer, to, err := c.Session.AskOwn(args)
 	r, ok := resp.ParseReply(answer)
 	if err != nil || !ok || len(r.Elems) == 0 {
 		return relay(c, answer, err, out)
 	}
-	out = resp.AppendMap(out, c.Proto(), len(r.Elems)/2)
+	out = resp.AppendMap(out, c.proto(), len(r.Elems)/2)
 	for i, e := range r.Elems {
 		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && isTarget(to, e) {
 			out = resp.AppendInt(out, to.Client)
@@ -178,8 +178,8 @@ func isTarget(to dedicated.Redirect, r resp.Reply) bool {
 }
 
 // clientHelp is Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
-func clientHelp(c Client, args [][]byte, out []byte) []byte {
-	answer, err := c.Ask(args...)
+func clientHelp(c *Client, args [][]byte, out []byte) []byte {
+	answer, err := c.ask(args...)
 	r, ok := resp.ParseReply(answer)
 	if err != nil || !ok || !r.IsList() {
 		return relay(c, answer, err, out)

@@ -1,36 +1,39 @@
 package commands
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // All clients: CLIENT INFO, LIST, KILL, PAUSE, UNPAUSE and UNBLOCK.
 
-func clientInfo(c Client, args [][]byte, out []byte) []byte {
-	if c.Fields() == nil {
-		if answer, err := c.Ask(bytesOf("CLIENT", "INFO")...); err == nil {
-			c.LearnFields(ReadClientFields(answer))
+func clientInfo(c *Client, args [][]byte, out []byte) []byte {
+	if c.Proxy.Fields() == nil {
+		if answer, err := c.ask(bytesOf("CLIENT", "INFO")...); err == nil {
+			c.Proxy.LearnFields(ReadClientFields(answer))
 		}
 	}
-	facts := c.Facts(args)
-	return resp.AppendVerbatim(out, c.Proto(), "txt", fieldsShown(c).line(&facts))
+	facts := c.Proxy.Client(c.Number)
+	facts.Query = len(resp.Command(args))
+	return resp.AppendVerbatim(out, c.proto(), "txt", fieldsShown(c).line(&facts))
 }
 
 // fieldsShown are the fields of CLIENT INFO and CLIENT LIST: Redis' own, once they are known.
-func fieldsShown(c Client) ClientFields {
-	if told := c.Fields(); told != nil {
+func fieldsShown(c *Client) ClientFields {
+	if told := c.Proxy.Fields(); told != nil {
 		return told
 	}
 	return Redis70Fields
 }
 
 // clientList is CLIENT LIST: this proxy's clients.
-func clientList(c Client, args [][]byte, out []byte) []byte {
+func clientList(c *Client, args [][]byte, out []byte) []byte {
 	f, line := parseList(args)
 	if line == "" {
 		line = objectionToList(c)
@@ -38,7 +41,11 @@ func clientList(c Client, args [][]byte, out []byte) []byte {
 	if line != "" {
 		return resp.AppendError(out, line)
 	}
-	lines := fieldsShown(c).lines(f, c.Clients(args))
+	all := c.Proxy.Clients()
+	if i := slices.IndexFunc(all, func(one ClientFacts) bool { return one.ID == c.Number }); i >= 0 {
+		all[i].Query = len(resp.Command(args))
+	}
+	lines := fieldsShown(c).lines(f, all)
 	size := 0
 	for _, line := range lines {
 		size += lineBytes + 2*len(line)
@@ -46,26 +53,26 @@ func clientList(c Client, args [][]byte, out []byte) []byte {
 	if !c.MayHold(size) {
 		return out
 	}
-	return resp.AppendVerbatim(out, c.Proto(), "txt", strings.Join(lines, ""))
+	return resp.AppendVerbatim(out, c.proto(), "txt", strings.Join(lines, ""))
 }
 
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
 // them, and else subscribers, who are few.
-func objectionToList(c Client) string {
-	if c.Fields() != nil {
+func objectionToList(c *Client) string {
+	if c.Proxy.Fields() != nil {
 		return objection(c, "CLIENT", "LIST", "TYPE", "pubsub")
 	}
-	answer, err := c.Ask(bytesOf("CLIENT", "LIST")...)
+	answer, err := c.ask(bytesOf("CLIENT", "LIST")...)
 	if err == nil {
-		c.LearnFields(ReadClientFields(answer))
+		c.Proxy.LearnFields(ReadClientFields(answer))
 	}
 	return objectionIn(answer, err)
 }
 
 // objection runs a command that would show this user's rights and changes nothing, and returns what Redis has
 // against the user; any other answer, as of a server that lacks the command, is none.
-func objection(c Client, probe ...string) (line string) {
-	return objectionIn(c.Ask(bytesOf(probe...)...))
+func objection(c *Client, probe ...string) (line string) {
+	return objectionIn(c.ask(bytesOf(probe...)...))
 }
 
 func objectionIn(answer []byte, err error) string {
@@ -82,7 +89,7 @@ func objectionIn(answer []byte, err error) string {
 }
 
 // clientKill closes clients of this proxy; to the lock engine they have been left, not gone: their locks run out.
-func clientKill(c Client, args [][]byte, out []byte) []byte {
+func clientKill(c *Client, args [][]byte, out []byte) []byte {
 	f, line := parseKill(args)
 	if objection := objectionToKill(c, f); objection != "" { // what stands before a mistake counts first
 		line = objection
@@ -90,18 +97,18 @@ func clientKill(c Client, args [][]byte, out []byte) []byte {
 	if line != "" {
 		return resp.AppendError(out, line)
 	}
-	killed, itself := c.Kill(f)
+	killed, itself := c.Proxy.Kill(f, c.Number)
 	if !itself {
 		return f.appendReply(out, killed)
 	}
 	c.Give(f.appendReply(nil, killed))
 	c.Flush()
-	c.HangUp("CLIENT KILL")
+	c.HangUp(downstream.Left, "CLIENT KILL")
 	return out
 }
 
 // objectionToKill is what Redis has against this user's CLIENT KILL, and whether there is a user of that name.
-func objectionToKill(c Client, f KillFilter) (line string) {
+func objectionToKill(c *Client, f KillFilter) (line string) {
 	probe := []string{"CLIENT", "KILL", "ADDR", "0.0.0.0:0"}
 	if f.User != nil {
 		probe = append(probe, "USER", *f.User)
@@ -111,10 +118,10 @@ func objectionToKill(c Client, f KillFilter) (line string) {
 
 // clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of its
 // own, so that the reads of others do not wait behind a write that waits.
-func clientPause(c Client, args [][]byte, out []byte) []byte {
-	answer, err := c.AskApart(args)
+func clientPause(c *Client, args [][]byte, out []byte) []byte {
+	answer, err := c.askApart(args)
 	if err == nil && answer[0] == '+' {
-		c.PauseWrites(WritePause(args))
+		c.Process.Writes.Pause(WritePause(args))
 	}
 	return relay(c, answer, err, out)
 }
@@ -131,16 +138,16 @@ func WritePause(args [][]byte) time.Duration {
 // maxPause is how long a pause is believed in: longer ones are held to be forgotten.
 const maxPause = time.Hour
 
-func clientUnpause(c Client, args [][]byte, out []byte) []byte {
-	answer, err := c.AskApart(args)
+func clientUnpause(c *Client, args [][]byte, out []byte) []byte {
+	answer, err := c.askApart(args)
 	if err == nil && answer[0] == '+' {
-		c.ResumeWrites()
+		c.Process.Writes.Resume()
 	}
 	return relay(c, answer, err, out)
 }
 
 // clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
-func clientUnblock(c Client, args [][]byte, out []byte) []byte {
+func clientUnblock(c *Client, args [][]byte, out []byte) []byte {
 	if len(args) > 4 {
 		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+Clip(args[1], ClipMost)+"'. Try CLIENT HELP.")
 	}
@@ -158,7 +165,7 @@ func clientUnblock(c Client, args [][]byte, out []byte) []byte {
 	if line := objection(c, "CLIENT", "UNBLOCK", strconv.FormatInt(1<<62, 10)); line != "" {
 		return resp.AppendError(out, line)
 	}
-	reply, err := c.Unblock(id, fails)
+	reply, err := c.Proxy.Unblock(id, fails, c.Access)
 	return relay(c, reply, err, out)
 }
 

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -21,19 +23,21 @@ const noCluster = "ERR This instance has cluster support disabled"
 
 // readonly, readwrite and asking: every slot is here and writable, so that nothing changes by them but, where replicas may be read from,
 // whether this client's reads go there.
-func readonly(c Client, args [][]byte, out []byte) []byte { return readsReplicas(c, true, args, out) }
+func readonly(c *Client, args [][]byte, out []byte) []byte { return readsReplicas(c, true, args, out) }
 
-func readwrite(c Client, args [][]byte, out []byte) []byte { return readsReplicas(c, false, args, out) }
+func readwrite(c *Client, args [][]byte, out []byte) []byte {
+	return readsReplicas(c, false, args, out)
+}
 
-func readsReplicas(c Client, may bool, args [][]byte, out []byte) []byte {
-	if c.ReadReplicas(may) {
+func readsReplicas(c *Client, may bool, args [][]byte, out []byte) []byte {
+	if c.Session.ReadReplicas(may) {
 		return appendOK(out)
 	}
 	return asking(c, args, out)
 }
 
-func asking(c Client, _ [][]byte, out []byte) []byte {
-	if !c.Proxy().Node {
+func asking(c *Client, _ [][]byte, out []byte) []byte {
+	if !c.Proxy.About().Node {
 		return resp.AppendError(out, noCluster)
 	}
 	return appendOK(out)
@@ -41,15 +45,15 @@ func asking(c Client, _ [][]byte, out []byte) []byte {
 
 // clusterCommand is CLUSTER. It never asks Redis but for a slot's keys: that may be a cluster's node and would give away the others'
 // addresses, or reset itself.
-func clusterCommand(c Client, args [][]byte, out []byte) []byte {
-	if !c.Proxy().Node {
+func clusterCommand(c *Client, args [][]byte, out []byte) []byte {
+	if !c.Proxy.About().Node {
 		return withoutCluster(c, args, out)
 	}
-	n, err := clusterNodeAt(c.Address())
+	n, err := clusterNodeAt(cmp.Or(c.Proxy.About().Announce, c.LocalName()))
 	if err != nil {
-		return c.Fail(out, err)
+		return c.Failed(out, err)
 	}
-	out, ok := n.Answer(out, c.Proto(), args[1:])
+	out, ok := n.Answer(out, c.proto(), args[1:])
 	if !ok {
 		return askSlot(c, args, out)
 	}
@@ -57,8 +61,8 @@ func clusterCommand(c Client, args [][]byte, out []byte) []byte {
 }
 
 // withoutCluster is CLUSTER of a Redis alone.
-func withoutCluster(c Client, args [][]byte, out []byte) []byte {
-	whole := c.Commands().Lookup([]byte("cluster"))
+func withoutCluster(c *Client, args [][]byte, out []byte) []byte {
+	whole := c.Forwarder.Routes.Load().Table.Lookup([]byte("cluster"))
 	if whole == nil || len(whole.Subs) < 2 || whole.Of(args) != whole { // Redis did not list any, or this one
 		return resp.AppendError(out, noCluster)
 	}
@@ -66,12 +70,12 @@ func withoutCluster(c Client, args [][]byte, out []byte) []byte {
 }
 
 // askSlot asks the node that has a slot.
-func askSlot(c Client, args [][]byte, out []byte) []byte {
+func askSlot(c *Client, args [][]byte, out []byte) []byte {
 	slot, ok := resp.Integer(args[2])
 	if !ok || slot < 0 || slot >= cluster.Slots {
 		return resp.AppendError(out, "ERR Invalid slot")
 	}
-	reply, err := c.AskSlot(int(slot), args)
+	reply, err := c.Access.Ask(backend.AtSlot(int(slot)), args...)
 	return relay(c, reply, err, out)
 }
 

@@ -13,19 +13,19 @@ import (
 // so each of these can work from the table too.
 
 // commandReply runs the command as it came, and adds to what Redis replied.
-func commandReply(c Client, args [][]byte, out []byte, add func(r CommandReply, out []byte) []byte) []byte {
-	answer, err := c.Ask(args...)
+func commandReply(c *Client, args [][]byte, out []byte, add func(r CommandReply, out []byte) []byte) []byte {
+	answer, err := c.ask(args...)
 	if _, bad := resp.ErrorLine(answer); err != nil || bad || len(answer) == 0 || !c.MayHold(2*len(answer)) {
 		return relay(c, answer, err, out)
 	}
 	_, body, _ := resp.Open(answer)
 	first, _ := resp.Cut(body)
 	_, _, list := resp.Open(first)
-	return add(CommandReply{Raw: answer, Proto: c.Proto(), Table: c.Proxy().Embedded && list, may: c.MayHold}, out)
+	return add(CommandReply{Raw: answer, Proto: c.proto(), Table: c.Proxy.About().Embedded && list, may: c.MayHold}, out)
 }
 
 // commandAll is COMMAND, and whatever subcommand is not known here.
-func commandAll(c Client, args [][]byte, out []byte) []byte {
+func commandAll(c *Client, args [][]byte, out []byte) []byte {
 	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte {
 		if len(args) > 1 {
 			return append(out, r.Raw...)
@@ -34,34 +34,34 @@ func commandAll(c Client, args [][]byte, out []byte) []byte {
 	})
 }
 
-func commandCount(c Client, args [][]byte, out []byte) []byte {
+func commandCount(c *Client, args [][]byte, out []byte) []byte {
 	return commandReply(c, args, out, CommandReply.appendCount)
 }
 
-func commandInfo(c Client, args [][]byte, out []byte) []byte {
+func commandInfo(c *Client, args [][]byte, out []byte) []byte {
 	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.appendInfo(out, args) })
 }
 
-func commandDocs(c Client, args [][]byte, out []byte) []byte {
+func commandDocs(c *Client, args [][]byte, out []byte) []byte {
 	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.appendDocs(out, args) })
 }
 
-func commandList(c Client, args [][]byte, out []byte) []byte {
+func commandList(c *Client, args [][]byte, out []byte) []byte {
 	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.appendList(out, args) })
 }
 
 // commandGetKeys is COMMAND GETKEYS, and GETKEYSANDFLAGS, of a lock verb; of other commands Redis' answer.
-func commandGetKeys(c Client, args [][]byte, out []byte) []byte {
+func commandGetKeys(c *Client, args [][]byte, out []byte) []byte {
 	var v *Verb
 	if len(args) > 2 {
 		v = Lookup(args[2])
 	}
 	if v == nil && (len(args) < 3 || !same(args[2], strings.ToUpper(operatorCommand))) {
-		reply, err := c.Ask(args...)
+		reply, err := c.ask(args...)
 		return relay(c, reply, err, out)
 	}
-	if err := c.Admitted(); err != nil {
-		return c.Fail(out, err)
+	if err := c.Access.Admitted(); err != nil {
+		return c.Failed(out, err)
 	}
 	switch {
 	case v == nil:
@@ -71,14 +71,14 @@ func commandGetKeys(c Client, args [][]byte, out []byte) []byte {
 	case v.Wraps:
 		return v.innerKeys(c, args, out)
 	}
-	return v.appendKeys(out, c.Proto(), args)
+	return v.appendKeys(out, c.proto(), args)
 }
 
 // badCall is what COMMAND GETKEYS says of a call with too few words, or too many.
 const badCall = "ERR Invalid number of arguments specified for command"
 
 // innerKeys is COMMAND GETKEYS, or GETKEYSANDFLAGS, of FENCED: the lock, and what Redis says of the command within.
-func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
+func (v *Verb) innerKeys(c *Client, args [][]byte, out []byte) []byte {
 	inner := v.inner(args[2:])
 	if len(inner) == 0 {
 		return resp.AppendError(out, badCall)
@@ -86,13 +86,13 @@ func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
 	if len(inner) == 1 { // Redis wants an argument
 		inner = append(inner[:1:1], nil)
 	}
-	answer, err := c.Ask(append([][]byte{args[0], args[1]}, inner...)...)
+	answer, err := c.ask(append([][]byte{args[0], args[1]}, inner...)...)
 	line, bad := resp.ErrorLine(answer)
 	r, ok := resp.Outline(answer)
 	if err != nil || bad && line != noKeys || !bad && !ok {
 		return relay(c, answer, err, out)
 	}
-	return v.appendInnerKeys(out, c.Proto(), args, r)
+	return v.appendInnerKeys(out, c.proto(), args, r)
 }
 
 // CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which what Redis does not have is to be added.

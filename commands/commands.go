@@ -1,6 +1,6 @@
 // Package commands answers every command that lockproxy answers itself: table.go names each, the lock verbs among them, with who
 // answers it. Their grammar and their replies are here. What a lock is, internal/lock knows; what is so of a client, and changes, the
-// session says, as Client.
+// client and its session say: see Client.
 package commands
 
 import (
@@ -24,7 +24,7 @@ type Verb struct {
 	Group   string
 	Since   string
 	Options []Option
-	do      func(v *Verb, c Client, args [][]byte, out []byte) []byte
+	do      func(v *Verb, c *Client, args [][]byte, out []byte) []byte
 }
 
 // longestName is the length of a buffer for names in lower case.
@@ -51,15 +51,16 @@ func sortedVerbs() []*Verb {
 }
 
 // answer is the verb's Answer. What it cannot do it says in its own words: no error closes the client.
-func (v *Verb) answer(c Client, args [][]byte, out []byte) []byte {
-	if err := c.BeginVerb(); err != nil {
+func (v *Verb) answer(c *Client, args [][]byte, out []byte) []byte {
+	if err := c.Access.Admitted(); err != nil {
 		return resp.AppendError(out, client.ErrorLine(err))
 	}
+	c.Told() // the verb's reply may lack what is lost from now on
 	return v.run(c, args, out)
 }
 
 // run answers one call of the verb, which has its arity, as an Answer does. args[0] is the verb as it was sent.
-func (v *Verb) run(c Client, args [][]byte, out []byte) []byte {
+func (v *Verb) run(c *Client, args [][]byte, out []byte) []byte {
 	if err := v.checkKeys(args); err != nil {
 		return appendSyntax(out, err)
 	}

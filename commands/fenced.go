@@ -29,7 +29,7 @@ func optionsAhead(options []Option, tokens [][]byte) int {
 	return min(n, len(tokens))
 }
 
-func fenced(v *Verb, c Client, args [][]byte, out []byte) []byte {
+func fenced(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	inner := v.inner(args)
 	g, err := parse(v.Options, args[2:len(args)-len(inner)])
 	switch {
@@ -38,9 +38,9 @@ func fenced(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	case len(inner) == 0:
 		return resp.AppendError(out, commandtable.WrongArity(v.Name))
 	}
-	err = c.Fenced(lock.HoldRequest{DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], Side: side(g)}, inner)
+	err = c.Session.Fenced(lock.HoldRequest{DB: c.Identity().DB, Key: string(args[1]), Owner: g.words["OWNER"], Side: side(g)}, inner)
 	if err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
 	return out
 }

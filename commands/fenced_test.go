@@ -10,13 +10,10 @@ import (
 
 // fencing is a client that notes what it is asked to run.
 type fencing struct {
-	Client
+	Session
 	asked lock.HoldRequest
 	inner string
 }
-
-func (*fencing) Proto() int { return 2 }
-func (*fencing) DB() int    { return 3 }
 
 func (f *fencing) Fenced(r lock.HoldRequest, command [][]byte) error {
 	f.asked, f.inner = r, string(bytes.Join(command, []byte(" ")))
@@ -46,7 +43,7 @@ func TestFencedGrammar(t *testing.T) {
 		"FENCED k":                               {err: wrongNumber},
 	} {
 		var f fencing
-		reply := string(v.run(&f, tokens(line), nil))
+		reply := string(v.run(&Client{Client: speaking(2), Session: &f}, tokens(line), nil))
 		if want.err != "" {
 			if reply != "-"+want.err+"\r\n" || f.inner != "" {
 				t.Errorf("%s: %q, ran %q", line, reply, f.inner)

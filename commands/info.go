@@ -10,17 +10,17 @@ import (
 )
 
 // info is Redis' INFO with a section of this proxy's own behind it.
-func info(c Client, args [][]byte, out []byte) []byte {
+func info(c *Client, args [][]byte, out []byte) []byte {
 	answer, err := askInfo(c, args)
 	if err != nil {
-		return c.Fail(out, err)
+		return c.Failed(out, err)
 	}
-	return c.Proxy().appendInfo(out, c.Proto(), args, answer)
+	return c.Proxy.About().appendInfo(out, c.proto(), args, answer)
 }
 
 // askInfo is INFO of all nodes that have keys, as one.
-func askInfo(c Client, args [][]byte) ([]byte, error) {
-	all, err := c.AskAll(args)
+func askInfo(c *Client, args [][]byte) ([]byte, error) {
+	all, err := c.Forwarder.AskAll(args)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func askInfo(c Client, args [][]byte) ([]byte, error) {
 	if len(all) == 1 || len(texts) == 0 { // they refuse it
 		return all[0].Raw, nil
 	}
-	return resp.AppendVerbatim(nil, c.Proto(), "txt", sumInfo(texts)), nil
+	return resp.AppendVerbatim(nil, c.proto(), "txt", sumInfo(texts)), nil
 }
 
 // added are the fields of INFO that are added up over all masters: counts of clients, commands, keys and messages. Other fields are

@@ -15,8 +15,9 @@ import (
 // ProxyFacts is what INFO, HELLO and CLUSTER tell of this proxy.
 type ProxyFacts struct {
 	Version        string
-	Embedded       bool // the upstream is the embedded store
-	Node           bool // to its clients it is a cluster's only node, else a Redis alone
+	Announce       string // where clients are told to find this proxy, "host:port"; "": where each has found it
+	Embedded       bool   // the upstream is the embedded store
+	Node           bool   // to its clients it is a cluster's only node, else a Redis alone
 	Uptime         time.Duration
 	Clients        int64
 	Connections    int // to Redis, on behalf of clients

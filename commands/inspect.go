@@ -12,19 +12,19 @@ import (
 )
 
 // lockinfo answers LOCKINFO key with a map: kind, ttl-ms, holders, waiting, fence.
-func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
-	if err := c.May(false, args[1]); err != nil {
-		return appendFailure(out, c.Proto(), err)
+func lockinfo(_ *Verb, c *Client, args [][]byte, out []byte) []byte {
+	if err := c.Access.May(false, args[1]); err != nil {
+		return appendFailure(out, c.proto(), err)
 	}
-	in, err := c.Locks().Info(context.Background(), c.DB(), string(args[1]))
+	in, err := c.Session.Locks().Info(context.Background(), c.Identity().DB, string(args[1]))
 	if err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
-	who, holders := c.SeesClients(), list{}
+	who, holders := c.Access.SeesClients(), list{}
 	for _, h := range in.Holders {
 		proxy := ""
 		if who && !h.Local {
-			proxy = c.ProxyOf(h.Owner)
+			proxy = c.Proxy.ProxyOf(h.Owner, c.Forwarder)
 		}
 		holders = append(holders, holderFields(h, who, proxy))
 	}
@@ -40,11 +40,11 @@ func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
 	if in.Fenced {
 		fence.value = in.Token
 	}
-	return appendValue(out, c.Proto(), append(all, field{"waiting", fields{{"queue", in.Queue}, {"here", in.Here}}}, fence))
+	return appendValue(out, c.proto(), append(all, field{"waiting", fields{{"queue", in.Queue}, {"here", in.Here}}}, fence))
 }
 
 // locklist answers LOCKLIST with an array of maps.
-func locklist(v *Verb, c Client, args [][]byte, out []byte) []byte {
+func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	g, err := parse(v.Options, args[1:])
 	if err == nil && len(g.words["MATCH"]) > glob.MaxLength {
 		err = errPattern
@@ -52,23 +52,23 @@ func locklist(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	entries, err := visible(c, c.Locks().List(g.words["OWNER"], g.words["MATCH"]))
+	entries, err := visible(c, c.Session.Locks().List(g.words["OWNER"], g.words["MATCH"]))
 	if err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
-	out, who := resp.AppendArray(out, len(entries)), c.SeesClients()
+	out, who := resp.AppendArray(out, len(entries)), c.Access.SeesClients()
 	for _, e := range entries {
-		out = appendValue(out, c.Proto(), entryFields(e, who))
+		out = appendValue(out, c.proto(), entryFields(e, who))
 	}
 	return out
 }
 
 // visible keeps the locks whose keys the client may read.
-func visible(c Client, all []lock.Entry) ([]lock.Entry, error) {
+func visible(c *Client, all []lock.Entry) ([]lock.Entry, error) {
 	out := all[:0]
 	for _, e := range all {
 		var refusal *upstream.ReplyError
-		err := c.May(false, []byte(e.Key))
+		err := c.Access.May(false, []byte(e.Key))
 		switch {
 		case err == nil:
 			out = append(out, e)

@@ -16,28 +16,28 @@ func names(keys [][]byte) []string {
 	return out
 }
 
-func multilock(v *Verb, c Client, args [][]byte, out []byte) []byte {
+func multilock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	keys, rest, _ := v.split(args) // run has checked the error
 	r, err := lockRequest(c, v, lock.Plain, rest)
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(true, keys...); err != nil {
-		return appendFailure(out, c.Proto(), err)
+	if err := c.Access.May(true, keys...); err != nil {
+		return appendFailure(out, c.proto(), err)
 	}
 	var grants []lock.Grant
 	locks := names(keys)
 	if r.Blocks {
-		c.Wait(func(ctx context.Context) {
-			grants, err = c.Locks().MultiLock(telemetry.About(c.Traced(ctx), locks), locks, r)
+		c.Session.Wait(func(ctx context.Context) {
+			grants, err = c.Session.Locks().MultiLock(telemetry.About(c.Traced(ctx), locks), locks, r)
 			err = endOf(ctx, err)
 		})
 	} else {
-		grants, err = c.Locks().MultiLock(telemetry.About(c.Traced(context.Background()), locks), locks, r)
+		grants, err = c.Session.Locks().MultiLock(telemetry.About(c.Traced(context.Background()), locks), locks, r)
 	}
 	switch {
 	case err != nil:
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	case !r.Fence:
 		return resp.AppendSimple(out, "OK")
 	}
@@ -48,19 +48,19 @@ func multilock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	return out
 }
 
-func multiunlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
+func multiunlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	keys, rest, _ := v.split(args)
 	g, err := parse(v.Options, rest)
 	if err != nil {
 		return appendSyntax(out, err)
 	}
 	if err := mayUnlock(c, g, keys...); err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
 	locks := names(keys)
-	freed, err := c.Locks().MultiUnlock(telemetry.About(c.Traced(context.Background()), locks), locks, lock.UnlockRequest{DB: c.DB(), Owner: g.words["OWNER"]})
+	freed, err := c.Session.Locks().MultiUnlock(telemetry.About(c.Traced(context.Background()), locks), locks, lock.UnlockRequest{DB: c.Identity().DB, Owner: g.words["OWNER"]})
 	if err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
 	return resp.AppendInt(out, freed)
 }

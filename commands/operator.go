@@ -29,7 +29,7 @@ type Subcommand struct {
 	Pauses  bool     // it takes milliseconds, and then WRITE or ALL, or neither
 	Summary string
 	open    bool // to all users
-	do      func(c Client, args [][]byte, out []byte) []byte
+	do      func(c *Client, args [][]byte, out []byte) []byte
 }
 
 func (s *Subcommand) fullName() string { return operatorCommand + "|" + s.Name }
@@ -61,9 +61,9 @@ func (s *Subcommand) usage() string {
 }
 
 // answer is the subcommand's Answer.
-func (s *Subcommand) answer(c Client, args [][]byte, out []byte) []byte {
+func (s *Subcommand) answer(c *Client, args [][]byte, out []byte) []byte {
 	switch {
-	case !s.open && !c.Operates():
+	case !s.open && !c.Session.Operates():
 		return resp.AppendError(out, "NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
 	case len(args) > 1-s.arity() && (s.Counts || s.Pauses):
 		return resp.AppendError(out, wrongSubcommand(args[1]))
@@ -77,12 +77,12 @@ func wrongSubcommand(word []byte) string {
 }
 
 // operatorHelp is LOCKPROXY HELP, as Redis' own HELP subcommands are.
-func operatorHelp(c Client, _ [][]byte, out []byte) []byte {
+func operatorHelp(c *Client, _ [][]byte, out []byte) []byte {
 	lines := list{simple("LOCKPROXY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")}
 	for _, s := range operatorCommands() {
 		lines = append(lines, simple(s.usage()), simple("    "+s.Summary))
 	}
-	return appendValue(out, c.Proto(), lines)
+	return appendValue(out, c.proto(), lines)
 }
 
 // usualCount is how much a list shows that was given no count.
@@ -104,7 +104,7 @@ func countIn(args [][]byte, usual int) (n int, line string) {
 }
 
 // counted answers a call with a list of as many things as it asks for, each as fields.
-func counted[T any](c Client, args [][]byte, out []byte, find func(n int) []T, fieldsOf func(T) fields) []byte {
+func counted[T any](c *Client, args [][]byte, out []byte, find func(n int) []T, fieldsOf func(T) fields) []byte {
 	n, line := countIn(args, usualCount)
 	if line != "" {
 		return resp.AppendError(out, line)
@@ -112,14 +112,14 @@ func counted[T any](c Client, args [][]byte, out []byte, find func(n int) []T, f
 	all := find(n)
 	out = resp.AppendArray(out, len(all))
 	for _, one := range all {
-		out = appendValue(out, c.Proto(), fieldsOf(one))
+		out = appendValue(out, c.proto(), fieldsOf(one))
 	}
 	return out
 }
 
 // operatorStats is LOCKPROXY STATS.
-func operatorStats(c Client, _ [][]byte, out []byte) []byte {
-	p := c.Proxy()
+func operatorStats(c *Client, _ [][]byte, out []byte) []byte {
+	p := c.Proxy.About()
 	all := fields{{"version", p.Version}}
 	p.tell(func(name string, value any) {
 		all = append(all, field{strings.TrimPrefix(name, "lockproxy_"), value})
@@ -128,27 +128,27 @@ func operatorStats(c Client, _ [][]byte, out []byte) []byte {
 		hold, wait := p.Locks.Ages()
 		all = append(all, field{"oldest_hold_ms", hold}, field{"longest_wait_ms", wait})
 	}
-	return appendValue(out, c.Proto(), all)
+	return appendValue(out, c.proto(), all)
 }
 
 // operatorLocks is LOCKPROXY LOCKS.
-func operatorLocks(c Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Proxy().Locks.HeldLongest, func(e lock.Entry) fields {
+func operatorLocks(c *Client, args [][]byte, out []byte) []byte {
+	return counted(c, args, out, c.Proxy.About().Locks.HeldLongest, func(e lock.Entry) fields {
 		return append(whose(e), field{"held-ms", e.Held}, field{"holds", e.Holds}, field{"ttl-ms", e.Left}, field{"lease-ms", e.Lease},
 			field{"watched", e.Watched}, field{"renewals", e.Renewals}, field{"renewed-ms-ago", renewedAgo(e.Holder)})
 	})
 }
 
 // operatorWaiters is LOCKPROXY WAITERS.
-func operatorWaiters(c Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Proxy().Locks.WaitingLongest, func(e lock.Entry) fields {
+func operatorWaiters(c *Client, args [][]byte, out []byte) []byte {
+	return counted(c, args, out, c.Proxy.About().Locks.WaitingLongest, func(e lock.Entry) fields {
 		return append(whose(e), field{"waiting-ms", e.Held}, field{"place", e.Place})
 	})
 }
 
 // operatorHot is LOCKPROXY HOT GET [count] | RESET.
-func operatorHot(c Client, args [][]byte, out []byte) []byte {
-	locks := c.Proxy().Locks
+func operatorHot(c *Client, args [][]byte, out []byte) []byte {
+	locks := c.Proxy.About().Locks
 	switch {
 	case same(args[2], "GET"):
 		return counted(c, args[1:], out, locks.Hottest, func(e hottest.Entry) fields {
@@ -162,8 +162,8 @@ func operatorHot(c Client, args [][]byte, out []byte) []byte {
 }
 
 // operatorReload is LOCKPROXY RELOAD.
-func operatorReload(c Client, _ [][]byte, out []byte) []byte {
-	said, err := c.Reload()
+func operatorReload(c *Client, _ [][]byte, out []byte) []byte {
+	said, err := c.Operator.Reload(c.Client)
 	if err != nil {
 		return resp.AppendError(out, "ERR "+err.Error())
 	}
@@ -171,8 +171,8 @@ func operatorReload(c Client, _ [][]byte, out []byte) []byte {
 }
 
 // operatorDrain is LOCKPROXY DRAIN. The reply is there before the client is closed.
-func operatorDrain(c Client, _ [][]byte, out []byte) []byte {
-	c.Drain()
+func operatorDrain(c *Client, _ [][]byte, out []byte) []byte {
+	c.Operator.Drain(c.Client)
 	return appendOK(out)
 }
 
@@ -180,7 +180,7 @@ func operatorDrain(c Client, _ [][]byte, out []byte) []byte {
 const pauseMost = 5 * time.Minute
 
 // operatorPause is LOCKPROXY PAUSE milliseconds [WRITE|ALL].
-func operatorPause(c Client, args [][]byte, out []byte) []byte {
+func operatorPause(c *Client, args [][]byte, out []byte) []byte {
 	ms, ok := resp.Integer(args[2])
 	writes := len(args) == 4 && same(args[3], "WRITE")
 	switch {
@@ -191,13 +191,13 @@ func operatorPause(c Client, args [][]byte, out []byte) []byte {
 	case len(args) == 4 && !writes && !same(args[3], "ALL"):
 		return resp.AppendError(out, "ERR PAUSE mode must be WRITE or ALL")
 	}
-	c.Pause(time.Duration(ms)*time.Millisecond, writes)
+	c.Operator.Pause(c.Client, time.Duration(ms)*time.Millisecond, writes)
 	return appendOK(out)
 }
 
 // operatorResume is LOCKPROXY RESUME.
-func operatorResume(c Client, _ [][]byte, out []byte) []byte {
-	c.Resume()
+func operatorResume(c *Client, _ [][]byte, out []byte) []byte {
+	c.Operator.Resume(c.Client)
 	return appendOK(out)
 }
 
@@ -207,21 +207,21 @@ func whose(e lock.Entry) fields {
 }
 
 // operatorClients is LOCKPROXY CLIENTS.
-func operatorClients(c Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Holders, func(h ClientHolds) fields {
+func operatorClients(c *Client, args [][]byte, out []byte) []byte {
+	return counted(c, args, out, c.Proxy.Holders, func(h ClientHolds) fields {
 		return fields{{"id", h.ID}, {"addr", h.Addr}, {"name", h.Name}, {"user", h.User}, {"db", h.DB}, {"resp", h.ClientFacts.Proto}, {"lib-name", h.Library[0]},
 			{"age-ms", h.Age}, {"idle-ms", h.Idle}, {"cmd", h.Last}, {"locks", h.Locks}, {"waits-for", h.WaitsFor}, {"waiting-ms", h.Waited}}
 	})
 }
 
 // operatorNodes is LOCKPROXY NODES: those that commands go to, and those of a quorum.
-func operatorNodes(c Client, args [][]byte, out []byte) []byte {
+func operatorNodes(c *Client, args [][]byte, out []byte) []byte {
 	nodes := func(n int) (all []fields) {
-		where, _ := c.Proxy().Locks.Able()
-		for _, node := range c.Nodes(n) {
+		where, _ := c.Proxy.About().Locks.Able()
+		for _, node := range c.Operator.Nodes(c.Context(), n) {
 			all = append(all, append(memberFields(node), locksAt(where, node.Addr)))
 		}
-		for _, node := range c.Proxy().Locks.Nodes() {
+		for _, node := range c.Proxy.About().Locks.Nodes() {
 			all = append(all, fields{{"name", node.Name}, {"role", "quorum"}, {"state", node.State}, {"state-ms", node.Since}, {"counts-in-ms", node.Counts}, {"trouble", node.Trouble},
 				locksAt(where, node.Name)})
 		}

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -8,22 +9,27 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // operator is a client that may run LOCKPROXY, or may not.
 type operator struct {
-	Client
+	Session
+	Proxy
+	Operator
 	may     bool
 	proto   int
 	drained bool
 	paused  bool
+	log     slowlog.Log
 }
 
 func (o *operator) Operates() bool { return o.may }
-func (o *operator) Proto() int     { return o.proto }
-func (*operator) Proxy() *ProxyFacts {
+func (*operator) About() *ProxyFacts {
 	return &ProxyFacts{Version: "v", Upstream: func(line func(name string, value any)) { line("lockproxy_upstream", "redis") }}
 }
 
@@ -31,21 +37,30 @@ func (*operator) Holders(n int) []ClientHolds {
 	return []ClientHolds{{Locks: 2}, {Locks: 1, WaitsFor: "x\r\n"}}[:min(n, 2)]
 }
 
-func (*operator) Nodes(n int) []NodeFacts {
+func (*operator) Nodes(_ context.Context, n int) []NodeFacts {
 	return []NodeFacts{{Member: backend.Member{Addr: "a:1", Role: "master"}}, {Member: backend.Member{Addr: "b:1", Role: "replica", ID: "b"}, Trouble: errors.New("LOADING")}}[:min(n, 2)]
 }
 
-func (*operator) Reload() (string, error) { return "", errors.New("not good:\nmax-clients") }
-func (o *operator) Drain()                { o.drained = true }
+func (*operator) Reload(*client.Client) (string, error) {
+	return "", errors.New("not good:\nmax-clients")
+}
+func (o *operator) Drain(*client.Client) { o.drained = true }
 
-func (o *operator) Pause(time.Duration, bool) { o.paused = true }
-func (o *operator) Resume()                   { o.paused = false }
+func (o *operator) Pause(*client.Client, time.Duration, bool) { o.paused = true }
+func (o *operator) Resume(*client.Client)                     { o.paused = false }
 
-func (*operator) Slow() *slowlog.Log { return new(slowlog.Log) }
+func (o *operator) Slow() *slowlog.Log { return &o.log }
 
+// said is what a call is answered.
 func (o *operator) said(call string) string {
 	args := words(call)
-	return string(answers[operatorCommand+"|"+strings.ToLower(string(args[1]))](o, args, nil))
+	c := &Client{Client: speaking(o.proto), Session: o, Proxy: o, Operator: o}
+	return string(answers[operatorCommand+"|"+strings.ToLower(string(args[1]))](c, args, nil))
+}
+
+// speaking is a client that speaks that protocol.
+func speaking(proto int) *client.Client {
+	return client.New(&client.Process{Context: context.Background()}, new(downstream.Conn), 1, upstream.Identity{Proto: proto, DB: 3})
 }
 
 // Only operators get answers, but to HELP, and a count that is none is an error in Redis' words.

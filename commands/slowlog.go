@@ -11,15 +11,15 @@ import (
 )
 
 // operatorSlowlog is LOCKPROXY SLOWLOG GET [count] | LEN | RESET.
-func operatorSlowlog(c Client, args [][]byte, out []byte) []byte {
-	l := c.Slow()
+func operatorSlowlog(c *Client, args [][]byte, out []byte) []byte {
+	l := c.Operator.Slow()
 	switch {
 	case same(args[2], "GET"):
 		n, line := countIn(args[1:], 10)
 		if line != "" {
 			return resp.AppendError(out, line)
 		}
-		return appendSlow(out, c.Proto(), l.Latest(n))
+		return appendSlow(out, c.proto(), l.Latest(n))
 	case same(args[2], "LEN") && len(args) == 3:
 		return resp.AppendInt(out, int64(l.Len()))
 	case same(args[2], "RESET") && len(args) == 3:

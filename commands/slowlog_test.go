@@ -60,21 +60,11 @@ func TestSecretsOfLongCommands(t *testing.T) {
 	}
 }
 
-// slowly is an operator of a proxy with slow commands.
-type slowly struct {
-	operator
-	log slowlog.Log
-}
-
-func (s *slowly) Slow() *slowlog.Log { return &s.log }
-
 // SLOWLOG lists entries as Redis does, the newest first, with what Redis' does not have behind.
 func TestOperatorSlowlog(t *testing.T) {
 	t.Parallel()
-	c := &slowly{operator: operator{may: true, proto: 3}}
-	said := func(call string) string {
-		return string(answers["lockproxy|slowlog"](c, words("LOCKPROXY SLOWLOG "+call), nil))
-	}
+	c := &operator{may: true, proto: 3}
+	said := func(call string) string { return c.said("LOCKPROXY SLOWLOG " + call) }
 	at := time.Unix(1700000000, 0)
 	c.log.Add(slowlog.Entry{At: at, Took: 20 * time.Millisecond, Upstream: 15 * time.Millisecond, Args: []string{"GET", "k"}, Commands: 3, Client: slowlog.Client{Addr: "a:1", Name: "n", User: "u"}})
 	c.log.Add(slowlog.Entry{At: at, Took: time.Second, Upstream: -1, Args: []string{"LOCK", "k"}, Commands: 1})

@@ -10,7 +10,7 @@ import (
 
 // Answer answers one call of a command: it appends exactly one reply to out, or none if the client has been given it, wants none, or
 // is closed. All replies to the client's earlier commands are in, and the call has the command's arity.
-type Answer func(c Client, args [][]byte, out []byte) []byte
+type Answer func(c *Client, args [][]byte, out []byte) []byte
 
 // row is a command that lockproxy answers itself, and who answers it.
 type row struct {
@@ -216,38 +216,38 @@ func AnswerOf(c *commandtable.Command) Answer {
 
 // refuse is a command that the table refuses.
 func refuse(line string) Answer {
-	return func(_ Client, _ [][]byte, out []byte) []byte { return resp.AppendError(out, line) }
+	return func(_ *Client, _ [][]byte, out []byte) []byte { return resp.AppendError(out, line) }
 }
 
 // refuseDebug is SCRIPT DEBUG YES|SYNC|NO. A client that was refused it may send its script all the same, as redis-cli --ldb does.
 func refuseDebug(line string) Answer {
-	return func(c Client, args [][]byte, out []byte) []byte {
+	return func(c *Client, args [][]byte, out []byte) []byte {
 		if len(args) == 3 {
 			switch {
 			case same(args[2], "YES"), same(args[2], "SYNC"):
-				c.Debugs(true)
+				c.Debugs = true
 			case same(args[2], "NO"):
-				c.Debugs(false)
+				c.Debugs = false
 			}
 		}
 		return resp.AppendError(out, line)
 	}
 }
 
-func unknownSubcommand(_ Client, args [][]byte, out []byte) []byte {
+func unknownSubcommand(_ *Client, args [][]byte, out []byte) []byte {
 	return resp.AppendError(out, "ERR unknown subcommand '"+Clip(args[1], ClipMost)+"'. Try "+strings.ToUpper(string(args[0]))+" HELP.")
 }
 
 // apart asks Redis on a connection of its own, where the call need not wait for others.
-func apart(c Client, args [][]byte, out []byte) []byte {
-	reply, err := c.AskApart(args)
+func apart(c *Client, args [][]byte, out []byte) []byte {
+	reply, err := c.askApart(args)
 	return relay(c, reply, err, out)
 }
 
 // relay appends a reply Redis gave, or the error that stands for it.
-func relay(c Client, reply []byte, err error, out []byte) []byte {
+func relay(c *Client, reply []byte, err error, out []byte) []byte {
 	if err != nil {
-		return c.Fail(out, err)
+		return c.Failed(out, err)
 	}
 	return append(out, reply...)
 }

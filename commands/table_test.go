@@ -2,9 +2,11 @@ package commands
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
@@ -45,7 +47,7 @@ func TestAnswerOf(t *testing.T) {
 	} {
 		args := words(call)
 		c := table.Find(args)
-		if got := string(AnswerOf(c)(&saying{}, args, nil)); !c.Here || got != want {
+		if got := string(AnswerOf(c)(calling(), args, nil)); !c.Here || got != want {
 			t.Errorf("%s: %q, want %q", call, got, want)
 		}
 	}
@@ -54,20 +56,20 @@ func TestAnswerOf(t *testing.T) {
 	}
 }
 
-// saying is a client that notes what it says of itself.
+// saying is the session of a client that says something of itself.
 type saying struct {
-	Client
-	set  client.Setting
-	name string
+	Session
+	of *client.Client
 }
 
-func (s *saying) Set(t client.Setting) { s.set = t }
-func (s *saying) Rename(name string)      { s.name = name }
-func (*saying) Proxy() *ProxyFacts        { return new(ProxyFacts) }
-func (*saying) Commands() *commandtable.Table {
-	return commandtable.New(nil, nil, Rows(), nil)
+func (s *saying) Rename(name string) { s.of.Set(client.Setting{Of: client.SettingName, Value: name}) }
+
+// calling is a client of a proxy that knows its own commands alone.
+func calling() *Client {
+	common := &backend.Common{}
+	common.Routes.Store(&backend.Routes{Table: commandtable.New(nil, nil, Rows(), nil)})
+	return &Client{Client: speaking(2), Session: &saying{}, Proxy: &operator{}, Forwarder: &backend.Forwarder{Common: common}}
 }
-func (*saying) Debugs(bool) {}
 
 // What a client says of itself is set at once, and what is queued in a transaction would set the same.
 func TestSettings(t *testing.T) {
@@ -92,16 +94,14 @@ func TestSettings(t *testing.T) {
 	} {
 		args := words(call)
 		name := "client|" + strings.ToLower(string(args[1]))
-		var c saying
-		got := string(answers[name](&c, args, nil))
-		if c.name != "" {
-			c.set = client.Setting{Of: client.SettingName, Value: c.name}
-		}
-		if queued := SettingIn(name, args); queued != c.set {
-			t.Errorf("%s: sets %v, and %v in a transaction", call, c.set, queued)
+		c, queued := speaking(2), SettingIn(name, args)
+		got := string(answers[name](&Client{Client: c, Session: &saying{of: c}}, args, nil))
+		then := speaking(2)
+		if then.Set(queued); !reflect.DeepEqual(then.Said(), c.Said()) {
+			t.Errorf("%s: sets %v, and %v in a transaction", call, c.Said(), then.Said())
 		}
 		if got == "+OK\r\n" {
-			got = fmt.Sprint(c.set)
+			got = fmt.Sprint(queued)
 		}
 		if got != want {
 			t.Errorf("%s: got %s, want %s", call, got, want)

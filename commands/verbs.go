@@ -28,43 +28,43 @@ var (
 )
 
 // acquire is the verb that takes locks of one kind.
-func acquire(kind lock.Kind) func(v *Verb, c Client, args [][]byte, out []byte) []byte {
-	return func(v *Verb, c Client, args [][]byte, out []byte) []byte {
+func acquire(kind lock.Kind) func(v *Verb, c *Client, args [][]byte, out []byte) []byte {
+	return func(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 		return v.acquire(c, kind, args, out)
 	}
 }
 
 // lockRequest reads the options of a verb that takes locks; the key is still to be said.
-func lockRequest(c Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Request, error) {
+func lockRequest(c *Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Request, error) {
 	g, err := parse(v.Options, options)
 	return lock.Request{
-		DB: c.DB(), Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
+		DB: c.Identity().DB, Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
 		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"),
 		Fence: g.has("FENCE"), Replicas: g.numbers["REPLICAS"],
 	}, err
 }
 
-func (v *Verb) acquire(c Client, kind lock.Kind, args [][]byte, out []byte) []byte {
+func (v *Verb) acquire(c *Client, kind lock.Kind, args [][]byte, out []byte) []byte {
 	r, err := lockRequest(c, v, kind, args[2:])
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(true, args[1]); err != nil {
-		return appendFailure(out, c.Proto(), err)
+	if err := c.Access.May(true, args[1]); err != nil {
+		return appendFailure(out, c.proto(), err)
 	}
 	r.Key = string(args[1])
 	var grant lock.Grant
 	if r.Blocks {
-		c.Wait(func(ctx context.Context) {
-			grant, err = c.Locks().Lock(telemetry.About(c.Traced(ctx), r.Key), r)
+		c.Session.Wait(func(ctx context.Context) {
+			grant, err = c.Session.Locks().Lock(telemetry.About(c.Traced(ctx), r.Key), r)
 			err = endOf(ctx, err)
 		})
 	} else {
-		grant, err = c.Locks().Lock(telemetry.About(c.Traced(context.Background()), r.Key), r)
+		grant, err = c.Session.Locks().Lock(telemetry.About(c.Traced(context.Background()), r.Key), r)
 	}
 	switch {
 	case err != nil:
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	case r.Fence:
 		return resp.AppendInt(out, grant.Token)
 	default:
@@ -94,25 +94,25 @@ func side(g given) lock.Kind {
 	return lock.Plain
 }
 
-func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
+func unlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	g, err := parse(v.Options, args[2:])
 	if err != nil {
 		return appendSyntax(out, err)
 	}
 	if err := mayUnlock(c, g, args[1]); err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
 	if g.has("FORCE") {
-		if err := c.MayDelete(args[1]); err != nil {
-			return appendFailure(out, c.Proto(), err)
+		if err := c.Access.MayDelete(args[1]); err != nil {
+			return appendFailure(out, c.proto(), err)
 		}
 	}
 	key := string(args[1])
-	free, err := c.Locks().Unlock(telemetry.About(c.Traced(context.Background()), key), lock.UnlockRequest{
-		DB: c.DB(), Key: key, Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
+	free, err := c.Session.Locks().Unlock(telemetry.About(c.Traced(context.Background()), key), lock.UnlockRequest{
+		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
 	})
 	if err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
 	if free {
 		return resp.AppendInt(out, 1)
@@ -122,27 +122,27 @@ func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 
 // mayUnlock asks whether the client may give locks back. A connection gives back its own holds as it does when it closes, and needs no right
 // for that: a refusal would leave them renewed.
-func mayUnlock(c Client, g given, keys ...[]byte) error {
+func mayUnlock(c *Client, g given, keys ...[]byte) error {
 	if g.words["OWNER"] == "" && !g.has("FORCE") {
 		return nil
 	}
-	return c.May(true, keys...)
+	return c.Access.May(true, keys...)
 }
 
-func renew(v *Verb, c Client, args [][]byte, out []byte) []byte {
+func renew(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	g, err := parse(v.Options, args[2:])
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.May(true, args[1]); err != nil {
-		return appendFailure(out, c.Proto(), err)
+	if err := c.Access.May(true, args[1]); err != nil {
+		return appendFailure(out, c.proto(), err)
 	}
 	key := string(args[1])
-	err = c.Locks().Renew(telemetry.About(c.Traced(context.Background()), key), lock.RenewRequest{
-		DB: c.DB(), Key: key, Side: side(g), Owner: g.words["OWNER"], Lease: lease(g),
+	err = c.Session.Locks().Renew(telemetry.About(c.Traced(context.Background()), key), lock.RenewRequest{
+		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.words["OWNER"], Lease: lease(g),
 	})
 	if err != nil {
-		return appendFailure(out, c.Proto(), err)
+		return appendFailure(out, c.proto(), err)
 	}
 	return resp.AppendInt(out, 1)
 }

@@ -22,6 +22,7 @@ type Client struct {
 
 	Out     *Output // what it has been answered and is not written yet; nil: no command is at work
 	Replies Replies
+	Debugs  bool // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
 	Step    Steps
 	Waited  time.Duration // spent in Watch; whoever measures a command sets it to 0 before
 
@@ -32,14 +33,6 @@ type Client struct {
 	ident upstream.Identity // only the client's goroutine changes it, and reads it without mu
 	resp3 bool              // see TakesPushes
 	said  Said
-}
-
-// Replies is which replies a client gets, by CLIENT REPLY.
-type Replies struct {
-	Silent bool // they are not wanted: CLIENT REPLY OFF, or the command behind SKIP
-	Off    bool // CLIENT REPLY OFF
-	Skip   bool // CLIENT REPLY SKIP has just come
-	Finish bool // the client is closed, but gets the replies that have been gathered
 }
 
 // New returns the client with that number, which is who id says.

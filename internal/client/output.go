@@ -110,6 +110,15 @@ func (c *Client) Flush() {
 // Give gives the client replies.
 func (c *Client) Give(replies []byte) { c.Out.Bytes = append(c.Out.Bytes, replies...) }
 
+// Relay gives the client a reply of Redis', or the error that stands for it.
+func (c *Client) Relay(reply []byte, err error) {
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	c.Give(reply)
+}
+
 // Error gives the client an error, whose line is without the leading '-'.
 func (c *Client) Error(line string) { c.Out.Bytes = resp.AppendError(c.Out.Bytes, line) }
 

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 // Process is what the clients of a process share.
 type Process struct {
 	Context context.Context // ends when the last clients are cut off
+	Log     *slog.Logger
 	Writes  Writes
 	Relearn chan struct{} // what is known of Redis is asked again when something comes here
 

@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"context"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/commands"
@@ -50,7 +49,10 @@ func (a *answers) answered(c *commandtable.Command) (*commandtable.Command, answ
 func answering(run commands.Answer) answer {
 	return func(s *Session, args [][]byte) {
 		b := s.batch
-		b.answer = run(s, args, b.answer[:0])
+		if b.caller.Client == nil {
+			b.caller = commands.Client{Client: s.client, Session: s, Access: &s.access, Forwarder: s.pipes, Proxy: &s.srv.clients, Operator: s.srv}
+		}
+		b.answer = run(&b.caller, args, b.answer[:0])
 		if cap(b.answer) > keepBytes {
 			b.Take(b.answer)
 			b.answer = nil
@@ -79,14 +81,14 @@ func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 	if c.Open {
 		return nil
 	}
-	err := s.refused()
+	err := s.access.Admitted()
 	if err != nil && commands.IsOperation(c) {
 		return s.refusedOperator(err)
 	}
 	if err != nil || c.Probe == nil {
 		return err
 	}
-	if line := s.forbidden(c); line != "" {
+	if line := s.access.forbidden(c); line != "" {
 		return &upstream.ReplyError{Line: line}
 	}
 	return nil
@@ -113,31 +115,31 @@ func (s *Server) newTable(told []*commandtable.Command) *answers {
 	return newAnswers(allow, rules.Deny, told)
 }
 
-// The session is the commands.Client that answers use. Each part of that interface is in the file with the state that it reads or
-// changes: identity.go, locks.go, ask.go, setting.go, and client.go.
+// refusal is the error for a command of a client that Redis does not serve, because of err. Redis 7 looks for the command, and at the number
+// of its words, before it asks who the client is.
+func (a *answers) refusal(args [][]byte, err error) error {
+	if !client.LogIn(err) {
+		return err
+	}
+	switch c, _ := a.find(args); {
+	case c == nil:
+		return &upstream.ReplyError{Line: unknownCommand(args)}
+	case !commandtable.ArityFits(c.Arity, len(args)):
+		return &upstream.ReplyError{Line: c.NotRun(commandtable.WrongArity(c.Name))}
+	default:
+		return &upstream.ReplyError{Line: c.NotRun(noAuth)}
+	}
+}
 
-var _ commands.Client = (*Session)(nil)
-
-// Commands implements commands.Redis.
-func (s *Session) Commands() *commandtable.Table { return s.srv.facts.table.Load().Table }
-
-// Give implements commands.Connection.
-func (s *Session) Give(reply []byte) { s.client.Give(reply) }
-
-// Flush implements commands.Connection.
-func (s *Session) Flush() { s.client.Flush() }
-
-// MayHold implements commands.Connection.
-func (s *Session) MayHold(n int) bool { return s.client.MayHold(n) }
-
-// Fail implements commands.Connection.
-func (s *Session) Fail(out []byte, err error) []byte { return s.client.Failed(out, err) }
-
-// Name implements commands.Settings.
-func (s *Session) Name() string { return s.client.Name() }
-
-// Set implements commands.Settings.
-func (s *Session) Set(t client.Setting) { s.client.Set(t) }
-
-// Traced implements commands.Locker.
-func (s *Session) Traced(ctx context.Context) context.Context { return s.client.Traced(ctx) }
+// unknownCommand is what Redis says of a command that it does not have.
+func unknownCommand(args [][]byte) string {
+	var rest []byte
+	for _, word := range args[1:] {
+		if len(rest) >= commands.ClipMost {
+			break
+		}
+		rest = append(rest, '\'')
+		rest = append(append(rest, commands.Clip(word, commands.ClipMost+1-len(rest))...), "' "...)
+	}
+	return "ERR unknown command '" + commands.Clip(args[0], commands.ClipMost) + "', with args beginning with: " + string(rest)
+}

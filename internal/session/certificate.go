@@ -8,17 +8,6 @@ import (
 // A client's certificate may name its user: see Options.CertificateUser. Such a client is logged in when its first command comes, or the
 // first after a RESET, so that a silent connection costs Redis nothing.
 
-// certificate notes that the client is to be logged in as the user whom its certificate names, if CertificateUser knows that user.
-func (s *Session) certificate() {
-	if s.srv.o.CertificateUser == nil {
-		return
-	}
-	if _, known := s.srv.o.CertificateUser(s.client.CertificateName()); known {
-		s.access.asked, s.access.lowered = true, false
-		s.client.SetLimits(s.srv.limitsFor(true))
-	}
-}
-
 // byCertificate logs the client in, or answers the present command with the error. A client that Redis refuses is closed, because it believes
 // to be a user that it is not.
 func (s *Session) byCertificate(c *call) {

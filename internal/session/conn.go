@@ -2,10 +2,12 @@ package session
 
 import (
 	"context"
+	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/own"
 )
 
 // The connection to the client asks this of its session.
@@ -21,9 +23,9 @@ func closeHow(how downstream.How) lock.CloseHow {
 
 // Attend does what other sessions ask of this one, and gives back what it has not needed for a while.
 func (s *Session) Attend() {
-	s.refuseStranger()
+	s.access.refuseStranger()
 	if s.own.Requested() {
-		s.own.ServeRequest(s.refused())
+		s.own.ServeRequest(s.access.Admitted())
 	}
 	s.own.Attend()
 	s.pipes.ReturnOwn()
@@ -34,6 +36,9 @@ func (s *Session) MayIdle() bool {
 	v := &s.own.View
 	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.own.Waits.Pending.Load() > 0 || s.client.Held() > 0
 }
+
+// MustAuthenticate implements downstream.Client.
+func (s *Session) MustAuthenticate() bool { return s.access.must() }
 
 // Subscribed says that the client waits for messages.
 func (s *Session) Subscribed() bool { return s.own.View.Subscribed() }
@@ -49,34 +54,6 @@ func (s *Session) Ahead(begun []byte) {
 	}
 }
 
-// lookLoop drops clients that have vanished without closing their connections, until the server ends.
-func (s *Server) lookLoop() { downstream.DropDeadPeers(s.ctx, s.unacknowledged) }
-
-// unacknowledged lists the clients that have sent nothing since before, and to which something was written.
-func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstream.Conn {
-	s.clients.mu.Lock()
-	defer s.clients.mu.Unlock()
-	for _, c := range s.clients.sessions {
-		if c.client.Unacknowledged() && c.activity.active.Load() < before {
-			to = append(to, c.client.Conn)
-		}
-	}
-	return to
-}
-
-// aheadLoop reads ahead of clients that do not read their replies, until the server ends.
-func (s *Server) aheadLoop() { downstream.ReadAhead(s.ctx, s.guards) }
-
-// guards lists the connections of all clients.
-func (s *Server) guards(to []*downstream.Conn) []*downstream.Conn {
-	s.clients.mu.Lock()
-	defer s.clients.mu.Unlock()
-	for _, c := range s.clients.sessions {
-		to = append(to, c.client.Conn)
-	}
-	return to
-}
-
 // wake ends the wait of a lock verb, if there is one.
 func (s *Session) wake(cause error) bool {
 	cancel := s.activity.waiting.Load()
@@ -84,21 +61,6 @@ func (s *Session) wake(cause error) bool {
 		(*cancel)(cause)
 	}
 	return cancel != nil
-}
-
-// session finds a client by its number.
-func (s *Server) session(id int64) *Session {
-	s.clients.mu.Lock()
-	defer s.clients.mu.Unlock()
-	return s.clients.sessions[id]
-}
-
-// connectionsOf finds a client's own connections by its number; nil: it has gone.
-func (s *Server) connectionsOf(number int64) *own.Connections {
-	if c := s.session(number); c != nil {
-		return c.own
-	}
-	return nil
 }
 
 // Wait flushes the replies so far and runs run with a context that ends when the client goes away, is killed, or is
@@ -128,4 +90,25 @@ func isLeave(b []byte) bool {
 		}
 	}
 	return false
+}
+
+// facts are what other clients see. Any goroutine may call it.
+func (s *Session) facts() commands.ClientFacts {
+	v, now := &s.own.View, time.Now()
+	last := ""
+	if said := s.activity.last.Load(); said != nil {
+		last = *said
+	}
+	id, said := s.client.IdentityNow(), s.client.Said()
+	return commands.ClientFacts{
+		ID: s.client.Number, Addr: s.client.Addr(), LAddr: s.client.LocalName(), Name: said.Name, User: client.UserName(id.User), Library: said.Library,
+		DB: id.DB, Proto: id.Proto, Age: now.Sub(s.client.Opened()), Idle: now.Sub(time.Unix(0, s.activity.active.Load())),
+		Last: last,
+		ClientState: commands.ClientState{
+			Channels: v.Channels.Load(), Patterns: v.Patterns.Load(), Shards: v.Shards.Load(),
+			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(), Blocked: s.activity.waiting.Load() != nil || v.Blocked.Load() || s.own.Waits.Blocked.Load(),
+			Tracks: v.Tracking.On.Load(), Broadcasts: v.Tracking.BCast.Load(), Redirect: v.Redirected(),
+			Monitors: v.Monitor.Load(), Unix: s.client.Unix(), NoEvict: said.NoEvict, NoTouch: said.NoTouch,
+		},
+	}
 }

@@ -43,7 +43,7 @@ func TestRedisHangs(t *testing.T) {
 	for _, w := range all[:4] {
 		w.conn.Close()
 	}
-	for _, c := range p.srv.snapshot() {
+	for _, c := range p.srv.clients.snapshot() {
 		if c.client.Addr() != killer.conn.LocalAddr().String() {
 			c.client.Cut(downstream.Left, "test")
 		}
@@ -70,7 +70,7 @@ func TestRedisTakesNothing(t *testing.T) {
 			t.Fatal("no bound")
 		}
 	}
-	p.srv.snapshot()[0].client.Cut(downstream.Left, "test")
+	p.srv.clients.snapshot()[0].client.Cut(downstream.Left, "test")
 	eventually(t, "it is gone", func() bool { return p.srv.clients.n.Load() == 0 })
 }
 

@@ -11,7 +11,7 @@ import (
 
 // dedicatedCount says how many sessions have a connection of their own.
 func (p *proxy) dedicatedCount() (n int) {
-	for _, c := range p.srv.snapshot() {
+	for _, c := range p.srv.clients.snapshot() {
 		if c.own.View.RedisID.Load() != 0 {
 			n++
 		}

@@ -21,11 +21,15 @@ func (c *call) refuse(row *commandtable.Command, answer answer) { c.row, c.answe
 
 // command runs one command, whether its reply is wanted or not.
 func (s *Session) command(cmd redcon.Command) {
-	if s.client.Replies.Skip {
-		s.runWithoutReply(func() { s.dispatch(cmd) })
+	if !s.client.Replies.Skip {
+		s.dispatch(cmd)
 		return
 	}
-	s.dispatch(cmd)
+	s.pipes.Send()
+	s.client.WithoutReply(func() {
+		s.dispatch(cmd)
+		s.writeAll()
+	})
 }
 
 // dispatch is a command's way. What its client, or the process, is just now comes first, which is seldom anything: it may have the command
@@ -49,16 +53,18 @@ func (s *Session) dispatch(cmd redcon.Command) {
 // unusual says that a command is not known, or that its client or the process may have it wait, or be refused, whatever it is.
 func (s *Session) unusual(t *answers, c *call) bool {
 	unknown := c.row == nil || c.answer == nil && !t.Learned()
-	return unknown || s.access.asked || s.access.lowered || s.debugs || s.access.user.Paced() || s.client.Kept() || s.srv.pauses.now.Load() != nil
+	return unknown || s.access.asked || s.access.lowered || s.client.Debugs || s.access.user.Paced() || s.client.Kept() || s.srv.pauses.now.Load() != nil
 }
 
 // heldUp takes a command through the steps of what is unusual, each of which may end its way.
-func (s *Session) heldUp(c *call) (over bool) {
+func (s *Session) heldUp(of *call) (over bool) {
+	c := *of // so that what is usual stays on the stack
 	for _, step := range unusualSteps {
-		if step(s, c); c.over || s.client.Over() {
+		if step(s, &c); c.over || s.client.Over() {
 			return true
 		}
 	}
+	*of = c
 	return false
 }
 
@@ -80,10 +86,10 @@ func (s *Session) ranOnOwn(c *call) (taken bool) {
 	if s.pipes.Send(); s.client.Over() {
 		return true
 	}
-	if err := s.refused(); err == nil {
+	if err := s.access.Admitted(); err == nil {
 		taken = s.own.Run(c.Command, s.batch.next, c.row, c.answer != nil)
 	} else if taken = c.row.Conn.Starts(); client.LogIn(err) && taken {
-		s.client.Fail(s.srv.refusalFor(c.Args, err))
+		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args, err))
 	} else if taken {
 		s.own.Failed(c.row, err)
 	}
@@ -94,23 +100,19 @@ func (s *Session) ranOnOwn(c *call) (taken bool) {
 // forwards has a command join the run; false: something answers it in place of a Redis.
 func (s *Session) forwards(c *call) bool {
 	if instead := s.pipes.Instead(c.row); instead != nil {
-		c.answer = checked(c.row, func(s *Session, args [][]byte) { s.relay(instead(args)) })
+		c.answer = checked(c.row, func(s *Session, args [][]byte) { s.client.Relay(instead(args)) })
 		return false
 	}
-	if err := s.refused(); err != nil {
+	if err := s.access.Admitted(); err != nil {
 		s.pipes.Send()
-		s.client.Fail(s.srv.refusalFor(c.Args, err))
+		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args, err))
 		return true
 	}
-	s.pipes.Replicas = s.readsReplicas()
+	// A client that holds a lock does not read from replicas, which might lack what the last holder wrote; nor does one that has a connection of
+	// its own, for example under WATCH, which watches the master's data.
+	s.pipes.Replicas = s.replicas && !s.own.Has() && s.client.Held() == 0
 	s.pipes.Add(c.Raw, c.Args, c.row)
 	return true
-}
-
-// readsReplicas says that replicas of a cluster may answer what the client reads next. One that holds a lock does not read from replicas, which
-// might lack what the last holder wrote; nor does one that has a connection of its own, for example under WATCH, which watches the master's data.
-func (s *Session) readsReplicas() bool {
-	return s.replicas && !s.own.Has() && s.client.Held() == 0
 }
 
 // answer answers a command here, once the run has been forwarded.
@@ -129,13 +131,4 @@ func (s *Session) answer(c *call) {
 	if s.batch.Full() {
 		s.client.Flush()
 	}
-}
-
-// relay appends a reply Redis gave, or the error that stands for it.
-func (s *Session) relay(reply []byte, err error) {
-	if err != nil {
-		s.client.Fail(err)
-		return
-	}
-	s.client.Give(reply)
 }

@@ -32,7 +32,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.loops.cancel()
 	if err != nil {
 		err = fmt.Errorf("session: %s: %w", s.Left(), err)
-		for _, c := range s.snapshot() {
+		for _, c := range s.clients.snapshot() {
 			c.client.Cut(downstream.Left, "drain timeout")
 		}
 		if !s.waitEmpty(lastCall) {
@@ -53,7 +53,7 @@ func (s *Server) drain(ctx context.Context) error {
 	defer tick.Stop()
 	defer tell.Stop()
 	for {
-		left := s.snapshot()
+		left := s.clients.snapshot()
 		if len(left) == 0 {
 			return nil
 		}
@@ -110,9 +110,9 @@ func (s *Server) Left() string {
 		}
 	}
 	var all []laggard
-	for _, c := range s.snapshot() {
+	for _, c := range s.clients.snapshot() {
 		if c.underWay() {
-			f := c.Facts(nil)
+			f := c.facts()
 			all = append(all, laggard{f.Addr, f.Name, locks[f.ID], f.Last})
 		}
 	}

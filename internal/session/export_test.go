@@ -2,9 +2,9 @@ package session
 
 // LastCommand is the last command of the client at addr that has begun; false: there is no such client any more.
 func (s *Server) LastCommand(addr string) (name string, there bool) {
-	for _, c := range s.snapshot() {
+	for _, c := range s.clients.snapshot() {
 		if c.client.Addr() == addr {
-			return c.Facts(nil).Last, true
+			return c.facts().Last, true
 		}
 	}
 	return "", false

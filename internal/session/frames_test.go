@@ -170,7 +170,7 @@ func (p *proxy) sessionOf(w *wire) (c *Session) {
 
 // findSession is sessionOf of a client that may not have been let in yet; nil: it has not.
 func (p *proxy) findSession(w *wire) *Session {
-	all := p.srv.snapshot()
+	all := p.srv.clients.snapshot()
 	if i := slices.IndexFunc(all, func(c *Session) bool { return c.client.Addr() == w.conn.LocalAddr().String() }); i >= 0 {
 		return all[i]
 	}

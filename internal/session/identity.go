@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"context"
 	"net"
 	"net/netip"
 	"strconv"
@@ -18,16 +17,7 @@ import (
 // fresh is the identity of a new client: no user, in the database of the upstream's address.
 func (s *Server) fresh() upstream.Identity { return upstream.Identity{DB: s.o.Service.DB, Proto: 2} }
 
-// ID implements commands.Identity.
-func (s *Session) ID() int64 { return s.client.Number }
-
-// Proto implements commands.Identity.
-func (s *Session) Proto() int { return s.client.Identity().Proto }
-
-// DB implements commands.Identity.
-func (s *Session) DB() int { return s.client.Identity().DB }
-
-// Login implements commands.Identity.
+// Login implements commands.Session.
 func (s *Session) Login(user, password string) error {
 	words := []string{"AUTH", user, password}
 	if user == "" {
@@ -36,7 +26,7 @@ func (s *Session) Login(user, password string) error {
 	if err := s.authenticate(user, password, words); err != nil {
 		return err
 	}
-	s.showToRedis()
+	s.access.showToRedis()
 	return nil
 }
 
@@ -58,28 +48,20 @@ func (s *Session) authenticate(user, password string, words []string) error {
 	})
 }
 
-// showToRedis opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows that the client must
-// be closed, however idle it is. If no connection can be made now, that shows at the client's next command.
-func (s *Session) showToRedis() {
-	ctx, cancel := context.WithTimeout(s.client.Context(), backend.QuestionTime)
-	defer cancel()
-	s.pipes.Show(ctx)
-}
-
-// host returns the client's address without its port. Addresses take turns when Redis is asked about passwords.
-func (s *Session) host() string {
-	host, _, err := net.SplitHostPort(s.client.Addr())
+// hostOf returns an address without its port. Addresses take turns when Redis is asked about passwords.
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return s.client.Addr()
+		return addr
 	}
 	return host
 }
 
-// network is what the client's address counts as: itself, or with IPv6 the network of which one machine may have all addresses.
-func (s *Session) network() string {
-	ip, err := netip.ParseAddr(s.host())
+// networkOf is what an address counts as: itself, or with IPv6 the network of which one machine may have all addresses.
+func networkOf(addr string) string {
+	ip, err := netip.ParseAddr(hostOf(addr))
 	if err != nil {
-		return s.host() // a unix socket
+		return hostOf(addr) // a unix socket
 	}
 	if ip = ip.Unmap().WithZone(""); ip.Is4() {
 		return ip.String()
@@ -88,7 +70,7 @@ func (s *Session) network() string {
 	return network.String()
 }
 
-// Greet implements commands.Identity. Redis is asked on the connection the client would have.
+// Greet implements commands.Session. Redis is asked on the connection the client would have.
 func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) {
 	if o.Auth { // as in Redis, the login stands even if what follows fails
 		words := []string{"AUTH", cmp.Or(o.User, "default"), o.Password}
@@ -100,7 +82,7 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	if o.Proto != 0 {
 		id.Proto = o.Proto
 	}
-	if err := s.refused(); client.LogIn(err) {
+	if err := s.access.Admitted(); client.LogIn(err) {
 		return answer, &upstream.ReplyError{Line: s.srv.noAuthHello()}
 	} else if err != nil {
 		return answer, err
@@ -108,7 +90,7 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	answer, err = s.pipes.Hello(id)
 	if err == nil {
 		if o.Auth {
-			s.showToRedis() // before a connection of the client's own waits for the reply to be written
+			s.access.showToRedis() // before a connection of the client's own waits for the reply to be written
 		}
 		err = s.own.Hello(id)
 	}
@@ -123,11 +105,11 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	return answer, nil
 }
 
-// SelectDB implements commands.Identity: the shared connection of that database must open.
+// SelectDB implements commands.Session: the shared connection of that database must open.
 func (s *Session) SelectDB(n int) ([]byte, error) {
 	word := strconv.AppendInt(nil, int64(n), 10)
 	if n == s.client.Identity().DB { // the connection stays the same, but Redis may refuse SELECT to the client's user
-		return s.askAt(backend.Place{}, []byte("SELECT"), word)
+		return s.access.Ask(backend.Place{}, []byte("SELECT"), word)
 	}
 	if reply, has, err := s.own.SelectDB(n, word); has {
 		return reply, err
@@ -137,21 +119,21 @@ func (s *Session) SelectDB(n int) ([]byte, error) {
 	return s.pipes.SelectDB(id)
 }
 
-// Reset implements commands.Identity: the locks are released as if the connection had gone.
+// Reset implements commands.Session: the locks are released as if the connection had gone.
 func (s *Session) Reset() {
 	if l := s.engine(); l != nil {
 		l.Reset()
 	}
 	s.own.Reset()
-	s.resetReplyMode()
-	s.debugs = false
+	s.client.ResetReplies()
+	s.client.Debugs = false
 	s.identity(s.srv.fresh())
 	s.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.client.Unsay()
 	s.client.SetLimits(s.srv.limitsFor(false))
 	s.access.lowered = s.srv.access.mustAuth.Load()
 	s.access.admitted.Store(false)
-	s.certificate()
+	s.access.certificate()
 }
 
 // identity makes the client another user, or none, after Redis has agreed to it.
@@ -159,7 +141,7 @@ func (s *Session) identity(id upstream.Identity) {
 	s.pipes.Adopt(id)
 	s.activity.operates.Store(false)
 	if id.Anonymous() {
-		s.countFor(s.srv.users.JoinNobody(s.network()))
+		s.countFor(s.srv.users.JoinNobody(networkOf(s.client.Addr())))
 	}
 }
 
@@ -179,16 +161,4 @@ func (s *Session) fitsLowered(c *call) {
 		s.client.Flush()
 		s.client.HangUp(downstream.Left, err.Error())
 	}
-}
-
-// Quit implements commands.Connection.
-func (s *Session) Quit() { s.client.HangUp(downstream.Gone, "QUIT") }
-
-// HangUp implements commands.Connection.
-func (s *Session) HangUp(why string) { s.client.HangUp(downstream.Left, why) }
-
-// Distrust implements commands.Connection.
-func (s *Session) Distrust() {
-	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.client.Addr())
-	s.HangUp("speaks HTTP")
 }

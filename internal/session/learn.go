@@ -56,7 +56,7 @@ func (s *Server) learnLoop() {
 // learn asks Redis for its commands, its limits, and whether clients must authenticate. It asks the last even if the first fails, because
 // the service account's own password may have changed. The fields of CLIENT INFO are learned anew when a client asks for them.
 func (s *Server) learn() error {
-	s.facts.fields.Store(nil)
+	s.clients.fields.Store(nil)
 	s.learnErrors()
 	err := s.learnTable()
 	s.facts.trouble.Store(&err)
@@ -169,7 +169,7 @@ func (s *Server) Change(l Limits, r CommandRules) error {
 		return err
 	}
 	if s.gate.SetBounds(l.bounds()) {
-		for _, c := range s.snapshot() {
+		for _, c := range s.clients.snapshot() {
 			c.client.BoundsChanged()
 		}
 	}
@@ -294,8 +294,7 @@ func (s *Server) Learned(ctx context.Context) error {
 // Look takes the locks that every new client needs: it returns at once unless one of them is stuck.
 func (s *Server) Look() {
 	s.gate.Places()
-	s.clients.mu.Lock()
-	defer s.clients.mu.Unlock()
+	s.clients.look()
 }
 
 // longestAsked is how long a name may be of which Redis is asked. What is longer is refused, as Redis refuses what it does not have.
@@ -321,10 +320,10 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 		return ofStore, nil
 	}
 	if len(args[0]) > longestAsked {
-		return refusedFor(&upstream.ReplyError{Line: s.srv.refusalOf(args)})
+		return refusedFor(s.srv.facts.table.Load().refusal(args, errNoAuth))
 	}
-	if err := s.refused(); err != nil {
-		return refusedFor(s.srv.refusalFor(args, err))
+	if err := s.access.Admitted(); err != nil {
+		return refusedFor(s.srv.facts.table.Load().refusal(args, err))
 	}
 	told, err := s.describe(args[0])
 	switch {
@@ -355,7 +354,7 @@ func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
 	defer cancel()
 	reply, err := s.srv.up.common.AskAsService(ctx, s.srv.up.backend.Node(), question...)
 	if line, bad := resp.ErrorLine(reply); err == nil && bad && strings.HasPrefix(line, "NOPERM") {
-		reply, err = s.ask(question...)
+		reply, err = s.access.Ask(backend.Place{}, bytesOf(question)...)
 	}
 	if line, bad := resp.ErrorLine(reply); err == nil && bad {
 		if strings.HasPrefix(line, "NOPERM") {

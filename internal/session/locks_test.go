@@ -14,7 +14,7 @@ import (
 
 // waiters says how many sessions have a verb that waits.
 func (p *proxy) waiters() (n int) {
-	for _, c := range p.srv.snapshot() {
+	for _, c := range p.srv.clients.snapshot() {
 		if c.activity.waiting.Load() != nil {
 			n++
 		}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,9 +16,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// What an operator asks of the proxy: see commands.Operation.
+// What an operator asks of the proxy: see commands.Operator.
 
-// Operates implements commands.Operation.
+// Operates implements commands.Session.
 func (s *Session) Operates() bool {
 	operates := slices.Contains(s.srv.facts.rules.Load().Operators, client.UserName(s.client.Identity().User))
 	if s.activity.operates.Store(operates); operates {
@@ -68,56 +67,25 @@ func (s *Session) refusedOperator(err error) error {
 	return &upstream.ReplyError{Line: client.ErrorLine(err)}
 }
 
-// Holders implements commands.Operation.
-func (s *Session) Holders(n int) []commands.ClientHolds {
-	type holder struct {
-		of *Session
-		commands.ClientHolds
-	}
-	var all []holder
-	for _, c := range s.srv.snapshot() {
-		h := holder{of: c}
-		if l := c.engine(); l != nil {
-			h.Locks = l.Held()
-			h.WaitsFor, h.Waited = l.Waits()
-		}
-		all = append(all, h)
-	}
-	slices.SortStableFunc(all, func(a, b holder) int {
-		return cmp.Or(cmp.Compare(b.Locks, a.Locks), cmp.Compare(b.Waited, a.Waited))
-	})
-	var out []commands.ClientHolds
-	for _, h := range all[:min(n, len(all))] {
-		h.ClientFacts = h.of.Facts(nil)
-		out = append(out, h.ClientHolds)
-	}
-	return out
+// Reload implements commands.Operator.
+func (s *Server) Reload(by *client.Client) (said string, err error) {
+	s.log.Info("an operator has the settings read again", "client", by.Addr(), "user", by.User())
+	return s.o.Reload(by.Context())
 }
 
-// Reload implements commands.Operation.
-func (s *Session) Reload() (said string, err error) {
-	s.srv.log.Info("an operator has the settings read again", "client", s.client.Addr(), "user", s.client.User())
-	return s.srv.o.Reload(s.client.Context())
-}
-
-// Drain implements commands.Operation.
-func (s *Session) Drain() {
-	s.srv.log.Info("an operator has the proxy drain", "client", s.client.Addr(), "user", s.client.User())
-	s.srv.o.Drain()
+// Drain implements commands.Operator.
+func (s *Server) Drain(by *client.Client) {
+	s.log.Info("an operator has the proxy drain", "client", by.Addr(), "user", by.User())
+	s.o.Drain()
 }
 
 // nodeTime is how long a node may take to answer an operator's question.
 const nodeTime = time.Second
 
-// Nodes implements commands.Operation.
-func (s *Session) Nodes(n int) []commands.NodeFacts {
-	ctx, cancel := context.WithTimeout(s.client.Context(), nodeTime)
-	defer cancel()
-	return s.srv.Nodes(ctx, n)
-}
-
 // Nodes asks at most n of the nodes that commands go to, and of replicas, whether they are there.
 func (s *Server) Nodes(ctx context.Context, n int) []commands.NodeFacts {
+	ctx, cancel := context.WithTimeout(ctx, nodeTime)
+	defer cancel()
 	members := s.up.backend.Members()
 	members = members[:min(n, len(members))]
 	all := make([]commands.NodeFacts, len(members))

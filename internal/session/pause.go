@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
@@ -93,14 +94,14 @@ func (s *Session) standStill(wait func(ctx context.Context)) {
 	s.batch.Timing.Answered() // so that the wait is not counted as any command's time
 }
 
-// Pause implements commands.Operation.
-func (s *Session) Pause(d time.Duration, writes bool) {
-	s.srv.log.Info("commands are held back, as an operator has asked", "client", s.client.Addr(), "user", s.client.User(), "for", d, "writes only", writes)
-	s.srv.pauses.begin(s.srv.ctx, d, writes)
+// Pause implements commands.Operator.
+func (s *Server) Pause(by *client.Client, d time.Duration, writes bool) {
+	s.log.Info("commands are held back, as an operator has asked", "client", by.Addr(), "user", by.User(), "for", d, "writes only", writes)
+	s.pauses.begin(s.ctx, d, writes)
 }
 
-// Resume implements commands.Operation.
-func (s *Session) Resume() {
-	s.srv.log.Info("commands are held back no longer, as an operator has asked", "client", s.client.Addr(), "user", s.client.User())
-	s.srv.pauses.end()
+// Resume implements commands.Operator.
+func (s *Server) Resume(by *client.Client) {
+	s.log.Info("commands are held back no longer, as an operator has asked", "client", by.Addr(), "user", by.User())
+	s.pauses.end()
 }

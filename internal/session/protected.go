@@ -73,7 +73,7 @@ func (s *Server) protectionLearned(asked, changed bool) {
 		s.access.protection.said.Store(false)
 	}
 	s.sayProtection()
-	for _, c := range s.snapshot() { // those that must authenticate get a deadline for it, and those that may not stay are closed
+	for _, c := range s.clients.snapshot() { // those that must authenticate get a deadline for it, and those that may not stay are closed
 		c.client.WakeToAttend()
 	}
 }
@@ -94,37 +94,37 @@ func (s *Server) sayProtection() {
 
 // mayStay decides, before its first command, whether a client from another machine may stay. It waits for Redis to tell whether
 // it asks for a password, since otherwise the first clients after the start would be served before that is known.
-func (s *Session) mayStay() bool {
-	if !s.access.remote {
+func (a *access) mayStay() bool {
+	if !a.remote {
 		return true
 	}
 	timer := time.NewTimer(protectionTime)
 	defer timer.Stop()
 	select {
-	case <-s.srv.access.protection.known:
+	case <-a.srv.access.protection.known:
 	case <-timer.C:
-		s.deny(deniedYet)
+		a.deny(deniedYet)
 		return false
-	case <-s.srv.ctx.Done():
-		s.client.HangUp(downstream.Left, "drained")
+	case <-a.srv.ctx.Done():
+		a.client.HangUp(downstream.Left, "drained")
 		return false
 	}
-	if s.access.remote = false; s.srv.asksPassword() {
+	if a.remote = false; a.srv.asksPassword() {
 		return true
 	}
-	s.deny(deniedLine)
+	a.deny(deniedLine)
 	return false
 }
 
 // refuseStranger closes a client from another machine that has sent no command yet, once it is known that it may not stay.
-func (s *Session) refuseStranger() {
-	if s.access.remote && s.srv.access.protection.isKnown() && !s.srv.access.mustAuth.Load() {
-		s.deny(deniedLine)
+func (a *access) refuseStranger() {
+	if a.remote && a.srv.access.protection.isKnown() && !a.srv.access.mustAuth.Load() {
+		a.deny(deniedLine)
 	}
 }
 
-func (s *Session) deny(line string) {
-	s.client.Write(resp.AppendError(nil, line)) // best effort
-	s.client.Replies.Finish = true
-	s.client.HangUp(downstream.Left, "protected mode")
+func (a *access) deny(line string) {
+	a.client.Write(resp.AppendError(nil, line)) // best effort
+	a.client.Replies.Finish = true
+	a.client.HangUp(downstream.Left, "protected mode")
 }

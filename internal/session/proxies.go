@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -21,21 +21,23 @@ const (
 
 // proxies are where other proxies are, by their uuids.
 type proxies struct {
+	self    string // this one's uuid; "": there are no locks
+	service string // the user as whom proxies are connected
+
 	known atomic.Pointer[map[string]string] // nil: Redis has not been asked
 	turn  sync.Mutex                        // who has it asks Redis; the others use what is known. It guards until
 	until time.Time
 }
 
-// ProxyOf implements commands.Neighbours.
-func (s *Session) ProxyOf(owner string) string {
-	if len(owner) < uuidLength+2 || owner[uuidLength] != ':' || s.srv.o.Locks == nil || owner[:uuidLength] == s.srv.o.Locks.UUID() {
+// ProxyOf implements commands.Proxy.
+func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) string {
+	if len(owner) < uuidLength+2 || owner[uuidLength] != ':' || p.self == "" || owner[:uuidLength] == p.self {
 		return ""
 	}
-	p := &s.srv.facts.proxies
 	if p.turn.TryLock() {
 		if now := time.Now(); now.After(p.until) {
-			if lists, err := s.AskAll(bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"})); err == nil {
-				known := proxiesIn(lists, client.UserName(s.srv.o.Service.User))
+			if lists, err := f.AskAll(bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"})); err == nil {
+				known := proxiesIn(lists, p.service)
 				p.known.Store(&known)
 			}
 			p.until = now.Add(proxiesFor)

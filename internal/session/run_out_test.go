@@ -21,7 +21,7 @@ func TestLocksThatRunOutAreLogged(t *testing.T) {
 	eventually(t, "it has gone", func() bool { return p.srv.clients.n.Load() == 2 })
 	holds.expect("+OK\r\n", "LOCK", "a")
 	holds.expect("+OK\r\n", "LOCK", "b")
-	for _, c := range p.srv.snapshot() {
+	for _, c := range p.srv.clients.snapshot() {
 		c.client.Cut(downstream.Left, "no sign of life")
 	}
 	want := fmt.Sprintf(`level=WARN msg="clients were closed that held locks, which end with their leases" clients=1 locks=2 last=%s why="no sign of life"`, holds.conn.LocalAddr())

@@ -18,7 +18,6 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -27,7 +26,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -143,8 +141,7 @@ type serverUpstream struct {
 // facts are what Redis has told of itself.
 type facts struct {
 	table    atomic.Pointer[answers]
-	fields   atomic.Pointer[commands.ClientFields] // of Redis' own CLIENT INFO; nil: not known
-	known    chan struct{}                         // closed when Redis has told of its commands
+	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
 	rules    atomic.Pointer[CommandRules] // in force: Options' at first
 	mu       sync.Mutex                   // held while a table is made; guards reply
@@ -154,7 +151,6 @@ type facts struct {
 	blocking blockingCommands
 	suspects chan suspect // modules' commands that may be such
 	learning sync.Once
-	proxies  proxies
 	warned   bool // that the upstream is a node of a cluster; learnLoop alone uses it
 }
 
@@ -168,18 +164,9 @@ type serverAccess struct {
 	guesses    *guesses
 }
 
-// clients are the present sessions.
-type clients struct {
-	mu       sync.Mutex
-	sessions map[int64]*Session
-	last     int64          // number of the newest one
-	running  sync.WaitGroup // from admit to ended
-	n        atomic.Int64
-}
-
 // loops are the server's own goroutines.
 type loops struct {
-	running sync.WaitGroup // learnLoop, lookLoop, aheadLoop, deletedLoop, stuckLoop, judgeLoop
+	running sync.WaitGroup // those that Serve starts
 	cancel  context.CancelFunc
 }
 
@@ -194,18 +181,23 @@ func NewServer(o Options) *Server {
 		start:   time.Now(),
 		facts:   facts{known: make(chan struct{}), suspects: make(chan suspect, 1)},
 		access:  serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(), protection: protection{known: make(chan struct{})}},
-		clients: clients{sessions: make(map[int64]*Session)},
+		clients: clients{sessions: make(map[int64]*Session), proxies: proxies{service: client.UserName(o.Service.User)}},
+	}
+	s.clients.about = s.about
+	if o.Locks != nil {
+		s.clients.self = o.Locks.UUID()
 	}
 	s.users = share.New(o.PerUser, s.log)
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
 	s.process.Context, s.process.Relearn, s.process.Slow = s.ctx, make(chan struct{}, 1), s.noteSlow
+	s.process.Log = s.log
 	s.process.SlowFrom.Store(int64(o.Slow))
 	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged, Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Keeps: s.keepsPlaces, Admit: s.admit, Logger: s.log,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Keeps: s.keepsPlaces, Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log,
 	})
 	s.setTable(nil)
 	if o.Cluster != nil {
@@ -214,7 +206,7 @@ func NewServer(o Options) *Server {
 		s.up.backend = backend.NewSingle(o.Node)
 		s.o.ReadFrom = ReadMaster // a single Redis has no replicas to read from
 	}
-	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout, Client: s.connectionsOf}
+	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout, Client: s.clients.connections}
 	if o.Cluster != nil || o.Node != nil { // some tests have neither
 		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Topology: s.up.own.Listeners.TopologyChanged})
 	}
@@ -231,17 +223,15 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 	s.listens(ln.Addr(), e)
 	s.facts.learning.Do(func() {
 		s.loops.running.Go(s.learnLoop)
-		s.loops.running.Go(s.lookLoop)
-		s.loops.running.Go(s.aheadLoop)
+		s.loops.running.Go(func() { downstream.DropDeadPeers(s.ctx, s.clients.unacknowledged) }) // they have vanished without closing
+		s.loops.running.Go(func() { downstream.ReadAhead(s.ctx, s.clients.conns) })              // of those that do not read their replies
 		s.loops.running.Go(s.deletedLoop)
 		s.loops.running.Go(s.stuckLoop)
 		s.loops.running.Go(s.judgeLoop)
 	})
-	return redcon.Serve(l, s.handle, s.accepted, s.ended)
+	letIn := func(redcon.Conn) bool { return true } // the gate has done so already
+	return redcon.Serve(l, s.handle, letIn, s.ended)
 }
-
-// accepted is called by redcon when a connection begins; the gate has let it in already.
-func (s *Server) accepted(conn redcon.Conn) bool { return true }
 
 // handle is called by redcon with the first command of a batch, in the connection's own goroutine.
 func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
@@ -261,40 +251,4 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 func (s *Server) ended(conn redcon.Conn, _ error) {
 	conn.NetConn().(*downstream.Conn).Client().End()
 	s.clients.running.Done()
-}
-
-// admit gives a new connection its number and its session.
-func (s *Server) admit(g *downstream.Conn) downstream.Client {
-	s.clients.mu.Lock()
-	defer s.clients.mu.Unlock()
-	s.clients.last++
-	c := newSession(s, g, s.clients.last)
-	s.clients.sessions[s.clients.last] = c
-	s.clients.running.Add(1)
-	s.clients.n.Add(1)
-	telemetry.Clients.Add(1)
-	telemetry.ClientsAccepted.Add(1)
-	return c
-}
-
-// forget frees the place of a session that has ended.
-func (s *Server) forget(c *Session) {
-	s.clients.mu.Lock()
-	delete(s.clients.sessions, c.client.Number)
-	s.clients.mu.Unlock()
-	c.client.LeavePlace()
-	s.clients.n.Add(-1)
-	telemetry.Clients.Add(-1)
-}
-
-// snapshot lists the sessions of the moment, oldest first.
-func (s *Server) snapshot() []*Session {
-	s.clients.mu.Lock()
-	all := make([]*Session, 0, len(s.clients.sessions))
-	for _, c := range s.clients.sessions {
-		all = append(all, c)
-	}
-	s.clients.mu.Unlock()
-	slices.SortFunc(all, func(a, b *Session) int { return int(a.client.Number - b.client.Number) })
-	return all
 }

@@ -8,12 +8,12 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/own"
-	"github.com/lockproxy/lockproxy/internal/share"
 )
 
 // Session is one client's connection. All of it runs in redcon's goroutine of that connection, but for what is guarded and the atomics, which
@@ -27,7 +27,6 @@ type Session struct {
 	pushes   pushes
 	activity activity
 	batch    *batch // while commands are at work
-	debugs   bool   // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
 	replicas bool   // of a cluster may answer what this client reads
 	endOnce  sync.Once
 }
@@ -42,18 +41,10 @@ type activity struct {
 	progress progress
 }
 
-// access is what Redis has let the client do so far.
-type access struct {
-	user     *share.User
-	remote   bool        // it came from another machine, and protected mode has yet to let it stay
-	asked    bool        // the client has yet to be logged in as the user whom its certificate names
-	lowered  bool        // RESET has put the limits of those who must log in in force again
-	admitted atomic.Bool // Redis serves it although it has not authenticated: see refused. The client's goroutine alone sets it
-}
-
 // batch is what a session needs while it works, from a pool: an idle session holds no buffers.
 type batch struct {
 	backend.Batch
+	caller  commands.Client  // for what is answered here, once something is
 	answer  []byte           // the reply of the command that is answered here
 	next    []redcon.Command // of the same pipeline, behind the command at work
 	refused int              // commands that were refused because the user is over its share
@@ -66,6 +57,9 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 // recycle returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) recycle() {
 	b.next, b.refused = nil, 0
+	if b.caller.Client != nil {
+		b.caller = commands.Client{}
+	}
 	if b.Empty() && cap(b.answer) <= keepBytes {
 		b.answer = b.answer[:0]
 		batches.Put(b)
@@ -75,9 +69,10 @@ func (b *batch) recycle() {
 func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 	c := client.New(&s.process, g, number, s.fresh())
 	x := &Session{srv: s, client: c, pipes: backend.NewForwarder(s.up.backend, s.up.common, c)}
+	x.access.srv, x.access.client, x.access.pipes = s, c, x.pipes
 	x.access.remote = s.o.Protected && !g.Local()
-	x.access.user = s.users.JoinNobody(x.network())
-	x.certificate()
+	x.access.user = s.users.JoinNobody(networkOf(c.Addr()))
+	x.access.certificate()
 	x.pushes.to = c
 	x.own = own.New(&s.up.own, c, x.pipes)
 	x.replicas = s.o.ReadFrom == ReadReplica
@@ -89,7 +84,7 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.activity.active.Store(time.Now().UnixNano())
 	s.client.CommandCame()
-	if !s.mayStay() {
+	if !s.access.mayStay() {
 		return
 	}
 	b := batches.Get().(*batch)
@@ -144,6 +139,11 @@ func (s *Session) End() {
 		c.CloseAccounts()
 		s.pushes.end()
 		s.srv.users.Leave(s.access.user)
-		s.srv.forget(s)
+		s.srv.clients.forget(s)
 	})
 }
+
+var _ commands.Session = (*Session)(nil)
+
+// AskOwn implements commands.Session.
+func (s *Session) AskOwn(args [][]byte) ([]byte, dedicated.Redirect, error) { return s.own.About(args) }

@@ -138,9 +138,9 @@ func TestClientInfoOfOtherVersions(t *testing.T) {
 	w := dialWire(t, p.addr)
 	<-p.srv.facts.known
 	for _, sub := range []string{"LIST", "INFO"} { // each learns the fields, as the client's user
-		p.srv.facts.fields.Store(nil)
+		p.srv.clients.fields.Store(nil)
 		w.do("CLIENT", sub)
-		if told := p.srv.facts.fields.Load(); told == nil || !slices.Equal(*told, commands.Redis70Fields) {
+		if told := p.srv.clients.fields.Load(); told == nil || !slices.Equal(*told, commands.Redis70Fields) {
 			t.Errorf("CLIENT %s has learned %v", sub, told)
 		}
 	}
@@ -149,7 +149,7 @@ func TestClientInfoOfOtherVersions(t *testing.T) {
 		"id=5 addr=127.0.0.1:1 name= flags=N db=0 watch=0 cmd=client user=default",
 	} {
 		fields := commands.ReadClientFields(resp.AppendBulkString(nil, line))
-		p.srv.facts.fields.Store(&fields)
+		p.srv.clients.fields.Store(&fields)
 		w.expect("+OK\r\n", "WATCH", "a", "b")
 		w.expect("+OK\r\n", "WATCH", "c")
 		got := w.do("CLIENT", "INFO")

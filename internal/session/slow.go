@@ -20,8 +20,5 @@ func (s *Server) noteSlow(c *client.Slow) {
 	})
 }
 
-// Slow implements commands.Operation.
-func (s *Session) Slow() *slowlog.Log { return s.srv.Slow() }
-
 // Slow are the last commands that took long.
 func (s *Server) Slow() *slowlog.Log { return &s.slowest }

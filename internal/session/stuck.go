@@ -49,24 +49,24 @@ func (s *Server) stuckLoop() {
 		now := time.Now()
 		s.runOut.tell(s.log, now)
 		var waits bool
-		long, waits = s.waiting(now, long[:0])
+		long, waits = s.clients.waiting(now, s.o.UpstreamTimeout, long[:0])
 		if waits {
 			timer.Reset(every)
 		} else {
 			timer.Reset(calm)
 		}
 		s.findBlocking(long)
-		s.endDisconnected(long)
+		endDisconnected(long)
 		clear(long)
 	}
 }
 
-// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted too long. It says
+// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted longer than most; 0: none. It says
 // whether any waits at all.
-func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some bool) {
-	s.clients.mu.Lock()
-	defer s.clients.mu.Unlock()
-	for _, c := range s.clients.sessions {
+func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (_ []*Session, some bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.sessions {
 		p := &c.activity.progress
 		step := c.client.Step.Now()
 		some = some || step != 0
@@ -75,7 +75,7 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 			continue
 		}
 		waited := now.Sub(p.since)
-		if t := s.o.UpstreamTimeout; t > 0 && waited >= t && c.pipes.Quiet() >= t { // not when it is the client that reads slowly
+		if most > 0 && waited >= most && c.pipes.Quiet() >= most { // not when it is the client that reads slowly
 			c.pipes.EndWait(step, upstream.ErrTimeout)
 		}
 		if waited >= stuckAfter {
@@ -89,7 +89,7 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 // run it, without waiting for replies: so only a wait for something else ends the session. A session that holds locks waits on: once it has its
 // replies, no command of it can take effect any more, and its locks are released. If no reply comes its locks expire, and then its wait is ended
 // too.
-func (s *Server) endDisconnected(long []*Session) {
+func endDisconnected(long []*Session) {
 	for _, c := range long {
 		if c.client.Held() == 0 && c.client.HungUp() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
 			c.client.HangUp(downstream.Gone, "end of stream")

@@ -2,15 +2,11 @@ package session
 
 import (
 	"context"
-	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -31,37 +27,6 @@ type passwordAnswer struct {
 	turn  sync.Mutex             // who has it asks Redis
 	until atomic.Int64           // unix nanoseconds until which the answer is believed
 	hello atomic.Pointer[string] // what this Redis says to HELLO without AUTH; nil: not known yet
-}
-
-// refused returns why Redis does not serve this client; nil: it does. One that has authenticated is served. About another one Redis is asked,
-// until it is served: from then on it stays in, as a connection to Redis does when a password is set. See docs/adr/0024.
-func (s *Session) refused() error {
-	if s.access.admitted.Load() || !s.client.Identity().Anonymous() {
-		return nil
-	}
-	if s.srv.access.mustAuth.Load() && s.srv.asksPassword() {
-		return errNoAuth
-	}
-	if err := elsewhere(s.askAdmission); err != nil {
-		return err
-	}
-	s.access.admitted.Store(true)
-	s.client.SetLimits(s.srv.limitsFor(true))
-	s.showToRedis()
-	return nil
-}
-
-// askAdmission asks Redis whether it serves this client. In a script's first seconds Redis answers nobody: SCRIPT KILL must wait for that, and
-// not fail.
-func (s *Session) askAdmission() error {
-	ctx, cancel := context.WithTimeoutCause(s.client.Context(), admissionTime, upstream.ErrTimeout)
-	defer cancel()
-	for {
-		err := s.srv.admission(ctx, s.host())
-		if late, is := errors.AsType[net.Error](err); !is || !late.Timeout() || ctx.Err() != nil {
-			return err
-		}
-	}
 }
 
 // admission asks Redis whether it serves a client at that address that does not authenticate, and notes what that means for all others.
@@ -87,36 +52,6 @@ func (s *Server) asksPassword() bool {
 	return s.access.mustAuth.Load()
 }
 
-// refusalOf is what Redis 7 says to a command of a client that must authenticate first: it looks for the command, and at the number
-// of its words, before it asks who the client is.
-func (s *Server) refusalOf(args [][]byte) string {
-	t := s.facts.table.Load() // the present one: the session may have looked the command up before Redis listed its commands
-	c, _ := t.find(args)
-	switch {
-	case c != nil && !commandtable.ArityFits(c.Arity, len(args)):
-		return c.NotRun(commandtable.WrongArity(c.Name))
-	case c != nil:
-		return c.NotRun(noAuth)
-	}
-	var rest []byte
-	for _, word := range args[1:] {
-		if len(rest) >= commands.ClipMost {
-			break
-		}
-		rest = append(rest, '\'')
-		rest = append(append(rest, commands.Clip(word, commands.ClipMost+1-len(rest))...), "' "...)
-	}
-	return "ERR unknown command '" + commands.Clip(args[0], commands.ClipMost) + "', with args beginning with: " + string(rest)
-}
-
-// refusalFor is the error for a command of a client that Redis does not serve, because of err.
-func (s *Server) refusalFor(args [][]byte, err error) error {
-	if client.LogIn(err) {
-		return &upstream.ReplyError{Line: s.refusalOf(args)}
-	}
-	return err
-}
-
 // noAuthHello returns what this version of Redis answers to HELLO without AUTH from a client that must authenticate.
 func (s *Server) noAuthHello() string {
 	if line := s.access.password.hello.Load(); line != nil {
@@ -131,9 +66,4 @@ func (s *Server) noAuthHello() string {
 	line := client.ErrorLine(err)
 	s.access.password.hello.Store(&line)
 	return line
-}
-
-// MustAuthenticate says that Redis asks for a password, and that this client has neither sent one nor been served before.
-func (s *Session) MustAuthenticate() bool {
-	return s.srv.access.mustAuth.Load() && !s.access.admitted.Load() && s.client.Identity().Anonymous()
 }

@@ -38,7 +38,7 @@ func TestUnreadRepliesSlowNobodyElse(t *testing.T) {
 	if more := reads() - before; more > n/4 {
 		t.Errorf("Redis read %d times for %d commands", more, n)
 	}
-	for _, c := range p.srv.snapshot() {
+	for _, c := range p.srv.clients.snapshot() {
 		if c.client.Over() {
 			t.Error("a client was closed")
 		}
