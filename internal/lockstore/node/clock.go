@@ -137,9 +137,9 @@ func (n *Node) KeepTime(ctx context.Context, sample func() error, site func() Si
 	for {
 		if err, s := sample(), site(); err != nil {
 			s.Log.Debug("cannot read Redis' clock", "error", err)
-			n.Account.Tried(err, s.Log)
+			n.Account.unreached(err, s)
 		} else {
-			n.Account.AskWhenDue(s)
+			n.Account.askWhenDue(s)
 		}
 		select {
 		case <-ctx.Done():

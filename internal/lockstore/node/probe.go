@@ -13,7 +13,7 @@ import (
 // What a node can do is found out by doing it: locks that nobody else knows are taken, entered, waited for, renewed and given back
 // there, by the scripts that all locks use, before the first lock is given, and again whenever the connection to the node, or the
 // master, is another. What else may keep Redis from giving a lock (it is full, has become a replica, cannot save) is found out by one
-// plain lock that is taken and given back every accountAsked. On a cluster the node says before that which commands it has to publish with.
+// plain lock that is taken and given back every askedEvery. On a cluster the node says before that which commands it has to publish with.
 
 // errProbe says that a lock could not be taken for a try, and not why.
 var errProbe = errors.New("a lock that was taken for a try did not behave as one")

@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/scripts"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // right is one ACL rule, and commands of which the account must be allowed one, or else lacks the rule. If it is not needed, locks
@@ -39,6 +37,14 @@ func ruleNames(all []right) (names []string) {
 		names = append(names, r.rule)
 	}
 	return names
+}
+
+// rulesOf are the rules of some rights: those without which no lock is given, and the rest.
+func rulesOf(all []right) (needed, rest string) {
+	is := func(needed bool) (some []right) {
+		return slices.DeleteFunc(slices.Clone(all), func(r right) bool { return r.needed != needed })
+	}
+	return strings.Join(ruleNames(is(true)), " "), strings.Join(ruleNames(is(false)), " ")
 }
 
 // rights are all that locks need of the service account: of one Redis, on a cluster, on a quorum.
@@ -106,8 +112,7 @@ func (n *Node) lacking(all []right) ([]right, error) {
 		reply = client.Do(context.Background(), client.B().Arbitrary("EVAL").Args(args...).Build())
 	}
 	numbers, err := reply.AsIntSlice()
-	var refusal *upstream.ReplyError
-	if errors.As(Outcome(err), &refusal) && strings.HasPrefix(refusal.Line, "NOPERM") {
+	if strings.HasPrefix(refusalIn(Outcome(err)), "NOPERM") {
 		return []right{{rule: "+eval +evalsha", needed: true}}, nil
 	}
 	if err != nil {

@@ -124,15 +124,18 @@ func (q *store) sample(n *quorumNode) error {
 
 // permitted returns an error if a node is not to be asked for a lock: its account lacks a right, or it is not known by until whether it does.
 func (q *store) permitted(n *quorumNode, until time.Time) error {
+	ctx := context.Background()
 	if !n.Account.Fresh() {
-		ctx, cancel := context.WithDeadline(context.Background(), until)
+		var cancel func()
+		ctx, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
-		if n.Account.Ensure(ctx, func() node.Site { return q.site(n) }) != nil {
-			return &upstream.NotSentError{Cause: lockstore.ErrUntold}
-		}
 	}
-	if err := n.Refusal(); err != nil {
-		return &upstream.ReplyError{Line: err.Error()}
+	refusal, err := n.Admit(ctx, func() node.Site { return q.site(n) })
+	switch {
+	case err != nil:
+		return &upstream.NotSentError{Cause: lockstore.ErrUntold}
+	case refusal != nil:
+		return &upstream.ReplyError{Line: refusal.Error()}
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ func TestQuorumProbeDoesAllAndLeavesNothing(t *testing.T) {
 	var running sync.WaitGroup
 	q := openStore(t, servers, func(work func()) { running.Go(work) })
 	for i, n := range q.all {
-		if err := n.Account.Ensure(t.Context(), func() node.Site { return q.site(n) }); err != nil || !n.Account.Fresh() || n.Refusal() != nil {
-			t.Errorf("%s: %v %v", n.name, err, n.Refusal())
+		if refusal, err := n.Admit(t.Context(), func() node.Site { return q.site(n) }); err != nil || !n.Account.Fresh() || refusal != nil {
+			t.Errorf("%s: %v %v", n.name, err, refusal)
 		}
 		if left := servers[i].Do(t, "DBSIZE").(int64); left != 0 {
 			t.Errorf("%s: %d keys are left: %q", n.name, left, servers[i].Do(t, "KEYS", "*"))

@@ -193,8 +193,7 @@ func (m *masters) permitted(ctx context.Context, name string) (refused, err erro
 		return nil, nil
 	}
 	defer m.unuse(sh)
-	err = sh.Account.Ensure(ctx, func() node.Site { return m.site(sh) })
-	return sh.Refusal(), err
+	return sh.Admit(ctx, func() node.Site { return m.site(sh) })
 }
 
 func (m *masters) able() (all []lockstore.Ability) {
@@ -219,7 +218,7 @@ func (m *masters) site(sh *shard) node.Site {
 // verbOf is the command with which the scripts publish at a shard.
 func (m *masters) verbOf(sh *shard) string {
 	// This takes no longer than one or two questions; the script is sent whatever the answer is.
-	_ = sh.Account.Ensure(context.Background(), func() node.Site { return m.site(sh) })
+	_, _ = sh.Admit(context.Background(), func() node.Site { return m.site(sh) })
 	return cmp.Or(sh.Account.Verb(), m.pubsub.Verb())
 }
 

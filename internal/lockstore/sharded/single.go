@@ -50,8 +50,7 @@ func (s *single) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: ren
 func (s *single) final(at int64) int64 { return at }
 
 func (s *single) permitted(ctx context.Context, _ string) (refused, err error) {
-	err = s.only.Account.Ensure(ctx, s.site)
-	return s.only.Refusal(), err
+	return s.only.Admit(ctx, s.site)
 }
 
 func (s *single) able() []lockstore.Ability { return []lockstore.Ability{{Err: s.only.Able()}} }
