@@ -181,7 +181,7 @@ var settings = []setting{
 	{"slowlog-slower-than", "10ms", false, "Commands that take longer, from their arrival until their reply is here, are listed by `LOCKPROXY SLOWLOG`, the last 128 of them. Waiting, as in `LOCK … BLOCK` and `BLPOP`, does not count. 0: none are.",
 		duration(func(c *Config) *time.Duration { return &c.Commands.Slow })},
 
-	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
+	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP over HTTP is set by the standard `OTEL_` variables: see docs/OPERATIONS.md.",
 		text(func(c *Config) *string { return &c.Admin.Metrics })},
 	{"trace-lock-names", "yes", false, "`no`: spans do not have the names of locks, such as where these name people.",
 		choice(func(c *Config) *string { return &c.Admin.TraceLocks }, "yes", "no")},

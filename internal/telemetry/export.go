@@ -2,47 +2,50 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/lockproxy/lockproxy/internal/otlp"
 )
 
-// asked reports whether the environment asks for a signal ("TRACES" or
-// "METRICS") to be exported. OpenTelemetry's own default, OTLP to localhost, is
-// not taken: nothing leaves the process unless someone said so.
-func asked(signal string) bool {
+// exported reports whether the environment asks for a signal ("TRACES" or "METRICS") to be exported. OpenTelemetry's own default, OTLP to
+// localhost, is not taken: nothing leaves the process unless someone said so.
+func exported(signal string) (bool, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
-		return false
+		return false, nil
 	}
-	return os.Getenv("OTEL_"+signal+"_EXPORTER") != "" ||
-		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" ||
-		os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+	switch name := "OTEL_" + signal + "_EXPORTER"; os.Getenv(name) {
+	case "":
+		return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")+os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != "", nil
+	case "otlp":
+		return true, nil
+	case "none":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%s: %q is not one of otlp, none (for Prometheus there is --metrics-listen)", name, os.Getenv(name))
+	}
 }
 
 // spanExporter returns where spans go, nil for nowhere.
 func spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
-	if !asked("TRACES") {
-		return nil, nil
-	}
-	e, err := autoexport.NewSpanExporter(ctx)
-	if err != nil || autoexport.IsNoneSpanExporter(e) {
+	if on, err := exported("TRACES"); !on {
 		return nil, err
 	}
-	return e, nil
+	return otlp.Traces(ctx)
 }
 
 // metricReader returns what carries figures away, nil for nothing.
-func metricReader(ctx context.Context, more sdkmetric.Producer) (sdkmetric.Reader, error) {
-	if !asked("METRICS") {
-		return nil, nil
-	}
-	autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) { return more, nil })
-	r, err := autoexport.NewMetricReader(ctx)
-	if err != nil || autoexport.IsNoneMetricReader(r) {
+func metricReader(more sdkmetric.Producer) (sdkmetric.Reader, error) {
+	if on, err := exported("METRICS"); !on {
 		return nil, err
 	}
-	return r, nil
+	e, err := otlp.Metrics()
+	if err != nil {
+		return nil, err
+	}
+	return sdkmetric.NewPeriodicReader(e, sdkmetric.WithProducer(more)), nil
 }

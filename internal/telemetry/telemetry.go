@@ -133,7 +133,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o 
 		}
 		readers = append(readers, sdkmetric.WithReader(reader))
 	}
-	reader, err := metricReader(ctx, times)
+	reader, err := metricReader(times)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}

@@ -209,13 +209,26 @@ func TestStartRefusesABadAddress(t *testing.T) {
 	}
 }
 
-func TestStartRefusesAnUnknownExporter(t *testing.T) {
-	t.Setenv("OTEL_METRICS_EXPORTER", "carrier-pigeon")
-	if _, err := Start(context.Background(), Options{MetricsListen: "127.0.0.1:0"}); err == nil {
-		t.Error("no error")
-	}
-	if current.Load() != nil {
-		t.Error("instruments are left after a failed Start")
+// What the environment asks for and is not there is said at the start, and what there is instead.
+func TestStartRefusesWhatIsNotThere(t *testing.T) {
+	for _, c := range []struct{ variable, value, want string }{
+		{"OTEL_METRICS_EXPORTER", "carrier-pigeon", "otlp, none"},
+		{"OTEL_METRICS_EXPORTER", "prometheus", "--metrics-listen"},
+		{"OTEL_TRACES_EXPORTER", "console", "otlp, none"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/protobuf"},
+		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "http/protobuf"},
+	} {
+		t.Run(c.variable+" "+c.value, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+			t.Setenv(c.variable, c.value)
+			_, err := Start(context.Background(), Options{MetricsListen: "127.0.0.1:0"})
+			if err == nil || !strings.Contains(err.Error(), c.variable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one that names %s", err, c.want)
+			}
+			if current.Load() != nil {
+				t.Error("instruments are left after a failed Start")
+			}
+		})
 	}
 }
 

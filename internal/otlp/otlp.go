@@ -1,0 +1,158 @@
+// Package otlp sends spans and figures to an OpenTelemetry collector, by OTLP over HTTP with protobuf, as the OTEL_EXPORTER_OTLP_ variables
+// say.
+//
+// OpenTelemetry's own exporters over HTTP do the same. They take the types of requests from packages that have the services of gRPC in them,
+// too, and so bring all of gRPC along: docs/DEPENDENCIES.md says what that costs. On the wire a request is nothing but a list of what it
+// carries, as are the messages that OTLP has for files, so those are sent here.
+package otlp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
+)
+
+const (
+	// longest is for a batch, all tries together. OpenTelemetry's batchers give it less, unless they are told otherwise.
+	longest = time.Minute
+	// firstPause and lastPause are those between two tries.
+	firstPause = 5 * time.Second
+	lastPause  = 30 * time.Second
+	// maxAnswer bounds what is read of a collector's answer, and maxSaid what an error says of it.
+	maxAnswer = 64 << 10
+	maxSaid   = 300
+)
+
+// client posts the batches of one signal.
+type client struct {
+	target
+
+	http   *http.Client
+	pauses retry.Backoff
+}
+
+// newClient returns a client that has connected to nothing yet. Errors are unusable OTEL_EXPORTER_OTLP_ values.
+func newClient(s signal) (*client, error) {
+	to, err := s.target()
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = to.tls
+	return &client{target: to, http: &http.Client{Transport: transport, Timeout: to.timeout}, pauses: retry.Backoff{First: firstPause, Most: lastPause}}, nil
+}
+
+// close lets go of connections.
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// send posts a batch, again where that may help. The error says why the batch, or a part of it, is lost.
+func (c *client) send(ctx context.Context, batch proto.Message) error {
+	body, err := proto.Marshal(batch)
+	if err != nil {
+		return err
+	}
+	if c.compress {
+		body = compressed(body)
+	}
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	for pauses := c.pauses; ; {
+		again, after, err := c.post(ctx, body)
+		if !again || !retry.Sleep(ctx, max(after, pauses.Next()), nil) {
+			return err
+		}
+	}
+}
+
+func compressed(body []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(body) // a buffer takes all
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// post tries once. It says whether, and how long after this, another try may go well.
+func (c *client) post(ctx context.Context, body []byte) (again bool, after time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return false, 0, err
+	}
+	request.Header = c.header.Clone()
+	answer, err := c.http.Do(request)
+	if err != nil {
+		var of net.Error
+		return errors.As(err, &of) && of.Timeout(), 0, err
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	switch status := answer.StatusCode; {
+	case err != nil:
+		return false, 0, err
+	case status/100 == 2:
+		return false, 0, refused(said)
+	default:
+		return tryAgain[status], retryAfter(answer.Header), fmt.Errorf("%s: %s: %q", c.url, answer.Status, said[:min(len(said), maxSaid)])
+	}
+}
+
+// tryAgain are the answers after which OTLP has the same request sent again.
+var tryAgain = map[int]bool{
+	http.StatusTooManyRequests: true, http.StatusBadGateway: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
+}
+
+// retryAfter is the pause that an answer asks for, in seconds or until a date; 0: none.
+func retryAfter(h http.Header) time.Duration {
+	asked := h.Get("Retry-After")
+	if s, err := strconv.ParseUint(asked, 10, 16); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	if date, err := http.ParseTime(asked); err == nil {
+		return time.Until(date)
+	}
+	return 0
+}
+
+// refused reads the answer to a batch that was taken: a message whose first field, if it is there, is a message with the number of spans or
+// points that were refused (1), and why (2). An answer of another form, such as of a proxy on the way, tells nothing.
+func refused(answer []byte) error {
+	partial, _ := field(answer, 1, protowire.BytesType, protowire.ConsumeBytes)
+	n, _ := field(partial, 1, protowire.VarintType, protowire.ConsumeVarint)
+	why, _ := field(partial, 2, protowire.BytesType, protowire.ConsumeString)
+	if n == 0 && why == "" {
+		return nil
+	}
+	return fmt.Errorf("the collector has refused %d of a batch: %s", n, why)
+}
+
+// field is the first field of that number and type in a message.
+func field[T any](message []byte, number protowire.Number, typ protowire.Type, consume func([]byte) (T, int)) (value T, ok bool) {
+	for len(message) > 0 {
+		num, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return value, false
+		}
+		message = message[n:]
+		if num == number && kind == typ {
+			value, n = consume(message)
+			return value, n >= 0
+		}
+		if n = protowire.ConsumeFieldValue(num, kind, message); n < 0 {
+			return value, false
+		}
+		message = message[n:]
+	}
+	return value, false
+}
