@@ -102,7 +102,7 @@ func TestAbandonedReentryWhileRedisIsAway(t *testing.T) {
 					wantCode(t, err, "ERR")
 					time.Sleep(time.Until(began.Add(away)))
 					link.Heal()
-					id, _ := c.id(kind, 0, "k", "")
+					id := c.id(kind, 0, "k", "")
 					eventually(t, 15*time.Second, "the count is set", func() bool { return hash(t, s, "k")[id.Field()] == "1" })
 					time.Sleep(time.Minute)
 					mustUnlock(t, c, UnlockRequest{Key: "k", Side: kind}, true)

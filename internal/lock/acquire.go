@@ -20,15 +20,15 @@ type acquire struct {
 }
 
 func (c *Client) newAcquire(rec *record, r Request, w *waiter) *acquire {
-	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	a := &acquire{c: c, r: r, w: w, rec: rec, Acquire: lockstore.Acquire{
-		ID: id, Lease: leaseOf(r, c.m.opts), Fence: r.Fence, Replicas: r.Replicas, ReplicaWait: r.within(time.Second), Patience: r.within(time.Minute), Blocks: r.Blocks,
+		ID: c.id(r.Kind, r.DB, r.Key, r.Owner), Lease: r.lease(c.m.opts), Fence: r.Fence, Blocks: r.Blocks,
+		Replicas: r.Replicas, ReplicaWait: r.within(time.Second), Patience: r.within(time.Minute),
 	}}
 	if w != nil {
 		a.Queues = r.Fair
-	}
-	if w != nil && w.line != nil {
-		a.Patience, a.Splits = 0, w.splits // the waiter asks again soon
+		if w.line != nil {
+			a.Patience, a.Splits = 0, w.splits // the waiter asks again soon
+		}
 	}
 	a.update()
 	return a
@@ -88,15 +88,14 @@ type refusal struct {
 
 // try asks Redis once, for a verb that waits as w, or (nil) does not wait.
 func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal, error) {
-	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	var rec *record
-	if !named {
+	if r.Owner == "" {
 		since := time.Now()
 		if w != nil {
 			since = w.since
 		}
 		var err error
-		if rec, err = c.m.holds.enter(ctx, c, id, max(patience, r.left(since))); err != nil {
+		if rec, err = c.m.holds.enter(ctx, c, c.id(r.Kind, r.DB, r.Key, ""), max(patience, r.left(since))); err != nil {
 			return Grant{}, refusal{}, err
 		}
 		if lost := c.told(r.DB, r.Key, true); lost != nil { // it was lost while this waited for others at work on it

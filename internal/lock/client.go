@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -174,19 +175,20 @@ func (hs *holds) detach(c *Client) (own []*record) {
 	return own
 }
 
-// id is the side of a lock that a verb of this client means: of the owner whom it names, or of the connection.
-func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, named bool) {
-	if owner == "" {
-		return lockstore.ID{DB: db, Key: key, Owner: c.owner, Kind: k}, false
-	}
-	return lockstore.ID{DB: db, Key: key, Owner: owner, Kind: k}, true
+// id is the side of a lock that a verb of this client means: of the owner whom it names, or of the connection ("").
+func (c *Client) id(k Kind, db int, key, owner string) lockstore.ID {
+	return lockstore.ID{DB: db, Key: key, Owner: cmp.Or(owner, c.owner), Kind: k}
 }
 
 // patience is how long a verb waits for others that are at work on its lock, and for an unknown outcome to become known.
 const patience = 5 * time.Second
 
-func outcomeUnknown(verb string, cause error) error {
-	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, cause)}
+// explained is the error of a verb, which says so if the reply was lost.
+func explained(verb string, err error) error {
+	if !lockstore.Unknown(err) {
+		return err
+	}
+	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, err)}
 }
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.

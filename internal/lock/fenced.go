@@ -25,7 +25,7 @@ func (m *Manager) Fences(key string) error {
 
 // HoldFields are the fields of the lock's hash that tell whether the owner holds it; Holds takes their values.
 func (c *Client) HoldFields(r HoldRequest) []string {
-	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
+	id := c.id(r.Side, r.DB, r.Key, r.Owner)
 	return []string{"mode", id.As(Read).Field(), id.As(Write).Field(), id.As(Plain).Field()}
 }
 
@@ -56,7 +56,7 @@ func (c *Client) ReadHolds(r HoldRequest, values [][]byte) []string {
 	if values[0] == nil || values[1] == nil || r.Side != Read && string(values[0]) == "write" && values[2] != nil {
 		return nil
 	}
-	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
+	id := c.id(Read, r.DB, r.Key, r.Owner)
 	count, _ := strconv.ParseInt(string(values[1]), 10, 64)
 	return readHolds(id, max(count, 1))
 }
@@ -76,8 +76,8 @@ func readHolds(id lockstore.ID, count int64) (keys []string) {
 
 // ReadHoldsHere is ReadHolds by what this proxy knows. If it knows nothing of a reader's lease that another proxy gave, FENCED looks once more.
 func (c *Client) ReadHoldsHere(r HoldRequest) []string {
-	id, named := c.id(Read, r.DB, r.Key, r.Owner)
-	if named {
+	id := c.id(Read, r.DB, r.Key, r.Owner)
+	if r.Owner != "" {
 		if !c.m.leases.noted(id) || r.Side != Read && c.m.leases.noted(id.As(Write)) {
 			return nil
 		}
@@ -105,7 +105,7 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	if r.Owner != "" {
 		return notHeld(r.Key, false)
 	}
-	id, err := c.ownSide(r.DB, r.Key, r.Side)
+	id, err := c.ownSide(c.id(r.Side, r.DB, r.Key, ""))
 	if err != nil {
 		return err
 	}

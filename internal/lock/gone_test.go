@@ -177,7 +177,7 @@ func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
 		m := bubbleEngine(t, w, s, "one", Options{})
 		c, _ := client(m)
 		for _, kind := range lockstore.Kinds {
-			id, _ := c.id(kind, 0, "k", "me")
+			id := c.id(kind, 0, "k", "me")
 			s.Do(t, "HSET", "k", id.Field(), 3)
 			if kind != Plain {
 				s.Do(t, "HSET", "k", "mode", kind.String())

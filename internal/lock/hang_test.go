@@ -82,7 +82,7 @@ func TestLockedAgainBehindAVerb(t *testing.T) {
 				m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{Watchdog: time.Minute})
 				c, _ := client(m)
 				mustLock(t, c, Request{Key: "k"})
-				id, _ := c.id(Plain, 0, "k", "")
+				id := c.id(Plain, 0, "k", "")
 				rec, err := m.holds.enter(context.Background(), c, id, forEver)
 				if err != nil {
 					t.Fatal(err)

@@ -83,8 +83,10 @@ type asking struct {
 }
 
 func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *waiter {
-	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	return &waiter{c: c, r: r, id: id, ctx: ctx, since: since, changed: make(chan struct{}, 1), offer: make(chan offer, 1)}
+	return &waiter{
+		c: c, r: r, id: c.id(r.Kind, r.DB, r.Key, r.Owner), ctx: ctx, since: since,
+		changed: make(chan struct{}, 1), offer: make(chan offer, 1),
+	}
 }
 
 // Wake makes the head try again.
@@ -247,7 +249,7 @@ func (ls *lines) afterGrant(w *waiter, handed bool) {
 		w.callNext()
 	}
 	ls.mu.Unlock()
-	ls.tryNext(l, leaseOf(w.r, ls.opts))
+	ls.tryNext(l, w.r.lease(ls.opts))
 }
 
 // sharedAtOnce is how many waiters that may share a lock try for it when one of them has got it. Each of them calls as many.
@@ -293,13 +295,6 @@ func (ls *lines) troubled(l *line) {
 	l.troubled = true
 	ls.mu.Unlock()
 	ls.tryNext(l, troubledPoll)
-}
-
-func leaseOf(r Request, o Options) int64 {
-	if r.Lease > 0 {
-		return r.Lease
-	}
-	return o.Watchdog.Milliseconds()
 }
 
 // tryNext sets when the head tries by itself: when the lease that it saw is over, and after Poll at the latest; with

@@ -1,11 +1,14 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -48,16 +51,35 @@ type Grant struct {
 // OWNERREQUIRED, DRAINING, LOCKKIND, DEADLOCK, NOREPLICAS, ERR when a lost reply could not be cleared up), *upstream.ReplyError with Redis' own words,
 // *upstream.NotSentError when Redis cannot be reached, and ctx's error when the client has gone.
 func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
-	began := time.Now()
-	verb := r.verb()
-	ctx, span := telemetry.Span(ctx, verb)
-	defer span.End()
+	ctx, verb := beginVerb(ctx, r.verb())
 	g, err := c.lock(ctx, r)
-	took := time.Since(began)
-	telemetry.VerbDone(ctx, strings.ToLower(verb), outcomeWord(err), took)
-	c.m.answered(ctx, err, r.Kind, 1, took)
+	c.m.answered(ctx, err, r.Kind, 1, verb.end(ctx, err))
 	return g, err
 }
+
+// verb is one verb under way, as telemetry is told of it.
+type verb struct {
+	name  string
+	began time.Time
+	span  trace.Span
+}
+
+func beginVerb(ctx context.Context, name string) (context.Context, verb) {
+	v := verb{name: name, began: time.Now()}
+	ctx, v.span = telemetry.Span(ctx, name)
+	return ctx, v
+}
+
+// end tells how the verb has ended, and returns how long it took.
+func (v verb) end(ctx context.Context, err error) (took time.Duration) {
+	took = time.Since(v.began)
+	telemetry.VerbDone(ctx, strings.ToLower(v.name), outcomeWord(err), took)
+	v.span.End()
+	return took
+}
+
+// lease is for how long the lock is asked for, in ms.
+func (r Request) lease(o Options) int64 { return cmp.Or(r.Lease, o.Watchdog.Milliseconds()) }
 
 // answered counts the outcome of a verb that asked for so many locks, and how long it took.
 func (m *Manager) answered(ctx context.Context, err error, k Kind, locks int, took time.Duration) {
@@ -89,12 +111,12 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if r.Fair && lockstore.SharesQueue(r.Key) {
 		return Grant{}, noQueue(r.Key)
 	}
-	if err := c.m.admit(ctx, r); err != nil {
-		return Grant{}, err
-	}
-	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner), r.Owner != ""
 	if named && r.Lease == 0 {
 		return Grant{}, errLeaseless
+	}
+	if err := c.m.admit(ctx, r); err != nil {
+		return Grant{}, err
 	}
 	if !named {
 		if lost := c.told(r.DB, r.Key, true); lost != nil {
@@ -120,11 +142,8 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	}
 	if held || !r.Blocks {
 		g, _, err := c.try(ctx, r, nil)
-		if lockstore.Unknown(err) {
-			err = outcomeUnknown(r.verb(), err)
-		}
 		if !held || !r.Blocks || !errors.Is(err, ErrNotAcquired) {
-			return g, err
+			return g, explained(r.verb(), err)
 		}
 		// What we believed to hold is somebody else's: it is waited for like any other.
 	}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // MultiLock takes the locks at all of keys for one owner, or none of them. r says how, as for Lock; its Key is not used. A
@@ -27,13 +26,9 @@ import (
 // are when the client goes. What a named owner had before stays. A connection must not have one of the locks already (ERR).
 // Errors are Lock's, and those.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
-	began := time.Now()
-	ctx, span := telemetry.Span(ctx, "MULTILOCK")
-	defer span.End()
+	ctx, verb := beginVerb(ctx, "MULTILOCK")
 	grants, err := c.multiLock(ctx, keys, r)
-	took := time.Since(began)
-	telemetry.VerbDone(ctx, "multilock", outcomeWord(err), took)
-	c.m.answered(ctx, err, r.Kind, len(canonical(keys)), took)
+	c.m.answered(ctx, err, r.Kind, len(canonical(keys)), verb.end(ctx, err))
 	return grants, err
 }
 
@@ -89,9 +84,6 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 // mayTakeTogether tells the connection what it has lost of these locks, and refuses those that it has.
 func (c *Client) mayTakeTogether(keys []string, r Request) error {
 	if r.Owner != "" {
-		if r.Lease == 0 {
-			return errLeaseless
-		}
 		return nil
 	}
 	for _, key := range keys {
@@ -100,7 +92,7 @@ func (c *Client) mayTakeTogether(keys []string, r Request) error {
 		}
 	}
 	for _, key := range keys {
-		plain, _ := c.id(Plain, r.DB, key, "")
+		plain := c.id(Plain, r.DB, key, "")
 		if c.m.holds.inside(plain) || c.m.holds.inside(plain.As(Write)) {
 			return &Error{Code: "ERR", Text: fmt.Sprintf("this connection already holds '%s': MULTILOCK takes all of its locks or none", lockstore.Printable(key))}
 		}
@@ -164,8 +156,7 @@ func (b *multiLock) take(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	t := &taken{token: g.Token}
-	t.id, _ = b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
+	t := &taken{token: g.Token, id: b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)}
 	if g.got.Made {
 		t.expiry, t.until = g.got.Expiry, g.got.Until()
 	}
@@ -216,7 +207,7 @@ func (b *multiLock) settle(ctx context.Context, t *taken) error {
 		if err != nil {
 			return err
 		}
-		return b.c.extend(ctx, rec, RenewRequest{DB: t.id.DB, Key: t.id.Key, Lease: b.r.Lease})
+		return b.c.extend(ctx, rec, b.r.Lease)
 	}
 	if t.expiry != nil && b.keep(t, b.r.Lease) {
 		return nil
@@ -288,11 +279,9 @@ func (b *multiLock) giveBackOne(t *taken) {
 // A lock that the owner does not hold is passed over. None is left out because of another: the error says afterwards what was
 // wrong, LOCKLOST before anything else, else the first of Unlock's errors. NOTHELD means that the owner held none of them.
 func (c *Client) MultiUnlock(ctx context.Context, keys []string, r UnlockRequest) (freed int64, err error) {
-	began := time.Now()
-	ctx, span := telemetry.Span(ctx, "MULTIUNLOCK")
-	defer span.End()
+	ctx, verb := beginVerb(ctx, "MULTIUNLOCK")
 	freed, err = c.multiUnlock(ctx, keys, r)
-	telemetry.VerbDone(ctx, "multiunlock", outcomeWord(err), time.Since(began))
+	verb.end(ctx, err)
 	return freed, err
 }
 

@@ -277,7 +277,7 @@ func worker(m *Manager, n int, end time.Time, note func(span)) {
 			continue
 		}
 		s := span{key: r.Key, owner: fmt.Sprint(n, "-", round), from: time.Now(), token: g.Token, shared: r.Kind == Read}
-		id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
+		id := c.id(r.Kind, r.DB, r.Key, r.Owner)
 		s.to = s.from
 		stay := time.Now().Add(rand.N(60 * time.Millisecond))
 		if rand.N(10) == 0 {

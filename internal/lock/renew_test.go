@@ -120,7 +120,7 @@ func TestRenewToLessThatWasNotSent(t *testing.T) {
 		link := w.Proxy("one").Link(s.Addr())
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
-		id, _ := a.id(Plain, 0, "k", "")
+		id := a.id(Plain, 0, "k", "")
 		was := deadlineOf(m, id)
 		link.Cut()
 		time.Sleep(time.Second) // by then it is known
@@ -228,7 +228,7 @@ func TestQuorumRenewToLessThatWasNotSent(t *testing.T) {
 		m := ns.engine(t, "one", 0, Options{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
-		id, _ := a.id(Plain, 0, "k", "")
+		id := a.id(Plain, 0, "k", "")
 		was := deadlineOf(m, id)
 		for i := range ns.servers {
 			ns.link("one", i).Cut()

@@ -27,15 +27,13 @@ type UnlockRequest struct {
 // Errors: *Error with NOTHELD, LOCKLOST once (the connection has lost it), LOCKKIND or ERR,
 // *upstream.ReplyError with Redis' words, *upstream.NotSentError when Redis cannot be reached (nothing changed).
 func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err error) {
-	began := time.Now()
-	ctx, span := telemetry.Span(ctx, "UNLOCK")
-	defer span.End()
+	ctx, verb := beginVerb(ctx, "UNLOCK")
 	if r.Force {
 		free, err = c.force(ctx, r)
 	} else {
 		free, err = c.unlock(ctx, r)
 	}
-	telemetry.VerbDone(ctx, "unlock", outcomeWord(err), time.Since(began))
+	verb.end(ctx, err)
 	return free, err
 }
 
@@ -43,59 +41,70 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 	if err := c.m.nameable(r.Key); err != nil {
 		return false, err
 	}
+	id := c.id(r.Side, r.DB, r.Key, r.Owner)
 	if r.Owner != "" {
-		id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
 		err = c.onNamedSide(id, func(id lockstore.ID) (err error) { free, err = c.unlockNamed(ctx, id); return err })
 		return free, err
 	}
-	if lost := c.told(r.DB, r.Key, false); lost != nil {
-		return false, lost
+	err = c.onOwnSide(ctx, id, func(rec *record, id lockstore.ID, was hold) (err error) {
+		defer c.m.holds.leave(rec)
+		if was.runsOut {
+			return &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
+				strconv.FormatInt(max(time.Until(was.sure).Milliseconds(), 0), 10) + " ms"}
+		}
+		left := was.counts.Of(id.Kind) - 1
+		if r.All || was.givenUp {
+			left = 0
+		}
+		u := &unlocking{g: c.m.giveBacks, rec: rec, was: was, Release: lockstore.Release{ID: id, Counts: was.counts.With(id.Kind, left)}}
+		free, err = u.run(ctx)
+		return err
+	})
+	return free && err == nil, err
+}
+
+// onOwnSide runs a verb about a lock that the connection has, with its record busy, which the verb leaves. What was lost before, or while the
+// verb was under way, is told instead, and stays lost: Redis may have had it for a moment longer.
+func (c *Client) onOwnSide(ctx context.Context, id lockstore.ID, verb func(rec *record, id lockstore.ID, h hold) error) error {
+	if lost := c.told(id.DB, id.Key, false); lost != nil {
+		return lost
 	}
-	id, err := c.ownSide(r.DB, r.Key, r.Side)
+	id, err := c.ownSide(id)
 	if err != nil {
-		return false, err
+		return err
 	}
 	rec, err := c.m.holds.enter(ctx, c, id, patience)
 	if err != nil {
-		return false, err
+		return err
 	}
-	defer c.m.holds.leave(rec)
-	was := c.m.holds.peek(id)
-	left := was.counts.Of(id.Kind) - 1
-	switch {
-	case left < 0:
-		return false, c.lostOrNotHeld(r.DB, r.Key)
-	case was.runsOut:
-		return false, &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
-			strconv.FormatInt(max(time.Until(was.sure).Milliseconds(), 0), 10) + " ms"}
-	case r.All, was.givenUp:
-		left = 0
+	h := c.m.holds.peek(id)
+	if h.counts.Of(id.Kind) == 0 {
+		c.m.holds.leave(rec)
+		return c.lostOrNotHeld(id.DB, id.Key)
 	}
-	u := &unlocking{g: c.m.giveBacks, rec: rec, was: was, Release: lockstore.Release{ID: id, Counts: was.counts.With(id.Kind, left)}}
-	free, err = u.run(ctx)
-	if lost := c.told(r.DB, r.Key, false); lost != nil {
-		return false, lost // it was reported lost while the request was under way: Redis had it for a moment longer
+	err = verb(rec, id, h)
+	if lost := c.told(id.DB, id.Key, false); lost != nil {
+		return lost
 	}
-	return free, err
+	return err
 }
 
-// ownSide is the side of a lock that a verb of the connection is about which may have named none.
-func (c *Client) ownSide(db int, key string, side Kind) (lockstore.ID, error) {
-	plain, _ := c.id(Plain, db, key, "")
-	isPlain, rw := c.m.holds.peek(plain).live(), c.m.holds.peek(plain.As(Write)).counts
+// ownSide is the side of a lock that a verb of the connection is about which may have named none (Plain).
+func (c *Client) ownSide(id lockstore.ID) (lockstore.ID, error) {
+	isPlain, rw := c.m.holds.peek(id.As(Plain)).live(), c.m.holds.peek(id.As(Write)).counts
 	switch {
-	case side != Plain && isPlain:
-		return plain, otherKind(key)
-	case side != Plain || isPlain:
-		return plain.As(side), nil
+	case id.Kind != Plain && isPlain:
+		return id, otherKind(id.Key)
+	case id.Kind != Plain || isPlain:
+		return id, nil
 	case rw.Reads > 0 && rw.Writes > 0:
-		return plain, bothSides(key)
+		return id, bothSides(id.Key)
 	case rw.Reads > 0:
-		return plain.As(Read), nil
+		return id.As(Read), nil
 	case rw.Writes > 0:
-		return plain.As(Write), nil
+		return id.As(Write), nil
 	}
-	return plain, nil
+	return id, nil
 }
 
 // unlocking is a lock being given back: a step, and what the engine knows of it. The connection's record is busy meanwhile.
@@ -134,10 +143,7 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 		hs.apply(u.rec, gone{})
 		return false, notHeld(u.ID.Key, false) // the connection is told that it was lost
 	}
-	if lockstore.Unknown(err) {
-		err = outcomeUnknown("UNLOCK", err)
-	}
-	return u.Counts.Of(u.ID.Kind) == 0, err
+	return u.Counts.Of(u.ID.Kind) == 0, explained("UNLOCK", err)
 }
 
 // send sends the request. One that hands the lock on is sent once; then the release alone is, unless that may be done twice for a named owner.
@@ -209,7 +215,7 @@ func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error)
 func (c *Client) whatBecame(id lockstore.ID, final time.Time, lost error) error {
 	seen, err := c.m.store.Look(id, final, time.Now().Add(patience))
 	if err != nil || seen.Unsure {
-		return outcomeUnknown("UNLOCK", lost)
+		return explained("UNLOCK", lost)
 	}
 	if slices.Contains(seen.Sides(), id.Kind) {
 		return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost, and the owner has '%s': say UNLOCK again, unless it has taken the lock since",
@@ -231,37 +237,19 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	if r.Side == Plain {
 		kinds = []Kind{Plain, Read} // either side will do for Redis to tell which one it is
 	}
-	var code int64
 	for _, k := range kinds {
-		var err error
-		code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
-		line := lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line()
+		code, err := c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
+		freed, err := c.forced(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}, code, err)
 		switch {
-		case lockstore.Unknown(err):
-			c.m.holds.recheckKey(line, reasonForced) // the holder is told if it was done
-			return false, outcomeUnknown("UNLOCK", err)
 		case err != nil:
 			return false, err
-		case code == lockstore.Freed:
-			c.forced(line, k)
-		}
-		if code != lockstore.OtherKind {
-			break
+		case code == lockstore.NoLock:
+			return false, &Error{Code: "WRONGTYPE", Text: "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
+		case code != lockstore.OtherKind:
+			return freed, nil
 		}
 	}
-	switch code {
-	case lockstore.OtherKind:
-		return false, otherKind(r.Key)
-	case lockstore.NoLock:
-		return false, &Error{Code: "WRONGTYPE", Text: "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
-	}
-	return code == lockstore.Freed, nil
-}
-
-// forced tells the log of a force, and has the holders told that are here.
-func (c *Client) forced(line lockstore.LineKey, k Kind) {
-	c.m.log.Warn("lock freed by force", "key", line.Key, "kind", k, "db", line.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
-	c.m.holds.recheckKey(line, reasonForced)
+	return false, otherKind(r.Key)
 }
 
 // forceFrom takes the lock from some owners alone: whoever has got it since keeps it.
@@ -269,18 +257,25 @@ func (c *Client) forceFrom(ctx context.Context, r UnlockRequest) (freed bool, er
 	for _, o := range r.From {
 		id := lockstore.ID{DB: r.DB, Key: r.Key, Owner: o.Owner, Kind: o.Kind}
 		done, err := c.m.store.Release(ctx, &lockstore.Release{ID: id, Named: true})
-		if lockstore.Unknown(err) {
-			c.m.holds.recheckKey(id.Line(), reasonForced)
-			return freed, outcomeUnknown("UNLOCK", err)
-		}
+		this, err := c.forced(id, done.Code, err)
 		if err != nil {
 			return freed, err
 		}
-		if done.Code == lockstore.Freed {
+		if this {
 			freed = true
 			c.m.leases.forget(id)
-			c.forced(id.Line(), o.Kind)
 		}
 	}
 	return freed, nil
+}
+
+// forced tells the log of a lock that was freed by force, and has the holders told that are here; these, too, if it is not known what was done.
+func (c *Client) forced(id lockstore.ID, code int64, err error) (freed bool, _ error) {
+	if freed = err == nil && code == lockstore.Freed; freed {
+		c.m.log.Warn("lock freed by force", "key", id.Key, "kind", id.Kind, "db", id.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
+	}
+	if freed || lockstore.Unknown(err) {
+		c.m.holds.recheckKey(id.Line(), reasonForced)
+	}
+	return freed, explained("UNLOCK", err)
 }

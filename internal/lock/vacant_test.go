@@ -136,7 +136,7 @@ func TestVacantAfterAHandoff(t *testing.T) {
 				return func() bool {
 					m.lines.mu.Lock()
 					defer m.lines.mu.Unlock()
-					id, _ := holder.id(r.Kind, 0, r.Key, "")
+					id := holder.id(r.Kind, 0, r.Key, "")
 					key := id.Line()
 					key.Fair = r.Fair
 					l := m.lines.byKey[key]

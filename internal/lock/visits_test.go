@@ -119,7 +119,7 @@ func TestLeaseOfAConnectionIsVisited(t *testing.T) {
 			time.Sleep(time.Second) // its connections are made, and each has every lock looked at
 			a, _ := client(m)
 			mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 55000})
-			id, _ := a.id(Read, 0, "k", "")
+			id := a.id(Read, 0, "k", "")
 			h := m.holds.peek(id)
 			if until := time.Until(h.visit); until < 9*time.Second || until > 10*time.Second {
 				t.Errorf("quorum %v: it is visited in %v", votes, until)

@@ -16,19 +16,14 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 		return Grant{}, err
 	}
 	defer c.share.Waited()
-	_, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := newWaiter(ctx, c, r, since)
-	defer func() {
-		if lockstore.Unknown(err) {
-			err = outcomeUnknown(r.verb(), err)
-		}
-	}()
+	defer func() { err = explained(r.verb(), err) }()
 	if r.Fair {
 		m.lines.enterQueue(w.id)
 		defer func() { m.lines.leaveQueue(w, err) }()
 	}
 	// In the fair queue places are given by Redis: everybody asks for one.
-	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || named && m.has(w.id) {
+	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || r.Owner != "" && m.has(w.id) {
 		g, no, err := c.try(ctx, r, w)
 		switch {
 		case lockstore.Unknown(err), lockstore.EndsByItself(err):
