@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -22,7 +22,7 @@ const (
 )
 
 // role is what a Redis says that it is.
-type role int
+type role int32
 
 const (
 	unreachable role = iota
@@ -43,24 +43,11 @@ type Address struct {
 	running sync.WaitGroup
 	again   chan struct{} // one slot: ask now
 
-	mu      sync.Mutex // guards all below
-	now     *addressTerm
-	moved   chan struct{}
-	moves   int64
-	hooks   []func()
-	present role // what the Redis at the address said last
-}
+	// Terms are those in which the role was asked over one and the same connection. When that connection is lost, those that were made before
+	// may lead to another Redis than the next one: their term goes on, and ends at their first READONLY.
+	Terms
 
-// addressTerm belongs to the connections that were made while the role was asked over one and the same connection. When that connection is
-// lost, those that were made before may lead to another Redis than the next one: their term goes on, and ends at their first READONLY.
-type addressTerm struct {
-	context.Context
-	end context.CancelCauseFunc
-}
-
-func newAddressTerm() *addressTerm {
-	ctx, end := context.WithCancelCause(context.Background())
-	return &addressTerm{ctx, end}
+	present atomic.Int32 // a role: what the Redis at the address said last
 }
 
 // FollowAddress watches t's address from now on, until Close, and sets t.Resolver. Call it once, when t is complete. log nil is slog.Default().
@@ -68,7 +55,8 @@ func FollowAddress(t *Target, log *slog.Logger) *Address {
 	if log == nil {
 		log = slog.Default()
 	}
-	a := &Address{target: *t, log: log, again: make(chan struct{}, 1), now: newAddressTerm(), moved: make(chan struct{})}
+	a := &Address{target: *t, log: log, again: make(chan struct{}, 1)}
+	a.Begin(t.Addr)
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	t.Resolver = a
 	a.running.Add(1)
@@ -84,9 +72,7 @@ func (a *Address) Close() {
 
 // Dial implements Resolver.
 func (a *Address) Dial(ctx context.Context, timeout time.Duration) (net.Conn, context.Context, error) {
-	a.mu.Lock()
-	now := a.now
-	a.mu.Unlock()
+	now, _ := a.Now()
 	conn, err := Dial(ctx, a.target, timeout)
 	if err != nil {
 		return nil, nil, err
@@ -94,42 +80,18 @@ func (a *Address) Dial(ctx context.Context, timeout time.Duration) (net.Conn, co
 	return conn, now, nil
 }
 
-// Present implements Resolver.
-func (a *Address) Present() (addr string, switches int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.target.Addr, a.moves
-}
-
-// Moved implements Resolver.
-func (a *Address) Moved() <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.moved
-}
-
-// OnSwitch implements Resolver.
-func (a *Address) OnSwitch(hook func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.hooks = append(a.hooks, hook)
-}
-
-// Doubt implements Resolver.
-func (a *Address) Doubt(term context.Context) {
-	a.mu.Lock()
-	if t, is := term.(*addressTerm); is && t != a.now {
+// Check implements Resolver.
+func (a *Address) Check(term context.Context) {
+	now, _ := a.Now()
+	if t, is := term.(*Term); is && t != now {
 		a.end(t)
 	}
-	a.mu.Unlock()
 	retry.Wake(a.again)
 }
 
 // RefusesWrites says why Redis refuses writes: the one at the address is a replica; nil: it was no replica when it was asked last.
 func (a *Address) RefusesWrites() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.present == replica {
+	if role(a.present.Load()) == replica {
 		return errors.New("the Redis at the address is a replica, and refuses writes")
 	}
 	return nil
@@ -138,7 +100,7 @@ func (a *Address) RefusesWrites() error {
 // watch is the goroutine that asks for the role.
 func (a *Address) watch() {
 	defer a.running.Done()
-	var at *ownConn
+	var at *termConn
 	for a.ctx.Err() == nil {
 		at = a.look(at)
 		retry.Sleep(a.ctx, addressGap, nil)
@@ -149,7 +111,7 @@ func (a *Address) watch() {
 
 // look asks the Redis to which at leads, which may be nil, and unless that is the master asks the one to which a new connection leads. It
 // returns the connection for the next time, nil if there is none.
-func (a *Address) look(at *ownConn) *ownConn {
+func (a *Address) look(at *termConn) *termConn {
 	ctx, cancel := context.WithTimeout(a.ctx, addressTime)
 	defer cancel()
 	present := a.role(ctx, at)
@@ -174,31 +136,33 @@ func (a *Address) look(at *ownConn) *ownConn {
 func (a *Address) follow(present, there role) bool {
 	switch {
 	case present == unreachable && there != unreachable: // it may have been started again, and may be another
-		a.begin()
+		a.Begin(a.target.Addr)
 		return true
 	case present == replica && there == master:
-		a.move()
+		former, _ := a.Now()
+		a.end(former)
+		a.Announce()
 		return true
 	}
 	return false
 }
 
 // connect makes a connection to the address as the service account; nil: that failed.
-func (a *Address) connect(ctx context.Context) *ownConn {
-	conn, term, err := Connect(ctx, a.target, a.target.Service(), addressTime)
+func (a *Address) connect(ctx context.Context) *termConn {
+	c, err := connect(ctx, a.target, a.target.Service(), addressTime)
 	if err != nil {
 		return nil
 	}
-	return newOwn(conn, term)
+	return c.asOwn()
 }
 
 // role asks for the role by HELLO, which every user may run. A connection that gives no answer is of no use any more.
-func (a *Address) role(ctx context.Context, c *ownConn) role {
+func (a *Address) role(ctx context.Context, c *termConn) role {
 	if c == nil {
 		return unreachable
 	}
 	deadline, _ := ctx.Deadline()
-	reply, err := Ask(ctx, c, deadline, "HELLO", "2", "SETNAME", cmp.Or(a.target.ClientName, "lockproxy"))
+	reply, err := ask(ctx, c, deadline, "HELLO", "2", "SETNAME", cmp.Or(a.target.ClientName, "lockproxy"))
 	if err != nil {
 		c.Close()
 		return unreachable
@@ -228,48 +192,23 @@ func field(hello resp.Reply, name string) string {
 	return ""
 }
 
-// begin begins another term, and lets the former one's connections be.
-func (a *Address) begin() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.now = newAddressTerm()
-}
-
-// move ends all connections: those that are made from now on lead to another Redis.
-func (a *Address) move() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.end(a.now)
-	a.now = newAddressTerm()
-	close(a.moved)
-	a.moved = make(chan struct{})
-}
-
-// end ends the connections of a term; mu is held. The hooks are called when no reply of theirs counts any more.
-func (a *Address) end(t *addressTerm) {
-	if t.Err() != nil {
-		return
+// end ends a term, because its Redis is a replica now.
+func (a *Address) end(t *Term) {
+	if a.End(t, t.Addr, true, fmt.Errorf("the Redis to which %s led is a replica now", t.Addr)) {
+		a.log.Warn("the address leads to another Redis, connections to the former one are closed", "addr", t.Addr)
 	}
-	t.end(fmt.Errorf("the Redis to which %s led is a replica now", a.target.Addr))
-	for _, hook := range a.hooks {
-		hook()
-	}
-	a.moves++
-	telemetry.MasterSwitches.Add(1)
-	a.log.Warn("the address leads to another Redis, connections to the former one are closed", "addr", a.target.Addr)
 }
 
 // note keeps what the present Redis is, and logs a change.
-func (a *Address) note(r role) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case r == replica && a.present != replica:
-		a.log.Warn("the Redis at the address is a replica: it refuses writes until it is the master, or the address leads to the master", "addr", a.target.Addr)
-	case r == master && a.present == replica:
+func (a *Address) note(now role) {
+	switch before := role(a.present.Swap(int32(now))); {
+	case before == now:
+	case now == replica:
+		a.log.Warn("the Redis at the address is a replica: it refuses writes until it is the master, "+
+			"or the address leads to the master", "addr", a.target.Addr)
+	case now == master && before == replica:
 		a.log.Info("the Redis at the address is the master", "addr", a.target.Addr)
 	}
-	a.present = r
 }
 
 var _ Resolver = (*Address)(nil)

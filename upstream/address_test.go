@@ -68,7 +68,7 @@ func TestAddressMoves(t *testing.T) {
 
 	demote(t, both[0], both[1])
 	waitFor(t, "writes are known to be refused", func() bool { return m.address.RefusesWrites() != nil })
-	if m.switched.Load() != 0 || dedicated.masterTerm.Err() != nil {
+	if m.switched.Load() != 0 || dedicated.conn.term.Err() != nil {
 		t.Error("connections end although the address leads to no other Redis")
 	}
 	m.at.Redirect(both[1].Addr())
@@ -94,7 +94,7 @@ func TestAddressMovedUnseen(t *testing.T) {
 		t.Fatal(got)
 	}
 	demote(t, both[0], both[1])
-	m.address.begin() // as when the connection that asks for the role was lost, and leads to the new master when it is made again
+	m.address.Begin(m.at.Addr()) // as when the connection that asks for the role was lost, and leads to the new master when it is made again
 	m.at.Redirect(both[1].Addr())
 	waitFor(t, "writes go to the new master", func() bool { return m.set() == "+OK\r\n" })
 }
@@ -131,14 +131,9 @@ func TestRoleIn(t *testing.T) {
 }
 
 // asked says that Redis has been asked for its role.
-func (a *Address) asked() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.present != unreachable
-}
+func (a *Address) asked() bool { return role(a.present.Load()) != unreachable }
 
-func (a *Address) term() *addressTerm {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.now
+func (a *Address) term() *Term {
+	now, _ := a.Now()
+	return now
 }

@@ -3,11 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
-	"time"
-
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // Redis lets a connection that was made while it asked for no password go on when one is set. Here many clients share such connections. So
@@ -21,16 +17,12 @@ var errRenewed = errors.New("made again because users have changed")
 // servedCodes are errors in answer to PING that Redis gives only to clients that need not authenticate any more: it looks at that first.
 var servedCodes = []string{"NOPERM", "MISCONF", "BUSY", "LOADING", "MASTERDOWN"}
 
-// served asks whether Redis serves a connection after id's handshake. AUTH and HELLO have said so.
-func served(ctx context.Context, conn net.Conn, id Identity, deadline time.Time) error {
+// served asks whether Redis serves a connection after id's steps. AUTH and HELLO have said so.
+func (id Identity) served() []step {
 	if !id.Anonymous() || id.Proto == 3 {
 		return nil
 	}
-	reply, err := Ask(ctx, conn, deadline, "PING")
-	if err != nil {
-		return err
-	}
-	return refusalIn(reply)
+	return []step{{[]string{"PING"}, refusalIn}}
 }
 
 // refusalIn returns the error by which Redis refuses a connection that has not authenticated, in answer to PING; nil: it serves it.
@@ -45,31 +37,28 @@ func refusalIn(reply []byte) error {
 // errNoReset says that a Redis does not know RESET, as before 6.2.
 var errNoReset = errors.New("no RESET is known to Redis")
 
-var resetPing = resp.AppendCommand(resp.AppendCommand(nil, "RESET"), "PING")
-
-// askAnew asks on a connection what Redis would answer to a new one that does not authenticate.
-func askAnew(ctx context.Context, c net.Conn) error {
-	replies, err := exchange(ctx, c, resetPing, 2)
-	switch {
-	case len(replies) > 0 && ErrorIn(replies[0]) != nil:
-		return errNoReset
-	case err != nil:
-		return err
-	}
-	return refusalIn(replies[1])
+// anew asks on a connection what Redis would answer to a new one that does not authenticate.
+var anew = []step{
+	{[]string{"RESET"}, func(reply []byte) error {
+		if ErrorIn(reply) != nil {
+			return errNoReset
+		}
+		return nil
+	}},
+	{[]string{"PING"}, refusalIn},
 }
 
 // Admit asks Redis, each time, whether it serves a client at that address that does not authenticate. The error is as that of AuthenticateFrom.
 func (n *Node) Admit(ctx context.Context, address string) error {
 	id := Identity{Proto: 2}
 	return n.inTurn(ctx, address, func(ctx context.Context) error {
-		err := n.askOn(ctx, id, func(c net.Conn) error { return askAnew(ctx, c) })
+		err := n.askOn(ctx, id, anew)
 		if !errors.Is(err, errNoReset) {
 			return err
 		}
-		conn, term, err := Connect(ctx, n.target, id, n.opts.DialTimeout)
+		c, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 		if err == nil {
-			n.auths.keep(newOwn(conn, term), id, nil)
+			n.auths.keep(c.asOwn(), id, nil)
 		}
 		return err
 	})

@@ -2,9 +2,9 @@ package upstream
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
@@ -18,7 +18,7 @@ type auths struct {
 	turns turns
 
 	mu     sync.Mutex
-	idle   []*ownConn
+	idle   []*termConn
 	logins logins
 	closed bool
 }
@@ -36,9 +36,7 @@ func (n *Node) Authenticate(ctx context.Context, user, password string) error {
 // take turns, however many clients each address has.
 func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password string) error {
 	return n.inTurn(ctx, address, func(ctx context.Context) error {
-		return n.askOn(ctx, Identity{User: user, Password: password}, func(c net.Conn) error {
-			return ask(ctx, c, appendAuth(nil, user, password), 1)
-		})
+		return n.askOn(ctx, Identity{User: user, Password: password}, []step{{words: authWords(user, password)}})
 	})
 }
 
@@ -70,37 +68,36 @@ func (n *Node) inTurn(ctx context.Context, address string, do func(context.Conte
 	return notSent(err)
 }
 
-// askOn asks whether Redis lets id in, on an idle connection, or on a new one; the caller has a turn. Redis may close
+// askOn asks by these steps whether Redis lets id in, on an idle connection, or on a new one; the caller has a turn. Redis may close
 // an idle connection at any time, for example because the user who was last logged in on it was deleted:
 // then another connection is tried. Asking twice does no harm.
-func (n *Node) askOn(ctx context.Context, id Identity, ask func(net.Conn) error) error {
-	for {
-		c := n.auths.take()
-		if c == nil {
-			break
-		}
-		err := ask(c)
-		n.auths.keep(c, id, err)
+func (n *Node) askOn(ctx context.Context, id Identity, steps []step) error {
+	for c := n.auths.take(); c != nil; c = n.auths.take() {
+		err := n.askOver(ctx, c, id, steps)
 		if err == nil || Refused(err) != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	conn, term, err := dialTarget(ctx, n.target, n.opts.DialTimeout)
+	c, err := dialTarget(ctx, n.target, n.opts.DialTimeout)
 	if err != nil {
 		return err
 	}
-	c := newOwn(conn, term)
-	if err := proveNodeAsService(ctx, c, n.target, n.opts.DialTimeout); err != nil {
+	if err := proveNode(ctx, c.asOwn(), n.target, n.opts.DialTimeout); err != nil {
 		c.Close()
 		return &NotSentError{Cause: err} // also when the service account is refused, which says nothing about this user
 	}
-	err = ask(c)
+	return n.askOver(ctx, c, id, steps)
+}
+
+// askOver asks on a connection, which is kept if it is still of use. The deadline is ctx'.
+func (n *Node) askOver(ctx context.Context, c *termConn, id Identity, steps []step) error {
+	err := perform(ctx, c, time.Time{}, steps)
 	n.auths.keep(c, id, err)
 	return err
 }
 
 // keep keeps a connection on which Redis was asked whether it lets id in, and answered so.
-func (a *auths) keep(c *ownConn, id Identity, err error) {
+func (a *auths) keep(c *termConn, id Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -116,7 +113,7 @@ func (a *auths) keep(c *ownConn, id Identity, err error) {
 }
 
 // take returns an idle connection, or nil.
-func (a *auths) take() *ownConn {
+func (a *auths) take() *termConn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.idle) > 0 {

@@ -1,8 +1,6 @@
 package upstream
 
 import (
-	"context"
-	"net"
 	"slices"
 	"sync"
 
@@ -15,7 +13,7 @@ const mostReserved = 64
 // Budget bounds the connections to Redis that clients cause, over all nodes that have it in their NodeOptions. One bound is for all
 // connections, another for those of one user that serve a single client each. A part is reserved for shared connections, so that
 // clients that subscribe or block do not keep others from ordinary commands. The proxy's own connections, for locks for example, are
-// not counted here: see ownConn. A nil Budget counts nothing and has no bound.
+// not counted here: see termConn.asOwn. A nil Budget counts nothing and has no bound.
 type Budget struct {
 	total, perUser, reserve int
 
@@ -58,7 +56,7 @@ func (b *Budget) Used() (used, total int) {
 // share is one connection's part of a Budget.
 type share struct {
 	budget *Budget
-	own    bool // of the proxy: see ownConn
+	own    bool // of the proxy: see termConn.asOwn
 	once   sync.Once
 
 	// Guarded by budget.mu once it is counted. The user of an idle connection never changes, and is read without.
@@ -218,49 +216,6 @@ func (n *Node) closeIdle(user string) bool {
 		}
 	}
 	return false
-}
-
-// The proxy's own connections are not part of the Budget, so that clients who use it up hinder neither locks, nor logins, nor the
-// question whether Redis asks for a password. Each kind has a bound of its own: those of a Control for locks, authTurns a node
-// for logins, one a node for that question, and one for a Probe. They are counted separately.
-
-// ownConn is one of the proxy's own connections. It is closed at the end of its term, and what it reads after that is no reply any more:
-// closing takes a moment, in which a former master still answers.
-type ownConn struct {
-	net.Conn
-	term context.Context
-	left func() bool // stops that
-	gone sync.Once
-}
-
-func newOwn(c net.Conn, term context.Context) *ownConn {
-	telemetry.UpstreamOwn.Add(1)
-	own := &ownConn{Conn: c, term: term}
-	own.left = context.AfterFunc(term, func() { own.end() })
-	return own
-}
-
-// Read implements net.Conn.
-func (c *ownConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.term.Err() != nil {
-		return 0, context.Cause(c.term)
-	}
-	return n, err
-}
-
-// Close implements net.Conn. A nil connection has nothing to close.
-func (c *ownConn) Close() error {
-	if c == nil {
-		return nil
-	}
-	c.left()
-	return c.end()
-}
-
-func (c *ownConn) end() error {
-	c.gone.Do(func() { telemetry.UpstreamOwn.Add(-1) })
-	return c.Conn.Close()
 }
 
 // ownShare is for a Pipe of the proxy's own.

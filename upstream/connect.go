@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -85,14 +84,15 @@ func lossLevel(err error) slog.Level {
 // runLink makes one attempt. It returns when the attempt has failed or the
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
-	conn, term, err := p.connect()
+	c, err := p.connect()
 	if err != nil {
 		return false, err
 	}
+	conn, term := c.detach() // its end has its cause by the link
 	telemetry.Pipes.Add(1)
 	defer telemetry.Pipes.Add(-1)
 	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
-	l.readonly = func() { p.node.target.refusedWrite(term) }
+	l.refused = c.lookAt
 	p.link.Store(l)
 	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()
 	told := p.node.contact.told.Swap(false)
@@ -115,15 +115,15 @@ func (p *Pipe) runLink() (served bool, err error) {
 
 // connect makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any more its clients have to
 // log in again, as at Redis. So is one that only makes things quicker.
-func (p *Pipe) connect() (conn net.Conn, term context.Context, err error) {
+func (p *Pipe) connect() (c *termConn, err error) {
 	p.mu.Lock()
 	again := p.connected
 	p.mu.Unlock()
 	if again || !p.ofClients() {
-		return Connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
+		return connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	}
-	conn, term, _, err = p.node.connectMore(p.ctx, p.id)
-	return conn, term, err
+	c, _, err = p.node.connectMore(p.ctx, p.id)
+	return c, err
 }
 
 // noteLoss notes, for contact.lately, that Redis was there until now. That is also so when the connection is replaced because rights or

@@ -216,15 +216,15 @@ func (c *Control) Close() {
 // dial is rueidis' way to Redis. rueidis shares one attempt between all callers
 // but makes it with the ctx of the first, whose end must not fail the others.
 func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	conn, term, err := dialTarget(context.Background(), c.target, c.opts.DialTimeout)
+	conn, err := dialTarget(context.Background(), c.target, c.opts.DialTimeout)
 	if err != nil {
 		return nil, &unsentError{cause: err}
 	}
-	if err := proveNodeAsService(context.Background(), conn, c.target, c.opts.DialTimeout); err != nil {
+	if err := proveNode(context.Background(), conn.asOwn(), c.target, c.opts.DialTimeout); err != nil {
 		conn.Close()
 		return nil, &unsentError{cause: err}
 	}
-	return &controlConn{Conn: checked.New(newOwn(conn, term)), target: c.target, term: term}, nil
+	return &controlConn{Conn: checked.New(conn), of: conn}, nil
 }
 
 var errControlClosed = error(&unsentError{cause: errors.New("control connection closed")})

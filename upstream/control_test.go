@@ -197,7 +197,7 @@ func TestControlConn(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
 	go func() { b := make([]byte, 5); there.Read(b); there.Close() }()
-	c := &controlConn{Conn: here}
+	c := &controlConn{Conn: here, of: inTerm(here, context.Background(), nil)}
 	if _, err := c.Write([]byte("HELLO")); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestControlConn(t *testing.T) {
 	}
 	here, there = net.Pipe()
 	go func() { b := make([]byte, 5); there.Read(b); there.Read(b); there.Close() }()
-	c = &controlConn{Conn: here}
+	c = &controlConn{Conn: here, of: inTerm(here, context.Background(), nil)}
 	c.Write([]byte("HELLO"))
 	c.Write([]byte("INCR"))
 	if _, err := c.Read(make([]byte, 1)); err == nil || NotSent(err) {
@@ -323,7 +323,8 @@ func TestReplyOfAFormerMaster(t *testing.T) {
 	term, end := context.WithCancelCause(context.Background())
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
-	c := &ownConn{Conn: ours, term: term}
+	c := inTerm(ours, term, nil)
+	c.stop() // so that the connection is open still
 	go func() { _, _ = theirs.Write([]byte("+OK\r\n+OK\r\n")) }()
 	if n, err := c.Read(make([]byte, 5)); n != 5 || err != nil {
 		t.Fatal(n, err)

@@ -1,8 +1,6 @@
 package upstream
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -47,9 +45,8 @@ const (
 // controlConn marks errors before the first call as unsentError.
 type controlConn struct {
 	net.Conn
-	target Target
-	term   context.Context
-	state  atomic.Int32
+	of    *termConn
+	state atomic.Int32
 }
 
 // errEarly answers writes after a marked error.
@@ -71,9 +68,7 @@ func (c *controlConn) Write(p []byte) (int, error) {
 // Read implements net.Conn.
 func (c *controlConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.target.Resolver != nil && bytes.Contains(p[:n], readonlyError) {
-		c.target.refusedWrite(c.term)
-	}
+	c.of.lookAt(p[:n])
 	return n, c.mark(err)
 }
 

@@ -1,11 +1,9 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,14 +37,10 @@ type Receiver interface {
 type Dedicated struct {
 	// Static after construction.
 	node  *Node
-	conn  net.Conn
+	conn  *termConn
 	id    int64  // CLIENT ID of the connection at Redis, 0 when it did not tell
 	share *share // of the node's budget
 	spare bool   // its user's password is not valid any more: no other could be had
-
-	// masterTerm ends when another Redis has become the master, which closes the connection; left stops that.
-	masterTerm context.Context
-	left       func() bool
 
 	// Name and Identity are what was last set on the connection. Only its present user may touch them.
 	Name     string
@@ -65,7 +59,7 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 		if p == nil {
 			break
 		}
-		if p.masterTerm.Err() == nil && p.begin(to) {
+		if p.conn.term.Err() == nil && p.begin(to) {
 			return p, nil
 		}
 	}
@@ -84,23 +78,17 @@ func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counte
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
-	conn, term, spare, err := n.connectMore(ctx, id)
+	p := &Dedicated{node: n, Identity: id, to: to, share: counted}
+	var err error
+	p.conn, p.spare, err = n.connectMore(ctx, id, p.askID(id.Proto))
 	if err != nil {
 		if ctx.Err() != nil && Refused(err) == nil {
 			err = context.Cause(ctx)
 		}
 		return nil, notSent(err)
 	}
-	p := &Dedicated{node: n, conn: conn, Identity: id, to: to, masterTerm: term, share: counted, spare: spare}
-	p.left = closeAfter(term, conn)
-	if p.id, err = clientID(ctx, conn, id.Proto, n.opts.DialTimeout); err != nil {
-		p.left()
-		conn.Close()
-		return nil, notSent(err)
-	}
 	if !n.dedicated.begin(p) {
-		p.left()
-		conn.Close()
+		p.conn.Close()
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
 	telemetry.Dedicated.Add(1)
@@ -116,13 +104,13 @@ func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (rep
 		return nil, err
 	}
 	defer counted.give()
-	conn, _, err := Connect(ctx, n.target, id, n.opts.DialTimeout)
+	conn, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 	if err != nil {
 		return nil, notSent(err)
 	}
 	defer conn.Close()
 	until := time.Now().Add(n.opts.DialTimeout)
-	begun, err := Ask(ctx, conn, until, "MULTI")
+	begun, err := ask(ctx, conn, until, "MULTI")
 	switch {
 	case err != nil:
 		return nil, notSent(err)
@@ -131,28 +119,24 @@ func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (rep
 	case string(begun) != "+OK\r\n":
 		return nil, notSent(errors.New("an unexpected reply to MULTI"))
 	}
-	if reply, err = Ask(ctx, conn, until, words...); err != nil {
+	if reply, err = ask(ctx, conn, until, words...); err != nil {
 		return nil, notSent(err)
 	}
 	return reply, nil
 }
 
-// clientID asks Redis for the connection's CLIENT ID by HELLO, which every user may run: CLIENT ID would stand in ACL LOG for a user who may
+// askID asks Redis for the connection's CLIENT ID by HELLO, which every user may run: CLIENT ID would stand in ACL LOG for a user who may
 // not. It is 0 when Redis does not tell it (see mayNotKnow); any other error reply means that Redis refuses the connection.
-func clientID(ctx context.Context, conn net.Conn, proto int, timeout time.Duration) (id int64, err error) {
-	reply, err := Ask(ctx, conn, time.Now().Add(timeout), "HELLO", strconv.Itoa(proto))
-	if err != nil {
-		return 0, err
-	}
-	if refusal := Refused(ErrorIn(reply)); refusal != nil {
-		if mayNotKnow(refusal.Line) {
-			return 0, nil
+func (p *Dedicated) askID(proto int) step {
+	return step{[]string{"HELLO", strconv.Itoa(proto)}, func(reply []byte) error {
+		said, _ := resp.ParseReply(reply)
+		p.id, _ = strconv.ParseInt(field(said, "id"), 10, 64) // 0 if it does not tell
+		refusal := Refused(ErrorIn(reply))
+		if refusal == nil || mayNotKnow(refusal.Line) {
+			return nil
 		}
-		return 0, refusal
-	}
-	said, _ := resp.ParseReply(reply)
-	id, _ = strconv.ParseInt(field(said, "id"), 10, 64) // 0 if it does not tell
-	return id, nil
+		return refusal
+	}}
 }
 
 func mayNotKnow(line string) bool {
@@ -228,9 +212,7 @@ func (p *Dedicated) run() {
 			if to == nil {
 				err = violation("a reply that nobody asked for")
 			} else {
-				if p.node.target.Resolver != nil && bytes.Contains(buf[:n], readonlyError) {
-					p.node.target.refusedWrite(p.masterTerm)
-				}
+				p.conn.lookAt(buf[:n])
 				to.Received(buf[:n])
 			}
 		}
@@ -253,16 +235,12 @@ func (p *Dedicated) run() {
 
 // end tells whoever has the connection that it is over.
 func (p *Dedicated) end(err error) {
-	p.left()
 	p.conn.Close()
 	p.share.give()
 	to := p.receiver(true)
 	p.node.dedicated.end(p)
 	if to == nil {
 		return
-	}
-	if cause := context.Cause(p.masterTerm); cause != nil {
-		err = cause
 	}
 	if errors.Is(err, io.EOF) {
 		err = errClosedByRedis

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,102 +57,98 @@ func (id Identity) userName() string { return cmp.Or(id.User, "default") }
 // alone says that the connection serves one client at a time, as those in the lanes beyond the first do.
 func (id Identity) alone() bool { return id.Lane > 1 }
 
-// handshake appends the commands that make a fresh connection id's, and says
-// how many they are: none for RESP2, database 0, without credentials.
-func (id Identity) handshake(b []byte) ([]byte, int) {
-	n := 0
-	auth := !id.Anonymous()
+// step is one command of a handshake, and what Redis' reply to it means.
+type step struct {
+	words []string
+	judge func(reply []byte) error // nil: ErrorIn, an error of Redis' is a refusal
+}
+
+// steps make a fresh connection id's: there are none for RESP2, database 0, without credentials.
+func (id Identity) steps() (all []step) {
+	add := func(words ...string) { all = append(all, step{words: words}) }
 	switch {
-	case id.Proto == 3 && auth:
-		b, n = resp.AppendCommand(b, "HELLO", "3", "AUTH", id.userName(), id.PresentPassword()), n+1
+	case id.Proto == 3 && id.Anonymous():
+		add("HELLO", "3")
 	case id.Proto == 3:
-		b, n = resp.AppendCommand(b, "HELLO", "3"), n+1
-	case auth:
-		b, n = appendAuth(b, id.User, id.PresentPassword()), n+1
+		add("HELLO", "3", "AUTH", id.userName(), id.PresentPassword())
+	case !id.Anonymous():
+		add(authWords(id.User, id.PresentPassword())...)
 	}
+	return append(all, id.settings()...)
+}
+
+// settings are the steps after the login.
+func (id Identity) settings() (all []step) {
 	if id.DB != 0 {
-		b, n = resp.AppendCommand(b, "SELECT", strconv.Itoa(id.DB)), n+1
+		all = append(all, step{words: []string{"SELECT", strconv.Itoa(id.DB)}})
 	}
 	if id.Reads {
-		b, n = resp.AppendCommand(b, "READONLY"), n+1
+		all = append(all, step{words: []string{"READONLY"}})
 	}
-	return b, n
+	return all
 }
 
-// appendAuth appends AUTH, in its one-argument form when user is "".
-func appendAuth(b []byte, user, password string) []byte {
+// authWords is AUTH, in its one-argument form when user is "".
+func authWords(user, password string) []string {
 	if user == "" {
-		return resp.AppendCommand(b, "AUTH", password)
+		return []string{"AUTH", password}
 	}
-	return resp.AppendCommand(b, "AUTH", user, password)
+	return []string{"AUTH", user, password}
 }
 
-// Connect dials t and does id's handshake, all within timeout. term ends when another Redis has become the
-// master. The error is a *ReplyError when Redis refuses, an *AnotherNodeError when the server is not the
-// node that t means.
-func Connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
+// connect dials t and takes the steps that make the connection id's, and those in last, all within timeout. The error is a *ReplyError when
+// Redis refuses, an *AnotherNodeError when the server is not the node that t means.
+func connect(ctx context.Context, t Target, id Identity, timeout time.Duration, last ...step) (*termConn, error) {
 	deadline := time.Now().Add(timeout)
-	conn, term, err = dialTarget(ctx, t, timeout)
+	c, err := dialTarget(ctx, t, timeout)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer closeAfter(term, conn)()
-	if err := greet(ctx, conn, id, deadline); err != nil {
-		conn.Close()
-		return nil, nil, err
+	if err := perform(ctx, c, deadline, id.steps(), id.served(), t.proof(), last); err != nil {
+		c.Close()
+		return nil, err
 	}
-	if err := served(ctx, conn, id, deadline); err != nil {
-		conn.Close()
-		return nil, nil, err
-	}
-	if err := proveNode(ctx, conn, t, deadline); err != nil {
-		conn.Close()
-		return nil, nil, err
-	}
-	return conn, term, nil
+	return c, nil
 }
 
-// greet does id's handshake on a fresh connection, until deadline.
-func greet(ctx context.Context, conn net.Conn, id Identity, deadline time.Time) error {
-	hello, n := id.handshake(nil)
-	if n == 0 {
+// perform takes all steps until deadline, in one write. The error is that of the first step whose reply is judged wrong; the connection is of no
+// further use then.
+func perform(ctx context.Context, conn net.Conn, deadline time.Time, lists ...[]step) error {
+	steps := slices.Concat(lists...)
+	if len(steps) == 0 {
 		return nil
+	}
+	var cmds []byte
+	for _, s := range steps {
+		cmds = resp.AppendCommand(cmds, s.words...)
 	}
 	conn.SetDeadline(deadline)
 	defer conn.SetDeadline(time.Time{})
-	return ask(ctx, conn, hello, n)
-}
-
-// closeAfter closes conn when its term ends, unless stop is called before.
-func closeAfter(term context.Context, conn net.Conn) (stop func() bool) {
-	return context.AfterFunc(term, func() { conn.Close() })
+	replies, err := exchange(ctx, conn, cmds, len(steps))
+	for i, reply := range replies { // the connection may have been closed behind one: max number of clients
+		judge := steps[i].judge
+		if judge == nil {
+			judge = ErrorIn
+		}
+		if wrong := judge(reply); wrong != nil {
+			return wrong
+		}
+	}
+	return err
 }
 
 // longestAnswer is how many bytes are read of the replies to one question, at most.
 const longestAnswer = 1 << 20
 
-// Ask sends one command, on a connection with nothing else under way, and returns its reply, which may be an error of Redis'. It waits until
+// ask sends one command, on a connection with nothing else under way, and returns its reply, which may be an error of Redis'. It waits until
 // deadline or ctx' end. After an error the connection must be closed; else it has no deadline.
-func Ask(ctx context.Context, conn net.Conn, deadline time.Time, words ...string) ([]byte, error) {
-	conn.SetDeadline(deadline)
-	defer conn.SetDeadline(time.Time{})
-	replies, err := exchange(ctx, conn, resp.AppendCommand(nil, words...), 1)
-	if err != nil {
-		return nil, err
+func ask(ctx context.Context, conn net.Conn, deadline time.Time, words ...string) (reply []byte, err error) {
+	keep := func(got []byte) error {
+		reply = got
+		return nil
 	}
-	return replies[0], nil
-}
-
-// ask sends cmds, n commands, on such a connection. The first error reply is returned as a *ReplyError; after any other error, ctx's end
-// included, the connection must be closed.
-func ask(ctx context.Context, conn net.Conn, cmds []byte, n int) error {
-	replies, err := exchange(ctx, conn, cmds, n)
-	for _, reply := range replies {
-		if refusal := ErrorIn(reply); refusal != nil { // the connection may have been closed behind it: max number of clients
-			return refusal
-		}
-	}
-	return err
+	err = perform(ctx, conn, deadline, []step{{words, keep}})
+	return reply, err
 }
 
 // exchange returns the replies to cmds, n commands; with an error those that came before it.

@@ -26,7 +26,7 @@ type link struct {
 	exact       bool // conn.Write counts the bytes the kernel took; TLS does not
 	whole       bool // replies are handed over in whole frames (shared pipe)
 	maxInflight int64
-	readonly    func() // called for every READONLY that Redis answers
+	refused     func(reply []byte) // is shown the errors that Redis answers
 
 	dead    atomic.Bool // failed is set
 	replied atomic.Bool // some request got all its replies
@@ -66,7 +66,7 @@ type over struct {
 
 func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 	_, secure := conn.(*tls.Conn)
-	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, outgoing: outgoing{out: &batch{}, spare: &batch{}}, readonly: func() {}}
+	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, outgoing: outgoing{out: &batch{}, spare: &batch{}}, refused: func([]byte) {}}
 	l.wait.L = &l.mu
 	return l
 }

@@ -2,14 +2,10 @@ package upstream
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 const (
@@ -20,18 +16,18 @@ const (
 // logins is what Node.connectMore has for clients whose password was right when they logged in and is not any more, such as a token that has
 // expired: Redis lets them go on, and with a connection each they would need no other. It is guarded by auths.mu.
 type logins struct {
-	spares  *simplelru.LRU[Identity, *ownConn] // on which that user's AUTH was accepted; nothing was sent since
-	present *simplelru.LRU[string, string]     // the password with which Redis last let a user in
+	spares  *simplelru.LRU[Identity, *termConn] // on which that user's AUTH was accepted; nothing was sent since
+	present *simplelru.LRU[string, string]      // the password with which Redis last let a user in
 }
 
 func newLogins() (l logins) {
-	l.spares, _ = simplelru.NewLRU[Identity, *ownConn](maxSpares, nil) // they fail for sizes below 1 only
+	l.spares, _ = simplelru.NewLRU[Identity, *termConn](maxSpares, nil) // they fail for sizes below 1 only
 	l.present, _ = simplelru.NewLRU[string, string](maxPasswords, nil)
 	return l
 }
 
 // add notes that Redis has let id in on c, which is kept. It returns the one that was kept before, or nil: Redis may have closed it meanwhile.
-func (l *logins) add(id Identity, c *ownConn) (before *ownConn) {
+func (l *logins) add(id Identity, c *termConn) (before *termConn) {
 	l.present.Add(id.userName(), id.Password)
 	as := id.login()
 	if before, _ = l.spares.Peek(as); before == nil && l.spares.Len() == maxSpares {
@@ -50,7 +46,7 @@ func (l *logins) close() {
 }
 
 // takeLogin returns the password with which Redis last let id's user in, and the connection that is logged in as id, or nil.
-func (a *auths) takeLogin(id Identity) (password string, c *ownConn) {
+func (a *auths) takeLogin(id Identity) (password string, c *termConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	password, _ = a.logins.present.Get(id.userName())
@@ -61,29 +57,29 @@ func (a *auths) takeLogin(id Identity) (password string, c *ownConn) {
 	return password, c
 }
 
-// connectMore is Connect for a connection in addition to those that id's clients have. If Redis does not take their password any more, and they
+// connectMore is connect for a connection in addition to those that id's clients have. If Redis does not take their password any more, and they
 // are still logged in, it is a connection that is, too, or one that is made with the user's newer password. spare says so: another could
 // not be had by id's password.
-func (n *Node) connectMore(ctx context.Context, id Identity) (conn net.Conn, term context.Context, spare bool, err error) {
-	conn, term, err = Connect(ctx, n.target, id, n.opts.DialTimeout)
+func (n *Node) connectMore(ctx context.Context, id Identity, last ...step) (c *termConn, spare bool, err error) {
+	c, err = connect(ctx, n.target, id, n.opts.DialTimeout, last...)
 	if !refusesPassword(err) || !n.loggedIn(id) {
-		return conn, term, false, err
+		return c, false, err
 	}
 	password, c := n.auths.takeLogin(id)
-	if c != nil && c.become(ctx, id, time.Now().Add(n.opts.DialTimeout)) == nil {
-		conn, term = c.handOver()
-		return conn, term, true, nil
+	if c != nil && c.become(ctx, id, time.Now().Add(n.opts.DialTimeout), last) == nil {
+		c.countOwn(false)
+		return c, true, nil
 	}
 	c.Close()
 	if password == id.Password {
-		return nil, nil, false, err
+		return nil, false, err
 	}
 	newer := id
 	newer.Password = password
-	if conn, term, failed := Connect(ctx, n.target, newer, n.opts.DialTimeout); failed == nil {
-		return conn, term, true, nil
+	if c, failed := connect(ctx, n.target, newer, n.opts.DialTimeout, last...); failed == nil {
+		return c, true, nil
 	}
-	return nil, nil, false, err
+	return nil, false, err
 }
 
 // login is what Redis is asked about when a client of id comes.
@@ -103,16 +99,7 @@ func (n *Node) loggedIn(id Identity) (is bool) {
 }
 
 // become makes a connection that is logged in as id's user id's. It always asks Redis something, which shows that the connection is there.
-func (c *ownConn) become(ctx context.Context, id Identity, deadline time.Time) error {
-	c.SetDeadline(deadline)
-	defer c.SetDeadline(time.Time{})
-	b, n := Identity{DB: id.DB, Reads: id.Reads}.handshake(resp.AppendCommand(nil, "HELLO", strconv.Itoa(max(2, id.Proto))))
-	return ask(ctx, c, b, n+1)
-}
-
-// handOver makes it a connection that is not the proxy's own any more.
-func (c *ownConn) handOver() (net.Conn, context.Context) {
-	c.left()
-	c.gone.Do(func() { telemetry.UpstreamOwn.Add(-1) })
-	return c.Conn, c.term
+func (c *termConn) become(ctx context.Context, id Identity, deadline time.Time, last []step) error {
+	hello := step{words: []string{"HELLO", strconv.Itoa(max(2, id.Proto))}}
+	return perform(ctx, c, deadline, []step{hello}, id.settings(), last)
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -27,34 +26,37 @@ const noCluster = "ERR This instance has cluster support disabled"
 // nodeIDLength is the length of a node id, in hexadecimal digits.
 const nodeIDLength = 40
 
-// proveNode asks the server (CLUSTER MYID) whether it is the node that t means. Nobody else uses conn, which has t's or a client's
+// proof asks the server (CLUSTER MYID) whether it is the node that t means. Nobody else uses the connection, which has t's or a client's
 // credentials. A server that does not tell, for example because the user may not ask, is believed: the topology says which node has which
-// address, and the next refresh corrects a mistake. The errors are *AnotherNodeError and those of the connection, which must be closed
-// then.
-func proveNode(ctx context.Context, conn net.Conn, t Target, deadline time.Time) error {
+// address, and the next refresh corrects a mistake.
+func (t Target) proof() []step {
 	if t.NodeID == "" {
 		return nil
 	}
-	reply, err := Ask(ctx, conn, deadline, "CLUSTER", "MYID")
-	if err != nil {
-		return err
-	}
+	return []step{{[]string{"CLUSTER", "MYID"}, t.isNode}}
+}
+
+// isNode returns an *AnotherNodeError if a reply to CLUSTER MYID is that of another server than the node that t means.
+func (t Target) isNode(reply []byte) error {
 	said, _ := resp.ParseReply(reply)
 	got := string(said.Text)
-	if said.Kind == '$' && len(got) == nodeIDLength && got != t.NodeID || said.Kind == '-' && strings.HasPrefix(got, noCluster) {
+	another := false
+	switch said.Kind {
+	case '$':
+		another = len(got) == nodeIDLength && got != t.NodeID
+	case '-':
+		another = strings.HasPrefix(got, noCluster)
+	}
+	if another {
 		return &AnotherNodeError{Addr: t.Addr, Want: t.NodeID, Got: got}
 	}
 	return nil
 }
 
-// proveNodeAsService is proveNode on a fresh connection, which is given t's credentials first.
-func proveNodeAsService(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) error {
+// proveNode has a fresh connection, which nobody has logged in on, show whether it leads to the node that t means.
+func proveNode(ctx context.Context, c *termConn, t Target, timeout time.Duration) error {
 	if t.NodeID == "" {
 		return nil
 	}
-	deadline := time.Now().Add(timeout)
-	if err := greet(ctx, conn, t.Service(), deadline); err != nil {
-		return err
-	}
-	return proveNode(ctx, conn, t, deadline)
+	return perform(ctx, c, time.Now().Add(timeout), t.Service().steps(), t.proof())
 }

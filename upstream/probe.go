@@ -2,50 +2,65 @@ package upstream
 
 import (
 	"context"
-
-	"github.com/lockproxy/lockproxy/proto/resp"
+	"time"
 )
+
+// Asker asks a Redis again and again, over a connection of its own that is kept from one question to the next. One goroutine at a time
+// may use it.
+type Asker struct {
+	connect func(context.Context) (*termConn, error)
+	conn    *termConn // nil: none
+}
+
+// NewAsker returns an Asker that asks as t's account, and has that time for each connection.
+func NewAsker(t Target, timeout time.Duration) *Asker {
+	return &Asker{connect: func(ctx context.Context) (*termConn, error) { return connect(ctx, t, t.Service(), timeout) }}
+}
+
+// Ask returns Redis' reply, which may be an error of Redis', to a question that changes nothing. It waits until ctx ends. If Redis has closed
+// the idle connection, the question goes over a new one. The errors are those of the connection, and Redis' refusal of it.
+func (a *Asker) Ask(ctx context.Context, words ...string) ([]byte, error) {
+	if a.conn != nil {
+		if reply, err := a.over(ctx, words); err == nil || ctx.Err() != nil {
+			return reply, err
+		}
+	}
+	c, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.conn = c.asOwn()
+	return a.over(ctx, words)
+}
+
+func (a *Asker) over(ctx context.Context, words []string) ([]byte, error) {
+	reply, err := ask(ctx, a.conn, time.Time{}, words...)
+	if err != nil {
+		a.Close()
+	}
+	return reply, err
+}
+
+// Close closes the connection. The next question makes another one.
+func (a *Asker) Close() {
+	a.conn.Close()
+	a.conn = nil
+}
 
 // Probe asks a Redis again and again whether it answers. Its connection never authenticates, and serves nobody else: whatever Redis says
 // there is an answer.
-type Probe struct {
-	node *Node
-	conn *ownConn // nil: none
-}
+type Probe struct{ asker Asker }
 
 // Probe returns a Probe of the node. Close gives its connection back.
-func (n *Node) Probe() *Probe { return &Probe{node: n} }
+func (n *Node) Probe() *Probe {
+	return &Probe{Asker{connect: func(ctx context.Context) (*termConn, error) { return dialTarget(ctx, n.target, n.opts.DialTimeout) }}}
+}
 
 // Ask returns nil once Redis has answered. It waits until ctx ends, or the connection is lost; a new one is given as long as any other.
 func (p *Probe) Ask(ctx context.Context) error {
-	if p.conn != nil {
-		if p.ping(ctx) == nil {
-			return nil
-		}
-		p.Close()
-	}
-	conn, term, err := dialTarget(ctx, p.node.target, p.node.opts.DialTimeout)
-	if err != nil {
-		return err
-	}
-	p.conn = newOwn(conn, term)
-	if err = p.ping(ctx); err != nil {
-		p.Close()
-	}
+	_, err := p.asker.Ask(ctx, "PING")
 	return err
 }
 
-func (p *Probe) ping(ctx context.Context) error {
-	if err := ask(ctx, p.conn, resp.AppendCommand(nil, "PING"), 1); Refused(err) == nil {
-		return err
-	}
-	return nil
-}
-
 // Close closes the connection.
-func (p *Probe) Close() {
-	if p.conn != nil {
-		p.conn.Close()
-		p.conn = nil
-	}
-}
+func (p *Probe) Close() { p.asker.Close() }

@@ -22,13 +22,6 @@ const (
 // readonlyError is how a Redis that is no master refuses a write.
 var readonlyError = []byte("-READONLY ")
 
-// noteError looks at an error reply.
-func (l *link) noteError(line []byte) {
-	if bytes.HasPrefix(line, readonlyError) {
-		l.readonly()
-	}
-}
-
 // reader takes a link's replies apart and hands each request its own bytes.
 // It belongs to the link's reader goroutine alone.
 //
@@ -141,7 +134,7 @@ func (rd *reader) finish() {
 	}
 	r := rd.chain.head
 	if rd.partial == 0 && rd.buf[rd.frame] == '-' {
-		rd.link.noteError(rd.buf[rd.frame:rd.pos])
+		rd.link.refused(rd.buf[rd.frame:rd.pos])
 	}
 	if rd.partial > 0 {
 		if r.enter() {

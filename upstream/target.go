@@ -64,8 +64,8 @@ type Resolver interface {
 	// OnSwitch makes it call hook whenever another server is about to take that place, before anybody can reach that server. hook must
 	// not block.
 	OnSwitch(hook func())
-	// Doubt makes it ask again soon which server it is, because the one of that term, which is Dial's, refused a write.
-	Doubt(term context.Context)
+	// Check makes it ask again soon which server it is, because the one of that term, which is Dial's, refused a write.
+	Check(term context.Context)
 }
 
 // Renewer has certificates and authorities that change while the proxy runs.

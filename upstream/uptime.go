@@ -40,20 +40,13 @@ func (e *unsentError) As(target any) bool {
 // What is sent on the connection afterwards goes to that very process, because a restart breaks the connection. The run id is
 // known with a YoungError, too.
 func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
-	deadline := time.Now().Add(timeout)
-	if err := greet(ctx, conn, t.Service(), deadline); err != nil {
-		return "", err
-	}
-	replication, err := askInfo(ctx, conn, deadline, "replication")
-	if err != nil {
+	var replication, server string
+	steps := []step{infoStep(&replication, "replication"), infoStep(&server, "server")}
+	if err := perform(ctx, conn, time.Now().Add(timeout), t.Service().steps(), steps); err != nil {
 		return "", err
 	}
 	if role := InfoField(replication, "role"); role != "master" {
 		return "", fmt.Errorf("its role is %q: it must be a master", role)
-	}
-	server, err := askInfo(ctx, conn, deadline, "server")
-	if err != nil {
-		return "", err
 	}
 	seconds, err := strconv.ParseInt(InfoField(server, "uptime_in_seconds"), 10, 64)
 	if err != nil {
@@ -66,13 +59,12 @@ func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Dura
 	return InfoField(server, "run_id"), err
 }
 
-// askInfo asks for one section of INFO.
-func askInfo(ctx context.Context, conn net.Conn, deadline time.Time, section string) (string, error) {
-	reply, err := Ask(ctx, conn, deadline, "INFO", section)
-	if err == nil {
-		err = ErrorIn(reply)
-	}
-	return string(reply), err
+// infoStep asks for one section of INFO.
+func infoStep(into *string, section string) step {
+	return step{[]string{"INFO", section}, func(reply []byte) error {
+		*into = string(reply)
+		return ErrorIn(reply)
+	}}
 }
 
 // InfoField is what a section of INFO says of one field, "" if nothing.

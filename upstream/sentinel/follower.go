@@ -3,22 +3,14 @@ package sentinel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
-
-// resetTimeout is for how long the Sentinels must have named a lower config-epoch than the present one before it is
-// accepted: only Sentinels that were set up anew go back.
-const resetTimeout = 10 * time.Second
 
 // Follower knows which Redis is the master, as the Sentinels of an upstream.Target say and the master itself confirms. It is that
 // Target's Resolver: everything that dials the Target asks it, and when the master changes, every connection to the former one
@@ -37,21 +29,10 @@ type Follower struct {
 	peers   []*sentinel
 	probe   probe // has a lock of its own
 
-	mu       sync.Mutex  // guards all below
-	views    []view      // what each Sentinel said last
-	now      *masterTerm // nil: not known yet
-	changed  chan struct{}
-	switches int64
-	lower    time.Time // since when the Sentinels' epoch has been lower than now's; zero: it is not
-	hooks    []func()
-}
+	upstream.Terms // of the masters
 
-// masterTerm is the time in which one Redis is the master.
-type masterTerm struct {
-	place
-	confirmed bool // confirm has succeeded; guarded by Follower.mu
-	ctx       context.Context
-	end       context.CancelCauseFunc
+	mu      sync.Mutex // guards all below; taken before that of Terms
+	council council
 }
 
 // Follow asks t's Sentinels from now on, until Close, and sets t.Resolver: copies of t made from now on lead to
@@ -61,8 +42,7 @@ func Follow(t *upstream.Target, log *slog.Logger) *Follower {
 		log = slog.Default()
 	}
 	f := &Follower{
-		target: *t, log: log, changed: make(chan struct{}),
-		views: make([]view, len(t.Sentinels.Addrs)),
+		target: *t, log: log, council: council{views: make([]view, len(t.Sentinels.Addrs))},
 		probe: probe{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
@@ -85,8 +65,8 @@ func (f *Follower) Close() {
 	f.probe.close()
 }
 
-// Doubt implements upstream.Resolver: the Sentinels and the master are asked again soon.
-func (f *Follower) Doubt(context.Context) { f.askAgain() }
+// Check implements upstream.Resolver: the Sentinels and the master are asked again soon.
+func (f *Follower) Check(context.Context) { f.askAgain() }
 
 func (f *Follower) askAgain() {
 	for _, s := range f.peers {
@@ -95,65 +75,19 @@ func (f *Follower) askAgain() {
 	f.probe.wake()
 }
 
-// OnSwitch implements upstream.Resolver: hook is called whenever the master is about to change, before anybody can reach the new
-// one.
-func (f *Follower) OnSwitch(hook func()) {
-	f.mu.Lock()
-	f.hooks = append(f.hooks, hook)
-	f.mu.Unlock()
-}
-
-// Present implements upstream.Resolver: the master's address, "" when it is not known yet, and how often it has changed.
-func (f *Follower) Present() (addr string, switches int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.now != nil {
-		addr = f.now.addr
-	}
-	return addr, f.switches
-}
-
-// Moved implements upstream.Resolver.
-func (f *Follower) Moved() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.changed
-}
-
 // report takes a Sentinel's answer, or the error in place of one, and follows another master if the answers name one.
 func (f *Follower) report(index int, v view) {
-	v.asked = true
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.views[index]
-	f.views[index] = v
+	before := f.council.views[index]
 	f.logView(index, before, v)
-	var now place
-	if f.now != nil {
-		now = f.now.place
-	}
-	to, ok := choose(f.views, now)
+	moved := f.council.hear(index, v, time.Now())
 	switch {
-	case !ok:
-		if f.now == nil && f.unknown() != nil && before.err == nil {
-			f.tellChanged() // those who wait for the first master are told why there is none
-		}
-		return
-	case f.now == nil || to.epoch >= now.epoch:
-		f.lower = time.Time{}
-	case f.lower.IsZero():
-		f.lower = time.Now()
-		return
-	case time.Since(f.lower) < resetTimeout:
-		return
-	default:
-		f.lower = time.Time{}
+	case moved:
+		f.follow(f.council.now)
+	case before.err == nil && f.council.unknown() != nil:
+		f.Announce() // those who wait for the first master are told why there is none
 	}
-	if f.now != nil && to.addr == now.addr {
-		f.now.epoch = to.epoch
-		return
-	}
-	f.move(to)
 }
 
 func (f *Follower) logView(index int, before, v view) {
@@ -165,83 +99,33 @@ func (f *Follower) logView(index int, before, v view) {
 	}
 }
 
-// move makes the Redis at to the master that is followed. mu is held. The former one's term is over before the hooks are called: no
-// reply that is read after them is its own.
-func (f *Follower) move(to place) {
-	former := f.now
-	if former != nil {
-		former.end(fmt.Errorf("%s is no longer the master, %s is", former.addr, to.addr))
-		for _, hook := range f.hooks {
-			hook()
-		}
-		f.switches++
-		telemetry.MasterSwitches.Add(1)
-		f.log.Warn("the master has changed", "master-name", f.target.Sentinels.Master, "from", former.addr, "to", to.addr, "epoch", to.epoch)
+// follow follows another master from now on, or the first one. The former one's term is over before the hooks are called: no reply that is read
+// after them is its own.
+func (f *Follower) follow(to place) {
+	name := f.target.Sentinels.Master
+	if former, _ := f.Now(); former == nil {
+		f.log.Info("the master is known", "master-name", name, "addr", to.addr, "epoch", to.epoch)
+		f.Begin(to.addr)
 	} else {
-		f.log.Info("the master is known", "master-name", f.target.Sentinels.Master, "addr", to.addr, "epoch", to.epoch)
+		f.End(former, to.addr, true, fmt.Errorf("%s is no longer the master, %s is", former.Addr, to.addr))
+		f.log.Warn("the master has changed", "master-name", name, "from", former.Addr, "to", to.addr, "epoch", to.epoch)
 	}
-	f.now = newMasterTerm(to)
-	f.tellChanged()
-}
-
-func newMasterTerm(at place) *masterTerm {
-	t := &masterTerm{place: at}
-	t.ctx, t.end = context.WithCancelCause(context.Background())
-	return t
-}
-
-// demote ends all connections to a master that says that it is a master no longer. Connections are still tried at its address, and
-// its role is asked each time, until the Sentinels name another master.
-func (f *Follower) demote(t *masterTerm) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.now != t || !t.confirmed {
-		return
-	}
-	t.end(notMaster(t.addr))
-	for _, hook := range f.hooks {
-		hook()
-	}
-	f.log.Warn("the master says that it is a master no longer, its connections are closed", "addr", t.addr)
-	f.now = newMasterTerm(t.place)
-}
-
-// tellChanged wakes everybody who waits for a change. mu is held.
-func (f *Follower) tellChanged() {
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-// unknown says why no master is known yet; nil while Sentinels are still being asked for the first time. mu is held.
-func (f *Follower) unknown() error {
-	var last error
-	for _, v := range f.views {
-		if !v.asked {
-			return nil
-		}
-		if _, said := rueidis.IsRedisErr(v.err); last == nil || said || errors.Is(v.err, errNoSuchMaster) {
-			last = v.err // what a Sentinel has said tells more than that another one does not answer
-		}
-	}
-	return fmt.Errorf("no master %q known: %w", f.target.Sentinels.Master, last)
+	f.Announce()
 }
 
 // term returns the present master's term. It waits while the Sentinels are being asked for the first time.
-func (f *Follower) term(ctx context.Context) (*masterTerm, error) {
+func (f *Follower) term(ctx context.Context) (*upstream.Term, error) {
 	for {
-		f.mu.Lock()
-		now, changed := f.now, f.changed
-		var why error
-		if now == nil {
-			why = f.unknown()
-		}
-		f.mu.Unlock()
-		switch {
-		case now != nil:
+		now, changed := f.Now()
+		if now != nil {
 			return now, nil
-		case why != nil:
+		}
+		f.mu.Lock()
+		why := f.council.unknown()
+		f.mu.Unlock()
+		if why != nil {
 			f.askAgain()
-			return nil, why
+			return nil, fmt.Errorf("no master %q known: %w", f.target.Sentinels.Master, why)
 		}
 		select {
 		case <-changed:
@@ -261,8 +145,8 @@ func (f *Follower) Dial(ctx context.Context, timeout time.Duration) (net.Conn, c
 	}
 	attempt, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	defer context.AfterFunc(now.ctx, giveUp)()
-	conn, err := upstream.Dial(attempt, f.at(now.addr), timeout)
+	defer context.AfterFunc(now, giveUp)()
+	conn, err := upstream.Dial(attempt, f.at(now.Addr), timeout)
 	if err != nil {
 		f.askAgain()
 		return nil, nil, f.why(now, err)
@@ -272,7 +156,7 @@ func (f *Follower) Dial(ctx context.Context, timeout time.Duration) (net.Conn, c
 		f.askAgain()
 		return nil, nil, f.why(now, err)
 	}
-	return conn, now.ctx, nil
+	return conn, now, nil
 }
 
 // at is the Target of one address, Redis' or a Sentinel's.
@@ -283,8 +167,8 @@ func (f *Follower) at(addr string) upstream.Target {
 }
 
 // why returns what has ended t meanwhile, or else err.
-func (f *Follower) why(t *masterTerm, err error) error {
-	if cause := context.Cause(t.ctx); cause != nil {
+func (f *Follower) why(t *upstream.Term, err error) error {
+	if cause := context.Cause(t); cause != nil {
 		return cause
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -19,29 +18,38 @@ const (
 
 func notMaster(addr string) error { return fmt.Errorf("%s says it is not a master", addr) }
 
-// probe is the connection on which the master is asked for its ROLE, as the service account, because clients' users may
-// lack the right.
+// probe is where the master is asked for its ROLE, as the service account, because clients' users may lack the right.
 type probe struct {
-	turn  chan struct{} // one slot: who has it may use what is below
+	turn  chan struct{} // one slot: the goroutine that has it may use what is below
 	again chan struct{} // one slot: ask now
 
-	conn net.Conn
-	term *masterTerm
-	said time.Time // when it last said that it is a master
+	asker     *upstream.Asker // of term's master; nil: none was asked yet
+	term      *upstream.Term
+	confirmed bool      // term's master has said that it is one, or may not be asked
+	said      time.Time // when it last said so
 }
 
 func (p *probe) wake() { retry.Wake(p.again) }
 
 // close closes the connection. The caller has the turn, or nobody asks any more.
 func (p *probe) close() {
-	if p.conn != nil {
-		p.conn.Close()
-		p.conn = nil
+	if p.asker != nil {
+		p.asker.Close()
 	}
 }
 
+// of makes the probe one of that term's master. The caller has the turn.
+func (p *probe) of(t *upstream.Term, target upstream.Target) {
+	if p.term == t {
+		return
+	}
+	p.close()
+	p.term, p.asker = t, upstream.NewAsker(target, roleTimeout)
+	p.confirmed, p.said = false, time.Time{}
+}
+
 // confirm asks the Redis of t whether it is a master, unless it said so less than roleFresh ago. One that says no is demoted.
-func (f *Follower) confirm(ctx context.Context, t *masterTerm) error {
+func (f *Follower) confirm(ctx context.Context, t *upstream.Term) error {
 	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
 	p := &f.probe
@@ -51,59 +59,39 @@ func (f *Follower) confirm(ctx context.Context, t *masterTerm) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if p.term == t && time.Since(p.said) < roleFresh {
+	p.of(t, f.at(t.Addr))
+	if time.Since(p.said) < roleFresh {
 		return nil
 	}
-	master, err := f.role(ctx, t)
+	master, err := p.role(ctx)
 	switch {
 	case upstream.Refused(err) != nil:
 		// The service account may not ask Redis: then the Sentinels are believed. A replica answers writes with READONLY anyway.
-		if !t.isConfirmed(f) {
-			f.log.Warn("the master does not tell its ROLE to the user of --upstream", "addr", t.addr, "error", err)
+		if !p.confirmed {
+			f.log.Warn("the master does not tell its ROLE to the user of --upstream", "addr", t.Addr, "error", err)
 		}
 	case err != nil:
 		return err
 	case !master:
 		f.demote(t)
-		return notMaster(t.addr)
+		return notMaster(t.Addr)
 	}
-	p.said = time.Now()
-	f.mu.Lock()
-	t.confirmed = true
-	f.mu.Unlock()
+	p.said, p.confirmed = time.Now(), true
 	return nil
 }
 
-func (t *masterTerm) isConfirmed(f *Follower) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return t.confirmed
+// demote ends all connections to a master that says that it is a master no longer. Connections are still tried at its address, and
+// its role is asked each time, until the Sentinels name another master. One that has never said that it is a master has none yet.
+func (f *Follower) demote(t *upstream.Term) {
+	if f.probe.confirmed && f.End(t, t.Addr, false, notMaster(t.Addr)) {
+		f.log.Warn("the master says that it is a master no longer, its connections are closed", "addr", t.Addr)
+	}
 }
 
-// role asks Redis for its ROLE; the caller has the turn. If Redis has closed the idle connection, a new one is made.
-func (f *Follower) role(ctx context.Context, t *masterTerm) (master bool, err error) {
-	p := &f.probe
-	if p.term != t {
-		p.close()
-	}
-	if p.conn != nil {
-		if master, err = f.askRole(ctx); err == nil || upstream.Refused(err) != nil || ctx.Err() != nil {
-			return master, err
-		}
-	}
-	p.term = t
-	if p.conn, _, err = upstream.Connect(ctx, f.at(t.addr), f.target.Service(), roleTimeout); err != nil {
-		p.conn = nil
-		return false, err
-	}
-	return f.askRole(ctx)
-}
-
-// askRole asks on the present connection, which stays if it is still of use.
-func (f *Follower) askRole(ctx context.Context) (bool, error) {
-	reply, err := upstream.Ask(ctx, f.probe.conn, time.Now().Add(roleTimeout), "ROLE")
+// role asks the master for its ROLE.
+func (p *probe) role(ctx context.Context) (master bool, err error) {
+	reply, err := p.asker.Ask(ctx, "ROLE")
 	if err != nil {
-		f.probe.close()
 		return false, err
 	}
 	return bytes.Contains(reply[:min(len(reply), 20)], []byte("\r\nmaster\r\n")), upstream.ErrorIn(reply)
@@ -113,12 +101,9 @@ func (f *Follower) askRole(ctx context.Context) (bool, error) {
 func (f *Follower) watchRole() {
 	defer f.running.Done()
 	for retry.Sleep(f.ctx, roleEvery, f.probe.again) || f.ctx.Err() == nil {
-		f.mu.Lock()
-		now := f.now
-		f.mu.Unlock()
-		if now != nil {
+		if now, _ := f.Now(); now != nil {
 			ctx, giveUp := context.WithCancel(f.ctx)
-			stop := context.AfterFunc(now.ctx, giveUp)
+			stop := context.AfterFunc(now, giveUp)
 			_ = f.confirm(ctx, now) // confirm itself demotes a master that is none
 			stop()
 			giveUp()

@@ -3,6 +3,7 @@ package sentinel
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestChoose(t *testing.T) {
@@ -36,5 +37,56 @@ func TestChoose(t *testing.T) {
 		if ok != (c.want.addr != "") || to != c.want {
 			t.Errorf("%s: got %v, %v; want %v", name, to, ok, c.want)
 		}
+	}
+}
+
+// TestHear: what the Sentinels say in turn, and who is followed then. Those that were set up anew begin with a lower epoch, which counts when it
+// stays so.
+func TestHear(t *testing.T) {
+	t.Parallel()
+	type said struct {
+		after time.Duration // since the one before
+		addr  string
+		epoch int64
+		now   string
+	}
+	for name, all := range map[string][]said{
+		"a newer epoch counts at once": {{0, "a", 7, "a"}, {0, "b", 8, "b"}},
+		"a lower epoch counts later":   {{0, "a", 7, "a"}, {0, "b", 0, "a"}, {resetTimeout / 2, "b", 0, "a"}, {resetTimeout / 2, "b", 0, "b"}},
+		"a lower epoch that came back": {{0, "a", 7, "a"}, {0, "b", 0, "a"}, {resetTimeout / 2, "a", 7, "a"}, {resetTimeout, "b", 0, "a"}},
+		"the same in a lower epoch":    {{0, "a", 7, "a"}, {0, "a", 0, "a"}, {resetTimeout, "a", 0, "a"}},
+	} {
+		c, at, moves, want := council{views: make([]view, 3)}, time.Unix(1e9, 0), 0, 0
+		for i, s := range all {
+			at = at.Add(s.after)
+			if i == 0 || s.now != all[i-1].now {
+				want++
+			}
+			for k := range c.views {
+				if c.hear(k, view{place: place{s.addr, s.epoch}}, at) {
+					moves++
+				}
+			}
+			if c.now.addr != s.now || moves != want {
+				t.Errorf("%s: after %v the master is %q, after %d moves", name, s, c.now.addr, moves)
+			}
+		}
+	}
+}
+
+// TestUnknown: why no master is known is told when all have been asked, in the words of a Sentinel that says something.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	away := errors.New("connection refused")
+	c := council{views: make([]view, 3)}
+	for i, want := range []error{nil, nil, errNoSuchMaster} {
+		c.hear(i, view{err: []error{away, errNoSuchMaster, away}[i]}, time.Now())
+		if why := c.unknown(); why != want {
+			t.Errorf("after %d answers: %v", i+1, why)
+		}
+	}
+	c.hear(0, view{place: place{"a", 1}}, time.Now())
+	if why := c.unknown(); why != nil {
+		t.Errorf("it is known, and %v", why)
 	}
 }
