@@ -30,9 +30,6 @@ type away struct {
 	Here bool // it has just got the lock through this proxy
 }
 
-// Seconds is what is left of the lease in Redis.
-func (d *detail) Seconds() float64 { return float64(d.Info.TTL) / 1000 }
-
 // From are the holders that are shown, as the form names those that a force takes the lock from.
 func (d *detail) From() (all []string) {
 	if d.Trouble != "" {
@@ -76,7 +73,13 @@ func (p *Page) one(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "which lock?", http.StatusBadRequest)
 		return
 	}
-	p.render(w, http.StatusOK, "one", p.detail(r, db, key, said[r.URL.Query().Get("said")], ""))
+	p.show(w, http.StatusOK, p.detail(r, db, key, said[r.URL.Query().Get("said")], ""))
+}
+
+func (p *Page) show(w http.ResponseWriter, status int, of *detail) {
+	var d document
+	d.one(of)
+	d.send(w, status)
 }
 
 // detail asks Redis who has a lock, and adds what this proxy knows of them and of those who wait. A holder of which Redis knows nothing has
@@ -136,7 +139,7 @@ func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	by := lock.ClientInfo{Addr: r.RemoteAddr, User: func() string { return p.guard.who(r) }, Name: func() string { return "admin page" }}
 	freed, err := p.Force(r.Context(), by, asked)
 	if err != nil {
-		p.render(w, http.StatusBadGateway, "one", p.detail(r, db, key, "", err.Error()))
+		p.show(w, http.StatusBadGateway, p.detail(r, db, key, "", err.Error()))
 		return
 	}
 	word := "free"

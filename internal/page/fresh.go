@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"hash/fnv"
@@ -20,9 +19,6 @@ const (
 	restMost = 10 * time.Second
 )
 
-// kept are the parts of the page that are kept fresh, by their names in the templates and in the document.
-var kept = []string{"status", "cards", "locks", "hottest", "losses", "slow"}
-
 // news is what a browser that looks is told.
 type news struct {
 	Next  int64           `json:"next"`  // in how many ms to ask again
@@ -39,12 +35,7 @@ type part struct {
 // a browser has six to one server, however many windows look.
 func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	parts, err := p.changed(r.Context(), asked(r), strings.Split(r.URL.Query().Get("have"), ","))
-	if err != nil {
-		p.Log.Error("the page for operators cannot be drawn", "error", err)
-		http.Error(w, "cannot be drawn", http.StatusInternalServerError)
-		return
-	}
+	parts := p.changed(r.Context(), asked(r), strings.Split(r.URL.Query().Get("have"), ","))
 	next := p.pace.next(time.Since(began), time.Now())
 	w.Header().Set("Content-Type", "application/json")
 	out := json.NewEncoder(w)
@@ -53,26 +44,22 @@ func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 }
 
 // changed are the parts whose marks are not among those that a browser has.
-func (p *Page) changed(ctx context.Context, wanted filter, have []string) (map[string]part, error) {
+func (p *Page) changed(ctx context.Context, wanted filter, have []string) map[string]part {
 	v := p.view(ctx, wanted)
-	v.Live = true
 	parts := map[string]part{}
-	for _, name := range kept {
-		var b bytes.Buffer
-		if err := templates.ExecuteTemplate(&b, name, v); err != nil {
-			return nil, err
-		}
-		if mark := markOf(name, b.Bytes()); !slices.Contains(have, mark) {
-			parts[name] = part{b.String(), mark}
+	for _, k := range kept {
+		var d document
+		k.draw(&d, v)
+		if mark := markOf(k.name, d.String()); !slices.Contains(have, mark) {
+			parts[k.name] = part{d.String(), mark}
 		}
 	}
-	return parts, nil
+	return parts
 }
 
-func markOf(name string, html []byte) string {
+func markOf(name, html string) string {
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(name)) // it never fails
-	_, _ = sum.Write(html)
+	_, _ = sum.Write([]byte(name + html)) // it never fails
 	return strconv.FormatUint(sum.Sum64(), 36)
 }
 

@@ -6,13 +6,12 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"html/template"
+	"io"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
@@ -67,9 +66,6 @@ type Node struct {
 	NoLocks    string        // why no lock can be had there; "": they can, or it keeps none
 }
 
-// Milliseconds is Took.
-func (n Node) Milliseconds() float64 { return float64(n.Took) / float64(time.Millisecond) }
-
 // Page is the page's server.
 type Page struct {
 	Options
@@ -91,10 +87,6 @@ func New(o Options) *Page {
 
 //go:embed assets
 var assets embed.FS
-
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"shown": display.Shown, "whole": display.Whole, "ago": display.Ago, "brief": display.Brief, "number": display.Number, "number64": func(n int) string { return display.Number(int64(n)) },
-}).ParseFS(assets, "assets/*.html"))
 
 // Handler answers for all of the page.
 func (p *Page) Handler() http.Handler {
@@ -121,7 +113,9 @@ func asset(name string) http.HandlerFunc {
 
 // index is the page itself.
 func (p *Page) index(w http.ResponseWriter, r *http.Request) {
-	p.render(w, http.StatusOK, "index", p.view(r.Context(), asked(r)))
+	var d document
+	d.index(p.view(r.Context(), asked(r)))
+	d.send(w, http.StatusOK)
 }
 
 // asked is what a request wants to see.
@@ -131,15 +125,9 @@ func asked(r *http.Request) filter {
 	return filter{Name: name[:min(len(name), mostFilter)], Sort: q.Get("sort")}
 }
 
-// render writes a whole document, or an error and nothing else.
-func (p *Page) render(w http.ResponseWriter, status int, name string, data any) {
-	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
-		p.Log.Error("the page for operators cannot be drawn", "error", err)
-		http.Error(w, "cannot be drawn", http.StatusInternalServerError)
-		return
-	}
+// send answers with the document.
+func (d *document) send(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // who asked has hung up if this fails
+	_, _ = io.WriteString(w, d.String()) // whoever asked has hung up if this fails
 }

@@ -27,7 +27,6 @@ type filter struct {
 type view struct {
 	About
 	filter
-	Uptime  time.Duration
 	Trouble []string
 	NoLocks string // why locks cannot be had; "": they can
 	Nodes   []Node
@@ -38,7 +37,6 @@ type view struct {
 	Locks   []row
 	Shown   int // of so many
 	Of      int
-	Live    bool // a script keeps it fresh
 }
 
 // row is one lock.
@@ -77,9 +75,6 @@ type client struct {
 	For               time.Duration
 }
 
-// Who is the client, of a holder or a waiter.
-func (c client) Who() client { return c }
-
 // Side is that of a read/write lock; "": it has none.
 func (c client) Side() string {
 	if c.Kind == lock.Plain {
@@ -100,8 +95,7 @@ type holder struct {
 
 type waiter struct {
 	client
-	Place int
-	Fair  bool
+	Fair bool
 }
 
 // loss is one line of what was lost.
@@ -195,7 +189,7 @@ func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
 func (p *Page) view(ctx context.Context, w filter) *view {
 	all, longest := p.locks()
 	now := time.Now()
-	v := &view{About: p.About, filter: w, Uptime: now.Sub(p.About.Started)}
+	v := &view{About: p.About, filter: w}
 	v.Trouble, v.Nodes = p.health.now(ctx, p)
 	if _, err := p.Able(); err != nil {
 		v.NoLocks = err.Error()
@@ -272,8 +266,8 @@ func (r *row) describe(since time.Duration, most int) {
 		h.Share, h.Low = strconv.FormatFloat(100*share, 'f', 1, 64)+"%", share < 0.2
 		r.Holders = append(r.Holders, h)
 	}
-	for i, e := range r.waiters[:min(len(r.waiters), most)] {
-		r.Waiters = append(r.Waiters, waiter{client: clientOf(e, since), Place: i + 1, Fair: e.Fair})
+	for _, e := range r.waiters[:min(len(r.waiters), most)] {
+		r.Waiters = append(r.Waiters, waiter{client: clientOf(e, since), Fair: e.Fair})
 		r.Fair = r.Fair || e.Fair
 	}
 	r.Waiting = len(r.waiters)
