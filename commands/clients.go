@@ -103,7 +103,7 @@ func clientKill(c *Client, args [][]byte, out []byte) []byte {
 	}
 	c.Give(f.appendReply(nil, killed))
 	c.Flush()
-	c.HangUp(downstream.Left, "CLIENT KILL")
+	c.End.HangUp(downstream.Left, "CLIENT KILL")
 	return out
 }
 

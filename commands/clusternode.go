@@ -49,7 +49,7 @@ func clusterCommand(c *Client, args [][]byte, out []byte) []byte {
 	if !c.Proxy.About().Node {
 		return withoutCluster(c, args, out)
 	}
-	n, err := clusterNodeAt(cmp.Or(c.Proxy.About().Announce, c.LocalName()))
+	n, err := clusterNodeAt(cmp.Or(c.Proxy.About().Announce, c.Peer.LocalAddr))
 	if err != nil {
 		return c.Failed(out, err)
 	}

@@ -89,13 +89,13 @@ func reset(c *Client, _ [][]byte, out []byte) []byte {
 func quit(c *Client, _ [][]byte, out []byte) []byte {
 	c.Give(appendOK(nil))
 	c.Flush()
-	c.HangUp(downstream.Gone, "QUIT")
+	c.End.HangUp(downstream.Gone, "QUIT")
 	return out
 }
 
 func speaksHTTP(c *Client, _ [][]byte, out []byte) []byte {
-	c.Process.Log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", c.Addr())
-	c.HangUp(downstream.Left, "speaks HTTP")
+	c.Process.Log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", c.Peer.Addr)
+	c.End.HangUp(downstream.Left, "speaks HTTP")
 	return out
 }
 

@@ -72,7 +72,7 @@ func (f *Forwarder) usesOwn() {
 	b := &f.big
 	b.used = time.Now()
 	if b.back == nil {
-		b.back = time.AfterFunc(f.OwnFor, f.client.WakeToAttend)
+		b.back = time.AfterFunc(f.OwnFor, f.client.Reader.WakeToAttend)
 		return
 	}
 	b.back.Reset(f.OwnFor)
@@ -127,7 +127,7 @@ type stream struct {
 }
 
 func (f *Forwarder) newStream(b *Batch) *stream {
-	return &stream{f: f, b: b, to: f.client.Passage(), whole: len(b.Bytes)}
+	return &stream{f: f, b: b, to: f.client.Writer.Passage(), whole: len(b.Bytes)}
 }
 
 func (t *stream) Reply(p []byte) {
@@ -135,7 +135,7 @@ func (t *stream) Reply(p []byte) {
 	for len(p) > 0 {
 		n, done, err := t.scan.Scan(p)
 		if err != nil {
-			t.f.client.HangUp(downstream.Left, "broken reply from upstream")
+			t.f.client.End.HangUp(downstream.Left, "broken reply from upstream")
 			return
 		}
 		b.Bytes = append(b.Bytes, p[:n]...)
@@ -167,7 +167,7 @@ func (t *stream) flush() {
 func (t *stream) pass(p []byte, within bool) {
 	switch {
 	case t.f.client.Replies.Silent:
-	case t.f.client.Over():
+	case t.f.client.End.Over():
 		t.to.GiveUp("left within a reply")
 	default:
 		t.to.Write(p, within)

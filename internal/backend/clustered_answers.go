@@ -167,7 +167,7 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 				plans, first = []*cluster.Plan{first, p}, nil
 			}
 			u.do(e, plans)
-			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.client.Over() {
+			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.client.End.Over() {
 				reply, err = p.Reply, p.Err
 				return
 			}

@@ -212,7 +212,7 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream) {
 	}
 	for i, p := range b.nodes.plans {
 		switch {
-		case u.client.Over(): // closed because an earlier command has no reply
+		case u.client.End.Over(): // closed because an earlier command has no reply
 		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
 		case p.Err != nil:
 			u.fail(b, p.Err, b.cmds[i:i+1])
@@ -313,7 +313,7 @@ look:
 			break look
 		}
 	}
-	if len(again) == 0 || u.client.Over() {
+	if len(again) == 0 || u.client.End.Over() {
 		return
 	}
 	slices.Reverse(again)
@@ -335,7 +335,7 @@ look:
 		if next < len(again) && again[next] == i {
 			p := b.nodes.plans[next]
 			if reply = p.Reply; p.Err != nil {
-				if u.client.Over() { // closed for it
+				if u.client.End.Over() { // closed for it
 					return
 				}
 				reply = resp.AppendError(nil, client.ErrorLine(p.Err))

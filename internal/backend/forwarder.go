@@ -141,7 +141,7 @@ func (f *Forwarder) Send() {
 	if b == nil || len(b.run) == 0 {
 		return
 	}
-	if !f.client.Over() {
+	if !f.client.End.Over() {
 		telemetry.Commands.Add(int64(len(b.run)))
 		f.client.Step.Next()
 		f.spent = 0
@@ -376,14 +376,14 @@ func (f *Forwarder) fail(b *Batch, err error, cmds []*commandtable.Command) {
 	if errors.Is(err, upstream.ErrLeft) && b.copied() { // the client has gone: nobody reads what is answered, and the rest of what it sent follows
 		return
 	}
-	if f.Trouble(err); client.PasswordRefused(err) && f.client.Over() {
+	if f.Trouble(err); client.PasswordRefused(err) && f.client.End.Over() {
 		return // closed without an error reply
 	}
 	if f.wasDeleted(err) {
 		return // likewise, as Redis closes those whose user is deleted, whatever they have sent since
 	}
 	for range cmds {
-		if f.client.Fail(err); f.client.Over() {
+		if f.client.Fail(err); f.client.End.Over() {
 			break
 		}
 	}
@@ -392,7 +392,7 @@ func (f *Forwarder) fail(b *Batch, err error, cmds []*commandtable.Command) {
 	}
 	if errors.Is(err, upstream.ErrTimeout) && !b.copied() {
 		// Its bytes may still be sent from the buffer into which the client's next ones would be read.
-		f.client.HangUp(downstream.Left, "a long command has had no answer in time")
+		f.client.End.HangUp(downstream.Left, "a long command has had no answer in time")
 	}
 	if slices.ContainsFunc(cmds, func(c *commandtable.Command) bool { return c == nil || !c.ReadOnly }) {
 		f.client.LeaveToExpire()

@@ -293,7 +293,7 @@ func (u *singlePath) reload(b *Batch, lost lostScripts, send func() time.Duratio
 		first--
 		worth = worth || known[shas[first]] == scriptcache.Loaded
 	}
-	if !worth || u.client.Over() {
+	if !worth || u.client.End.Over() {
 		return
 	}
 	from := lost.start

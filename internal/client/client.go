@@ -84,7 +84,7 @@ func (c *Client) TakesPushes() bool {
 }
 
 // Context is the context that ends when the client has gone.
-func (c *Client) Context() context.Context { return c.Conn.Context(c.Process.Context) }
+func (c *Client) Context() context.Context { return c.End.Context(c.Process.Context) }
 
 // Pause waits for d, at most until the client has gone.
 func (c *Client) Pause(d time.Duration) { retry.Sleep(c.Process.Context, d, c.Context().Done()) }
@@ -93,15 +93,13 @@ func (c *Client) Pause(d time.Duration) { retry.Sleep(c.Process.Context, d, c.Co
 // run runs, what the client sends is kept for later.
 func (c *Client) Watch(run func(ctx context.Context)) {
 	c.Flush()
-	ctx, cancel := context.WithCancel(c.Process.Context)
+	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
-	c.WhenOver(cancel)
-	defer c.WhenOver(nil)
-	done := c.StartWatch()
+	stop := c.Reader.Watch()
 	began := telemetry.Clock()
 	run(ctx)
 	c.Waited += telemetry.Clock() - began
-	c.StopWatch(done)
+	stop()
 }
 
 // Steps counts what a client begins that may make it wait. Now is 0 while no command is at work.

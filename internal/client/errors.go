@@ -74,7 +74,7 @@ func (c *Client) Fail(err error) { c.Out.Bytes = c.Failed(c.Out.Bytes, err) }
 // Failed is Fail with the reply appended to out.
 func (c *Client) Failed(out []byte, err error) []byte {
 	if c.Closes(err) {
-		c.HangUp(downstream.Left, WhyLost(err))
+		c.End.HangUp(downstream.Left, WhyLost(err))
 		c.Replies.Finish = true
 		return out
 	}

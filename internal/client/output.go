@@ -56,7 +56,7 @@ func (o *Output) Held() int { return o.size + len(o.Bytes) }
 
 // Room says whether n more bytes of replies may be gathered; if not, it drops those that have been.
 func (o *Output) Room(n int) bool {
-	if !o.To.MayGather(o.Held() + n) {
+	if !o.To.Writer.MayGather(o.Held() + n) {
 		o.Set(nil)
 		o.Gone = true
 		return false
@@ -88,10 +88,10 @@ func (o *Output) Full() bool { return len(o.Bytes) >= flushAt || o.pieces != nil
 func (o *Output) Flush(silent bool) {
 	if silent {
 		o.pieces, o.size, o.Bytes = nil, 0, o.Bytes[:0]
-		o.To.Gathered(0)
+		o.To.Writer.Gathered(0)
 	}
 	if o.Held() > 0 && o.Room(0) { // what is answered here is counted, too, while the client does not read
-		o.To.WriteGathered(o.pieces, o.Bytes)
+		o.To.Writer.WriteGathered(o.pieces, o.Bytes)
 	}
 	o.pieces, o.size = nil, 0
 	o.Bytes = o.Bytes[:0]
@@ -142,5 +142,5 @@ func (c *Client) MayHold(n int) bool {
 	if c.Out != nil {
 		n += c.Out.Held()
 	}
-	return c.MayGather(n)
+	return c.Writer.MayGather(n)
 }

@@ -97,7 +97,7 @@ type life struct {
 
 // New returns a Conn without its connection, which Connect makes.
 func New(c Config) *Conn {
-	p := &Conn{Config: c, pending: pending{kept: c.Client.PendingReplies(), writes: &c.Client.Process.Writes}, out: output{to: c.Client.Passage()}, life: life{held: true}}
+	p := &Conn{Config: c, pending: pending{kept: c.Client.Writer.NewAccount(), writes: &c.Client.Process.Writes}, out: output{to: c.Client.Writer.Passage()}, life: life{held: true}}
 	p.changed.L = &p.mu
 	return p
 }

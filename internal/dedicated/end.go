@@ -171,7 +171,7 @@ func (p *Conn) endLocked(err error) {
 	p.out.whole = len(p.out.bytes)
 	p.write(false)
 	if closes {
-		p.Client.Cut(downstream.Left, client.WhyLost(err))
+		p.Client.End.Cut(downstream.Left, client.WhyLost(err))
 	}
 	p.Client.Process.LearnAgain()
 	p.show() // before another connection shows itself in the same view

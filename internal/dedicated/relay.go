@@ -61,7 +61,7 @@ func (p *Conn) Received(b []byte) {
 		}
 		n, done, err := p.frame.scan.Scan(b)
 		if err != nil {
-			p.Client.Cut(downstream.Left, "broken reply from upstream")
+			p.Client.End.Cut(downstream.Left, "broken reply from upstream")
 			p.conn.Close()
 			p.endLocked(err)
 			return

@@ -118,11 +118,11 @@ func (p *Conn) Flush() {
 	}
 	p.Client.Flush()
 	var late *time.Timer
-	p.Client.WhenOver(func() { late = time.AfterFunc(LastReplies, p.conn.Close) })
+	p.Client.End.WhenOver(func() { late = time.AfterFunc(LastReplies, p.conn.Close) })
 	p.writing(time.Now())
 	_ = p.conn.Write(p.queue) // Ended tells
 	p.writing(time.Time{})
-	p.Client.WhenOver(nil)
+	p.Client.End.WhenOver(nil)
 	if late != nil && !late.Stop() {
 		p.Taint()
 	}
@@ -154,12 +154,12 @@ func (p *Conn) settle(most int) (settled bool) {
 		p.Client.Watch(func(ctx context.Context) { settled = p.await(ctx, most) })
 	default:
 		ctx, cancel := context.WithCancel(p.Context)
-		p.Client.WhenOver(cancel)
+		p.Client.End.WhenOver(cancel)
 		settled = p.await(ctx, most)
-		p.Client.WhenOver(nil)
+		p.Client.End.WhenOver(nil)
 		cancel()
 	}
-	return settled && !p.Client.Over()
+	return settled && !p.Client.End.Over()
 }
 
 // Await waits until all replies have come whole, or ctx ends, and says whether they have.

@@ -14,23 +14,15 @@ const (
 	stalledAfter = 100 * time.Millisecond // a write that takes longer waits for its client
 	stalledEvery = 200 * time.Millisecond // how often clients are looked at. A write that succeeds at once pays nothing for it
 	stalledCalm  = time.Second            // the same while there are no clients
-	firstAhead   = 4 << 10                // most clients that do not read send nothing either
-	pieceAhead   = 64 << 10
-	mostAhead    = 1 << 30 // of one client, as Redis' client-query-buffer-limit
 )
 
-// ahead is what a client has sent while a write to it waited, and nobody has read as commands yet. The goroutine that reads ahead
-// owns all but reading and halt; without one, whoever reads from the Conn does.
+// ahead is a goroutine that reads from the socket while nobody reads commands. It owns kept and err; without it, whoever reads does.
 type ahead struct {
-	done    chan struct{} // closed by the goroutine that reads ahead; nil: there is none. readSide.mu guards it
-	halt    bool          // that goroutine is to end; readSide.mu guards it
-	reading atomic.Bool   // somebody else is reading; set with readSide.mu held
-
-	pieces  [][]byte // each filled in turn
-	taken   int      // bytes of the first piece that have been read as commands
-	room    int      // bytes that all pieces have room for
-	err     error    // what ended the stream behind the pieces
-	account account  // in Gate.ahead
+	done    chan struct{} // closed at its end; nil: there is none. Reader.mu guards it
+	halt    bool          // it is to end; Reader.mu guards it
+	reading atomic.Bool   // somebody else is reading; set with Reader.mu held
+	kept    backlog
+	err     error // what ended the stream behind kept
 }
 
 // ReadAhead reads ahead of clients that send more commands while they do not read their replies, until ctx ends. clients appends
@@ -53,7 +45,7 @@ func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
 		}
 		now := time.Now()
 		for _, c := range all {
-			c.startAhead(now)
+			c.Reader.startAhead(now)
 		}
 		clear(all)
 	}
@@ -61,36 +53,37 @@ func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
 
 // startAhead starts reading ahead if a write to the client waits, and nobody reads from it. A client that has yet to authenticate
 // may not make this process keep much.
-func (c *Conn) startAhead(now time.Time) {
-	c.write.arm.Lock()
-	defer c.write.arm.Unlock()
-	if c.write.held == 0 || now.Sub(c.write.since) < stalledAfter || c.read.small.Load() {
+func (r *Reader) startAhead(now time.Time) {
+	if r.small.Load() || !r.out.waits(now.Add(-stalledAfter)) {
 		return
 	}
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	a := &c.read.ahead
-	if a.done != nil || a.reading.Load() || a.err != nil || c.ending.over.Load() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := &r.ahead
+	if a.done != nil || a.reading.Load() || a.err != nil || r.end.Over() {
 		return
 	}
-	c.write.ahead = true
 	a.done, a.halt = make(chan struct{}), false
-	go c.readAhead(a.done)
+	go r.readAhead(a.done)
 }
 
-// readAhead keeps what the client sends until the write is over that waits for it, somebody else wants to read, or no more may be
-// kept. haltAhead waits for it.
-func (c *Conn) readAhead(done chan<- struct{}) {
+// readAhead keeps what the client sends while a write to it waits, until somebody else wants to read, or no more may be kept.
+func (r *Reader) readAhead(done chan<- struct{}) {
 	defer close(done)
-	a, armed := &c.read.ahead, time.Now()
-	for c.armAhead(c.hasRoomAhead()) {
-		last := len(a.pieces) - 1
-		p := a.pieces[last]
-		n, err := c.readSocket(p[len(p):cap(p)])
-		a.pieces[last] = p[:len(p)+n]
-		if idle := c.gate.bounds.Load().IdleTimeout; n > 0 && idle > 0 && time.Since(armed) > idle/4 {
-			armed = time.Now()
-			c.rearmWrite() // a client that sends is not idle
+	a, renewed := &r.ahead, time.Now()
+	for {
+		var space []byte
+		if a.err == nil && r.out.waits(time.Now()) {
+			space = a.kept.space() // which may drop another client: so no lock is held, since the other one may be about to drop this one
+		}
+		if !r.armAhead(len(space) > 0) {
+			return
+		}
+		n, err := r.from.Read(space)
+		a.kept.add(n)
+		if idle := r.gate.Bounds().IdleTimeout; n > 0 && idle > 0 && time.Since(renewed) > idle/4 {
+			renewed = time.Now()
+			r.out.renew() // a client that sends is not idle
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			a.err = err
@@ -99,104 +92,56 @@ func (c *Conn) readAhead(done chan<- struct{}) {
 }
 
 // armAhead prepares the next read ahead. It says false when there is to be none, as without room for it.
-func (c *Conn) armAhead(room bool) bool {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	a := &c.read.ahead
-	if a.halt || !room || c.ending.over.Load() {
+func (r *Reader) armAhead(room bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := &r.ahead
+	if a.halt || !room || r.end.Over() {
 		a.done = nil
 		return false
 	}
-	c.setReadDeadline(time.Time{}) // one that Wake has set is not for this reader
+	r.setDeadline(time.Time{}) // one that Wake has set is not for this reader
 	return true
 }
 
-// hasRoomAhead says whether there is room for more that the client may send, and makes some. It may drop another client, so no lock is
-// held: the other one may be about to drop this one.
-func (c *Conn) hasRoomAhead() bool {
-	a := &c.read.ahead
-	if a.err != nil {
-		return false
-	}
-	if last := len(a.pieces) - 1; last >= 0 && len(a.pieces[last]) < cap(a.pieces[last]) {
-		return true
-	}
-	size := pieceAhead
-	if len(a.pieces) == 0 {
-		size = firstAhead
-	}
-	if a.room+size > mostAhead || !c.gate.ahead.take(&a.account, a.room+size) {
-		return false
-	}
-	a.pieces = append(a.pieces, make([]byte, 0, size))
-	a.room += size
-	return true
-}
-
-// haltAhead ends the reading ahead, and returns when nobody reads any more. read.mu is held, but not meanwhile.
-func (c *Conn) haltAhead() {
-	done := c.read.ahead.done
-	c.endAhead()
-	c.read.mu.Unlock()
+// haltAhead ends the reading ahead, and returns when nobody reads any more. mu is held, but not meanwhile.
+func (r *Reader) haltAhead() {
+	done := r.ahead.done
+	r.ahead.halt = true
+	r.setDeadline(past)
+	r.mu.Unlock()
 	<-done
-	c.read.mu.Lock()
+	r.mu.Lock()
 }
 
-// endAhead is haltAhead for who does not wait. read.mu is held.
-func (c *Conn) endAhead() {
-	if c.read.ahead.done != nil {
-		c.read.ahead.halt = true
-		c.setReadDeadline(past)
+// beginRead lets the caller read, until due if that is from the socket. mu is held, and nobody reads ahead.
+func (r *Reader) beginRead(due time.Time) {
+	if r.ahead.kept.empty() {
+		r.setDeadline(due)
 	}
+	r.ahead.reading.Store(true)
 }
 
-// beginRead lets the caller read, until due if that is from the socket. read.mu is held, and nobody reads ahead.
-func (c *Conn) beginRead(due time.Time) {
-	if len(c.read.ahead.pieces) == 0 {
-		c.setReadDeadline(due)
-	}
-	c.read.ahead.reading.Store(true)
-}
-
-// readNext reads what the client has sent: first what was read ahead. beginRead has been called.
-func (c *Conn) readNext(p []byte) (n int, err error) {
-	switch a := &c.read.ahead; {
-	case len(a.pieces) > 0:
-		n = c.takeAhead(p)
+// next reads what the client has sent: first what was read ahead. beginRead has been called.
+func (r *Reader) next(p []byte) (n int, err error) {
+	switch a := &r.ahead; {
+	case !a.kept.empty():
+		n = a.kept.takeOut(p)
 	case a.err != nil:
 		err = a.err
 	default:
-		n, err = c.readSocket(p)
+		n, err = r.from.Read(p)
 	}
-	c.read.ahead.reading.Store(false)
+	r.ahead.reading.Store(false)
 	return n, err
 }
 
-// takeAhead takes what was read ahead, a piece at a time. It returns 0 for a piece that has nothing in it.
-func (c *Conn) takeAhead(p []byte) int {
-	a := &c.read.ahead
-	first := a.pieces[0]
-	n := copy(p, first[a.taken:])
-	if a.taken += n; a.taken < len(first) {
-		return n
-	}
-	a.pieces[0], a.taken = nil, 0
-	a.room -= cap(first)
-	if a.pieces = a.pieces[1:]; len(a.pieces) == 0 {
-		a.pieces = nil
-	}
-	c.gate.ahead.set(&a.account, a.room)
-	return n
-}
-
 // dropAhead throws away what was read ahead, when the connection is over.
-func (c *Conn) dropAhead() {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	a := &c.read.ahead
-	for a.done != nil {
-		c.haltAhead()
+func (r *Reader) dropAhead() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.ahead.done != nil {
+		r.haltAhead()
 	}
-	a.pieces, a.taken, a.room = nil, 0, 0
-	c.gate.ahead.set(&a.account, 0)
+	r.ahead.kept.clear()
 }

@@ -66,7 +66,7 @@ func startEchoes(t *testing.T, network string, e Entry, o Options) *echoes {
 func (s *echoes) end() {
 	s.guard.Close()
 	for _, c := range s.clients(nil) {
-		c.Cut(Left, "the test is over")
+		c.End.Cut(Left, "the test is over")
 	}
 	s.stop()
 	s.all.Wait()
@@ -74,7 +74,7 @@ func (s *echoes) end() {
 		s.t.Errorf("%d bytes are left in the budget", n)
 	}
 	for _, c := range s.conns {
-		if c.read.ahead.done != nil || c.read.ahead.pieces != nil {
+		if c.Reader.ahead.done != nil || !c.Reader.ahead.kept.empty() {
 			s.t.Error("something is left of a client that was read ahead")
 		}
 	}
@@ -94,7 +94,7 @@ func (s *echoes) clients(to []*Conn) []*Conn {
 }
 
 // kept is how many bytes of commands are counted for all clients.
-func (s *echoes) kept() int { return s.gate.queries.total() + s.gate.ahead.total() }
+func (s *echoes) kept() int { return s.gate.budgets.queries.total() + s.gate.budgets.ahead.total() }
 
 func (b *budget) total() int {
 	b.mu.Lock()
@@ -127,10 +127,10 @@ func (s *echoes) serve(c *Conn) {
 			c.Finish()
 			c.Close()
 			c.CloseAccounts()
-			c.LeavePlace()
+			c.Place.Leave()
 			return
 		}
-		c.CommandCame()
+		c.Reader.CommandCame()
 		c.Write(p[:n])
 	}
 }
@@ -185,9 +185,9 @@ func wantAll(t *testing.T, conn net.Conn, want []byte) {
 }
 
 func (c *Conn) readsAhead() bool {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	return c.read.ahead.done != nil
+	c.Reader.mu.Lock()
+	defer c.Reader.mu.Unlock()
+	return c.Reader.ahead.done != nil
 }
 
 // A client may write many megabytes before it reads any reply, whatever is put around its socket.
@@ -240,7 +240,7 @@ func TestReadingAheadIsBounded(t *testing.T) {
 	}()
 	used := s.kept
 	c := s.client(0)
-	eventually(t, "as much as may be is kept", func() bool { return used() > bound/2-2*pieceAhead && !c.readsAhead() })
+	eventually(t, "as much as may be is kept", func() bool { return used() > bound/2-2*nextPiece && !c.readsAhead() })
 	if used() > bound/2 {
 		t.Errorf("%d bytes are kept", used())
 	}
@@ -281,14 +281,14 @@ func TestEndOfClientsThatAreReadAhead(t *testing.T) {
 	for name, end := range map[string]func(net.Conn, *Conn){
 		"the client closes": func(conn net.Conn, _ *Conn) { conn.Close() },
 		"it is reset":       func(conn net.Conn, _ *Conn) { conn.(*net.TCPConn).SetLinger(0); conn.Close() },
-		"it is cut":         func(_ net.Conn, c *Conn) { c.Cut(Left, "CLIENT KILL") },
+		"it is cut":         func(_ net.Conn, c *Conn) { c.End.Cut(Left, "CLIENT KILL") },
 		"it is dropped":     func(_ net.Conn, c *Conn) { c.drop("output buffer limit") },
 		"it is idle": func(_ net.Conn, c *Conn) {
-			c.gate.SetBounds(Bounds{IdleTimeout: 5 * stalledAfter})
+			c.Reader.gate.SetBounds(Bounds{IdleTimeout: 5 * stalledAfter})
 			c.BoundsChanged()
 		},
 		"it holds too much": func(_ net.Conn, c *Conn) {
-			c.gate.SetBounds(Bounds{NormalOutput: OutputLimit{Hard: 1}})
+			c.Reader.gate.SetBounds(Bounds{NormalOutput: OutputLimit{Hard: 1}})
 			c.BoundsChanged()
 		},
 		"its half": func(conn net.Conn, c *Conn) {
@@ -305,7 +305,7 @@ func TestEndOfClientsThatAreReadAhead(t *testing.T) {
 			c := s.client(0)
 			eventually(t, "it is read ahead", c.readsAhead)
 			end(conn, c)
-			eventually(t, "it has its end", c.Over)
+			eventually(t, "it has its end", c.End.Over)
 			eventually(t, "all is given back", func() bool { return s.kept() == 0 && s.gate.Places() == 0 })
 		})
 	}
@@ -322,11 +322,11 @@ func TestReaderTakesOver(t *testing.T) {
 		_, err := c.Write(make([]byte, 1000)) // which nobody reads
 		pushed <- err
 	}()
-	ahead := func() bool { c.startAhead(time.Now()); return c.readsAhead() }
+	ahead := func() bool { c.Reader.startAhead(time.Now()); return c.readsAhead() }
 	eventually(t, "it is read ahead", ahead)
 	first, second := commands(100), commands(10)
 	writeAll(t, there, first)
-	c.Wake() // not the goroutine that reads ahead
+	c.Reader.Wake() // not the goroutine that reads ahead
 	writeAll(t, there, first[:5])
 	if !c.readsAhead() {
 		t.Error("a Wake ended it")
@@ -340,10 +340,10 @@ func TestReaderTakesOver(t *testing.T) {
 		t.Fatalf("what came then: %v", err)
 	}
 	eventually(t, "it is read ahead again", ahead)
-	done := c.StartWatch()
+	stop := c.Reader.Watch()
 	eventually(t, "a watch takes over", func() bool { return !c.readsAhead() })
 	writeAll(t, there, second)
-	c.StopWatch(done)
+	stop()
 	if _, err := io.ReadFull(c, got[:len(second)]); err != nil || !bytes.Equal(got[:len(second)], second) {
 		t.Fatalf("what came during the watch: %v", err)
 	}
@@ -364,13 +364,13 @@ func TestReadingAheadDropsTheLargest(t *testing.T) {
 	s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: bound})
 	go s.dial(nil).Write(commands(64 << 10)) // reads nothing
 	hog := s.client(0)
-	eventually(t, "as much as may be is kept", func() bool { return s.kept() > bound/2-2*pieceAhead && !hog.readsAhead() })
+	eventually(t, "as much as may be is kept", func() bool { return s.kept() > bound/2-2*nextPiece && !hog.readsAhead() })
 	other := s.dial(nil)
 	many := commands(20 << 10)
 	writeAll(t, other, many)
 	wantAll(t, other, many)
-	eventually(t, "the client with the most is dropped", hog.Over)
-	if s.client(1).Over() {
+	eventually(t, "the client with the most is dropped", hog.End.Over)
+	if s.client(1).End.Over() {
 		t.Error("the other client was dropped, too")
 	}
 }
@@ -381,14 +381,14 @@ func TestSendingAheadIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		c := newTestConn(t, here)
-		c.gate.SetBounds(Bounds{IdleTimeout: 10 * time.Second})
+		c.Reader.gate.SetBounds(Bounds{IdleTimeout: 10 * time.Second})
 		wrote := make(chan error)
 		go func() {
 			_, err := c.Write(make([]byte, 1000)) // which nobody reads
 			wrote <- err
 		}()
 		time.Sleep(stalledAfter)
-		c.startAhead(time.Now())
+		c.Reader.startAhead(time.Now())
 		for range 60 {
 			time.Sleep(time.Second)
 			writeAll(t, there, []byte("*"))
@@ -429,9 +429,9 @@ func TestGivenUpWhileReadAhead(t *testing.T) {
 		defer there.Close()
 		up := make(chan struct{})
 		c := newTestConn(t, givenUp{here, up})
-		go func() { time.Sleep(time.Second); c.startAhead(time.Now()); close(up) }()
+		go func() { time.Sleep(time.Second); c.Reader.startAhead(time.Now()); close(up) }()
 		c.Write(make([]byte, 1000))
-		if how, why := c.Ending(); how != Left || why != "no sign of life" {
+		if how, why := c.End.Reason(); how != Left || why != "no sign of life" {
 			t.Error(how, why)
 		}
 		c.CloseAccounts()

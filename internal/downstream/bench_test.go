@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -25,14 +24,13 @@ func BenchmarkCommandAndReply(b *testing.B) {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	g := NewGate(b.Context(), Options{Limits: func() resp.Limits { return resp.DefaultLimits }, MaxQueryMemory: 1 << 30, MaxReplyMemory: 1 << 30, Logger: slog.New(slog.DiscardHandler)})
+	g := newTestGate(b, Options{MaxQueryMemory: 1 << 30, MaxReplyMemory: 1 << 30})
 	c := newConn(entrant{conn: readyConn{here, resp.AppendCommand(nil, "GET", "stock")}, from: here.RemoteAddr(), since: time.Now()}, g)
-	c.client = anybody{}
 	p, reply := make([]byte, 4096), []byte("$2\r\n12\r\n")
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Read(p)
-		c.CommandCame()
+		c.Reader.CommandCame()
 		c.Write(reply)
 	}
 }

@@ -17,6 +17,22 @@ const (
 	countedLines = 20
 )
 
+// budgets are the bounds for all clients together.
+type budgets struct {
+	queries *budget // of commands that are not whole, or kept
+	ahead   *budget // of what clients send that do not read their replies
+	replies *budget // of replies gathered
+}
+
+func newBudgets(maxQueries, maxReplies int, log *slog.Logger) budgets {
+	log = loglimit.Most(log, countedLines)
+	return budgets{
+		queries: newBudget(maxQueries, "max-query-memory", log, &telemetry.QueryBytes, &telemetry.QueryDropped),
+		ahead:   newBudget((maxQueries+1)/2, "max-query-memory", log, &telemetry.QueryBytes, &telemetry.QueryDropped),
+		replies: newBudget(maxReplies, "max-reply-memory", log, &telemetry.ReplyBytes, &telemetry.ReplyDropped),
+	}
+}
+
 // budget bounds how many bytes of one kind this process holds for all clients together. When it is exhausted the clients
 // with the most are dropped first, as with Redis' maxmemory-clients.
 type budget struct {
@@ -26,46 +42,54 @@ type budget struct {
 	bytes   *telemetry.Gauge
 	dropped *telemetry.Counter
 
-	mu       sync.Mutex // guards what follows, and the accounts but for their shown
+	mu       sync.Mutex // guards what follows, and bytes and gone of the accounts
 	used     int
-	accounts map[*account]struct{} // that have drawn
+	accounts map[*Account]struct{} // that have drawn
 	quiet    time.Time             // nothing is logged before
 	unlogged int
 }
 
-// account is what one client has drawn from a budget.
-type account struct {
-	shown int // what its owner said last; only the owner uses it
-	bytes int
-	gone  bool // has been dropped and draws no more
-	drop  func(why string)
-	addr  string
+func newBudget(limit int, what string, log *slog.Logger, bytes *telemetry.Gauge, dropped *telemetry.Counter) *budget {
+	return &budget{limit: limit, what: what, log: log, bytes: bytes, dropped: dropped, accounts: make(map[*Account]struct{})}
 }
 
-// set notes that the client of a holds n bytes now. Clients that are dropped for it, which may include this one, have been
-// dropped when it returns. It blocks on no client.
-func (b *budget) set(a *account, n int) {
-	if n = counted(n); n == a.shown || b.limit == 0 {
+// Account counts what this process keeps for one client, in one of the bounds for all clients together. The zero Account counts
+// nothing. It is used by one goroutine at a time, and not copied after its first use.
+type Account struct {
+	of   *budget
+	drop func(why string)
+	addr string
+
+	shown int // what Set said last
+	bytes int
+	gone  bool // has been dropped and draws no more
+}
+
+// another is a second account of the same client, in the same bound.
+func (a *Account) another() Account { return Account{of: a.of, drop: a.drop, addr: a.addr} }
+
+// Set notes how many bytes are kept now. Clients that are dropped for it, which may include this one, have been dropped when it
+// returns. It blocks on no client.
+func (a *Account) Set(n int) {
+	if n = counted(n); n == a.shown || a.of == nil || a.of.limit == 0 {
 		return
 	}
 	a.shown = n
-	for _, v := range b.draw(a, n) {
-		b.drop(v)
+	for _, v := range a.of.draw(a, n) {
+		a.of.drop(v)
 	}
 }
 
-func (b *budget) drop(v *account) { v.drop("over " + b.what) }
-
-// take is set for bytes that one need not hold: it says whether the client of a may hold n bytes now. When there is no room for them, the
-// client that has the most is dropped, but not for one that would have as much.
-func (b *budget) take(a *account, n int) bool {
-	if b.limit == 0 {
+// trySet is Set for bytes that need not be kept: it says whether the client may have n bytes now. When there is no room for
+// them, the client that has the most is dropped, but not for one that would have as much.
+func (a *Account) trySet(n int) bool {
+	if a.of.limit == 0 {
 		return true
 	}
 	n = counted(n)
-	v, ok := b.reserve(a, n)
-	if v != nil {
-		b.drop(v)
+	victim, ok := a.of.reserve(a, n)
+	if victim != nil {
+		a.of.drop(victim)
 	}
 	if ok {
 		a.shown = n
@@ -73,8 +97,10 @@ func (b *budget) take(a *account, n int) bool {
 	return ok
 }
 
+func (b *budget) drop(v *Account) { v.drop("over " + b.what) }
+
 // reserve counts n bytes for a if there is room, or if it can be had by dropping another client, the victim.
-func (b *budget) reserve(a *account, n int) (victim *account, ok bool) {
+func (b *budget) reserve(a *Account, n int) (victim *Account, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.show(b.used)
@@ -100,7 +126,7 @@ func counted(n int) int {
 }
 
 // draw counts n bytes for a, and returns the clients that must be dropped.
-func (b *budget) draw(a *account, n int) (victims []*account) {
+func (b *budget) draw(a *Account, n int) (victims []*Account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.show(b.used)
@@ -117,14 +143,14 @@ func (b *budget) draw(a *account, n int) (victims []*account) {
 }
 
 // evict takes all that v has; its client is then to be dropped. mu is held.
-func (b *budget) evict(v *account) {
+func (b *budget) evict(v *Account) {
 	b.note(v)
 	b.book(v, 0)
 	v.gone = true
 }
 
 // book is called with mu held.
-func (b *budget) book(a *account, n int) {
+func (b *budget) book(a *Account, n int) {
 	b.used += n - a.bytes
 	a.bytes = n
 	if n > 0 {
@@ -137,7 +163,7 @@ func (b *budget) book(a *account, n int) {
 // show has the metric follow, when all is booked: in the midst of it more may be used than the bound. mu is held.
 func (b *budget) show(was int) { b.bytes.Add(int64(b.used - was)) }
 
-func (b *budget) largest() (most *account) {
+func (b *budget) largest() (most *Account) {
 	for a := range b.accounts {
 		if most == nil || a.bytes > most.bytes {
 			most = a
@@ -147,7 +173,7 @@ func (b *budget) largest() (most *account) {
 }
 
 // note counts a dropped client, and logs it unless another has been logged just before.
-func (b *budget) note(v *account) {
+func (b *budget) note(v *Account) {
 	b.dropped.Add(1)
 	b.unlogged++
 	now := time.Now()
@@ -156,39 +182,4 @@ func (b *budget) note(v *account) {
 	}
 	b.log.Warn("clients dropped, the largest first: "+b.what+" is reached", "client", v.addr, "bytes", v.bytes, "clients", b.unlogged)
 	b.quiet, b.unlogged = now.Add(logEvery), 0
-}
-
-// Account counts what this process keeps for a client besides the present command and replies, in one of the bounds for all
-// clients together. The zero Account counts nothing. It is used by one goroutine at a time, and not copied after its first use.
-type Account struct {
-	of *budget
-	account
-}
-
-// CommandsKept counts commands that are kept, in --max-query-memory.
-func (c *Conn) CommandsKept() Account {
-	return Account{&c.gate.queries, account{drop: c.read.account.drop, addr: c.addr}}
-}
-
-// PendingReplies counts what is kept for replies that are yet to come, in --max-reply-memory.
-func (c *Conn) PendingReplies() Account {
-	return Account{&c.gate.replies, account{drop: c.write.account.drop, addr: c.addr}}
-}
-
-// Set notes how many bytes are kept now. The client may be dropped for it, or others who have more. It blocks on nobody.
-func (a *Account) Set(n int) {
-	if a.of != nil {
-		a.of.set(&a.account, n)
-	}
-}
-
-// setBudgets makes the gate's budgets from its options.
-func (g *Gate) setBudgets() {
-	log := loglimit.Most(g.log, countedLines)
-	g.queries = budget{limit: g.o.MaxQueryMemory, what: "max-query-memory", log: log, bytes: &telemetry.QueryBytes,
-		dropped: &telemetry.QueryDropped, accounts: make(map[*account]struct{})}
-	g.ahead = budget{limit: (g.o.MaxQueryMemory + 1) / 2, what: "max-query-memory", log: log, bytes: &telemetry.QueryBytes,
-		dropped: &telemetry.QueryDropped, accounts: make(map[*account]struct{})}
-	g.replies = budget{limit: g.o.MaxReplyMemory, what: "max-reply-memory", log: log, bytes: &telemetry.ReplyBytes,
-		dropped: &telemetry.ReplyDropped, accounts: make(map[*account]struct{})}
 }

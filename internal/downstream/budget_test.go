@@ -22,32 +22,31 @@ func dropTheLargest(t *testing.T) {
 	var log bytes.Buffer
 	var gauge telemetry.Gauge
 	var counter telemetry.Counter
-	b := &budget{limit: 10 * drawStep, what: "a bound", log: slog.New(slog.NewTextHandler(&log, nil)), bytes: &gauge, dropped: &counter,
-		accounts: make(map[*account]struct{})}
+	b := newBudget(10*drawStep, "a bound", slog.New(slog.NewTextHandler(&log, nil)), &gauge, &counter)
 	var gone []string
-	account := func(name string) *account {
-		return &account{addr: name, drop: func(string) { gone = append(gone, name) }}
+	account := func(name string) *Account {
+		return &Account{of: b, addr: name, drop: func(string) { gone = append(gone, name) }}
 	}
 	small, middle, large, late := account("small"), account("middle"), account("large"), account("late")
-	b.set(small, freeBytes)
+	small.Set(freeBytes)
 	if gauge.Value() != 0 {
 		t.Errorf("%d bytes are drawn for a small command", gauge.Value())
 	}
-	b.set(middle, 3*drawStep)
-	b.set(large, 5*drawStep)
-	if b.set(late, 2*drawStep); len(gone) > 0 || b.used != 10*drawStep {
+	middle.Set(3 * drawStep)
+	large.Set(5 * drawStep)
+	if late.Set(2 * drawStep); len(gone) > 0 || b.used != 10*drawStep {
 		t.Errorf("dropped at the bound: %q", gone)
 	}
-	b.set(late, 3*drawStep)
+	late.Set(3 * drawStep)
 	if len(gone) != 1 || gone[0] != "large" || gauge.Value() != 6*drawStep {
 		t.Errorf("gone: %q, %d bytes drawn", gone, gauge.Value())
 	}
-	b.set(large, 9*drawStep) // it has not noticed yet
-	b.set(late, 11*drawStep)
+	large.Set(9 * drawStep) // it has not noticed yet
+	late.Set(11 * drawStep)
 	if len(gone) != 2 || gone[1] != "late" || gauge.Value() != 3*drawStep || counter.Value() != 2 {
 		t.Errorf("gone: %q, %d bytes drawn", gone, gauge.Value())
 	}
-	b.set(middle, 0)
+	middle.Set(0)
 	if gauge.Value() != 0 || len(b.accounts) > 0 || b.used != 0 {
 		t.Errorf("%d bytes are left", gauge.Value())
 	}
@@ -57,14 +56,13 @@ func dropTheLargest(t *testing.T) {
 }
 
 // What need not be held is held while there is room. Then the client that has the most is dropped for another that has less.
-func TestBudgetTakes(t *testing.T) {
+func TestBudgetOfWhatNeedNotBeKept(t *testing.T) {
 	t.Parallel()
-	b := &budget{limit: 10 * drawStep, log: slog.New(slog.DiscardHandler), bytes: new(telemetry.Gauge), dropped: new(telemetry.Counter),
-		accounts: make(map[*account]struct{})}
+	b := newBudget(10*drawStep, "", slog.New(slog.DiscardHandler), new(telemetry.Gauge), new(telemetry.Counter))
 	gone := ""
-	large, small := &account{drop: func(string) { gone += "large " }}, &account{drop: func(string) { gone += "small " }}
+	large, small := &Account{of: b, drop: func(string) { gone += "large " }}, &Account{of: b, drop: func(string) { gone += "small " }}
 	for _, step := range []struct {
-		a     *account
+		a     *Account
 		n     int
 		taken bool
 		gone  string
@@ -78,7 +76,7 @@ func TestBudgetTakes(t *testing.T) {
 		{large, drawStep, false, "large "}, // it has gone
 		{small, 10 * drawStep, true, "large "},
 	} {
-		if taken := b.take(step.a, step.n); taken != step.taken || gone != step.gone {
+		if taken := step.a.trySet(step.n); taken != step.taken || gone != step.gone {
 			t.Errorf("%+v: taken: %t, gone: %q", step, taken, gone)
 		}
 	}
@@ -88,16 +86,16 @@ func TestBudgetsAreSharedSafely(t *testing.T) {
 	t.Parallel()
 	var gauge telemetry.Gauge
 	var counter telemetry.Counter
-	b := &budget{limit: 100 * drawStep, log: slog.New(slog.NewTextHandler(io.Discard, nil)), bytes: &gauge, dropped: &counter, accounts: make(map[*account]struct{})}
+	b := newBudget(100*drawStep, "", slog.New(slog.NewTextHandler(io.Discard, nil)), &gauge, &counter)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				a := &account{drop: func(string) {}}
+				a := &Account{of: b, drop: func(string) {}}
 				for n := range 40 {
-					b.set(a, n*drawStep)
+					a.Set(n * drawStep)
 				}
-				b.set(a, 0)
+				a.Set(0)
 			}
 		})
 	}
@@ -113,9 +111,8 @@ func TestBudgetShowsNoMoreThanTheBound(t *testing.T) {
 	var gauge telemetry.Gauge
 	var counter telemetry.Counter
 	const clients = 2000
-	b := &budget{limit: clients * 2 * drawStep, what: "a bound", log: slog.New(slog.DiscardHandler), bytes: &gauge, dropped: &counter,
-		accounts: make(map[*account]struct{})}
-	draw := func() { b.set(&account{drop: func(string) {}}, 2*drawStep) }
+	b := newBudget(clients*2*drawStep, "a bound", slog.New(slog.DiscardHandler), &gauge, &counter)
+	draw := func() { (&Account{of: b, drop: func(string) {}}).Set(2 * drawStep) }
 	for range clients {
 		draw()
 	}

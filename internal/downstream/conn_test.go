@@ -42,7 +42,7 @@ func (anybody) MayIdle() bool          { return false }
 func (anybody) Subscribed() bool       { return false }
 func (anybody) Ahead([]byte)           {}
 
-func newTestGate(t *testing.T, o Options) *Gate {
+func newTestGate(t testing.TB, o Options) *Gate {
 	o.Limits = func() resp.Limits { return resp.DefaultLimits }
 	o.Admit = func(*Conn) Client { return anybody{} }
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -50,9 +50,7 @@ func newTestGate(t *testing.T, o Options) *Gate {
 }
 
 func newTestConn(t *testing.T, conn net.Conn) *Conn {
-	c := newConn(entrant{conn: conn, from: conn.RemoteAddr(), since: time.Now()}, newTestGate(t, Options{}))
-	c.client = anybody{}
-	return c
+	return newConn(entrant{conn: conn, from: conn.RemoteAddr(), since: time.Now()}, newTestGate(t, Options{}))
 }
 
 // One deadline for all of a big reply would cut off a client that reads steadily over a slow line.
@@ -73,10 +71,10 @@ func TestBigRepliesAreWrittenInPieces(t *testing.T) {
 	if conn.deadlines > 0 {
 		t.Error("a deadline, without an idle time-out")
 	}
-	c.gate.SetBounds(Bounds{IdleTimeout: time.Minute})
+	c.Reader.gate.SetBounds(Bounds{IdleTimeout: time.Minute})
 	for _, left := range []time.Duration{-time.Minute, time.Minute / 4} { // as after some slow pieces
 		before := conn.deadlines
-		c.write.due = time.Now().Add(left)
+		c.Writer.due = time.Now().Add(left)
 		c.Write(reply)
 		if conn.deadlines == before {
 			t.Error("no new deadline")
@@ -92,18 +90,22 @@ func TestWindowOfAnUnfinishedCommand(t *testing.T) {
 	defer there.Close()
 	c := newTestConn(t, here)
 	go there.Write([]byte("*1\r\n$4\r\nPI"))
-	if err := c.in.ReadAhead(readAhead); err != nil {
+	due := func() time.Time {
+		c.Reader.silence.begin(c.Reader.gate.Bounds(), false, c.Reader.guard.Unfinished())
+		return c.Reader.silence.due
+	}
+	if err := c.Reader.guard.ReadAhead(watchedBytes); err != nil {
 		t.Fatal(err)
 	}
-	if due := c.nextDue(); time.Until(due) < progressWindow/2 {
+	if due := due(); time.Until(due) < progressWindow/2 {
 		t.Fatalf("due at %v", due)
 	}
-	c.read.window = time.Now().Add(-time.Second)
-	if due := c.nextDue(); time.Until(due) > 0 {
+	c.Reader.silence.window = time.Now().Add(-time.Second)
+	if due := due(); time.Until(due) > 0 {
 		t.Error("a command that does not grow gets a new window")
 	}
-	c.CommandCame()
-	if due := c.nextDue(); time.Until(due) < progressWindow/2 {
+	c.Reader.CommandCame()
+	if due := due(); time.Until(due) < progressWindow/2 {
 		t.Errorf("due at %v", due)
 	}
 }
@@ -116,7 +118,7 @@ func TestIdleTimeoutOfReaders(t *testing.T) {
 		defer here.Close()
 		defer there.Close()
 		c := newTestConn(t, here)
-		c.gate.SetBounds(Bounds{IdleTimeout: 200 * time.Millisecond})
+		c.Reader.gate.SetBounds(Bounds{IdleTimeout: 200 * time.Millisecond})
 		read := make(chan int)
 		go func() {
 			total := 0
@@ -149,7 +151,7 @@ func TestChangedBoundsOfAWriter(t *testing.T) {
 			defer there.Close()
 			c := newTestConn(t, here)
 			if name == "later" {
-				c.gate.SetBounds(Bounds{IdleTimeout: time.Hour})
+				c.Reader.gate.SetBounds(Bounds{IdleTimeout: time.Hour})
 			}
 			began, ended := time.Now(), make(chan error)
 			go func() {
@@ -157,7 +159,7 @@ func TestChangedBoundsOfAWriter(t *testing.T) {
 				ended <- err
 			}()
 			synctest.Wait()
-			if !c.gate.SetBounds(b) || c.gate.SetBounds(b) {
+			if !c.Reader.gate.SetBounds(b) || c.Reader.gate.SetBounds(b) {
 				t.Error("a change is not told from none")
 			}
 			c.BoundsChanged()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
-	"syscall"
 	"time"
 )
 
@@ -49,54 +48,10 @@ func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*
 		}
 		silent = since(time.Now().Add(-lookAfter).UnixNano(), silent[:0])
 		for _, c := range silent {
-			c.checkAlive()
+			if c.Writer.silentFor() > lifeSign && !c.End.Over() {
+				c.drop("no sign of life")
+			}
 		}
 		clear(silent)
-	}
-}
-
-// Unacknowledged says that something was written to the client that may not have reached it.
-func (c *Conn) Unacknowledged() bool { return c.write.unacknowledged.Load() }
-
-// checkAlive drops the client if it shows no sign of life. A writer sets unacknowledged after each write, so that clearing it first
-// forgets none.
-func (c *Conn) checkAlive() {
-	c.write.unacknowledged.Store(false)
-	pending, silent := unacknowledged(tcpOf(c.Conn))
-	if pending {
-		c.write.unacknowledged.Store(true)
-	}
-	if pending && silent > lifeSign && !c.ending.over.Load() {
-		c.drop("no sign of life")
-	}
-}
-
-// tcpOf is the TCP connection under c, nil if there is none.
-func tcpOf(c net.Conn) *net.TCPConn {
-	tcp, _ := socketOf(c).(*net.TCPConn)
-	return tcp
-}
-
-// socketOf is the socket under c, nil if there is none.
-func socketOf(c net.Conn) syscall.Conn { return under[syscall.Conn](c) }
-
-// closeWrite ends the stream to the peer of c.
-func closeWrite(c net.Conn) {
-	if half := under[interface{ CloseWrite() error }](c); half != nil {
-		half.CloseWrite()
-	}
-}
-
-// under is the first of c, and of what it is put around, that is a T; the zero T if there is none.
-func under[T any](c net.Conn) (found T) {
-	for {
-		if t, is := c.(T); is {
-			return t
-		}
-		around, is := c.(interface{ NetConn() net.Conn })
-		if !is {
-			return found
-		}
-		c = around.NetConn()
 	}
 }

@@ -50,7 +50,7 @@ func (e refusedError) Error() string { return string(e) }
 type entrant struct {
 	conn  net.Conn
 	from  net.Addr // of the connection itself, whatever a PROXY header says
-	place place
+	place *Place
 	since time.Time // of its accept
 }
 
@@ -83,7 +83,7 @@ func (l *listener) enter(e entrant) {
 		l.gate.notEntered(e.conn.RemoteAddr(), err)
 	}
 	raw.Close()
-	l.gate.leavePlace(e.place)
+	e.place.Leave()
 }
 
 // prepare replaces e.conn by one that speaks RESP.
@@ -137,7 +137,7 @@ func (l *listener) header(e *entrant, in *bufio.Reader, c *proxiedConn) error {
 	} else {
 		c.remote, c.local = remote, local
 	}
-	if line := l.gate.movePlace(&e.place, l.gate.addressOf(remote)); line != "" {
+	if line := e.place.move(addressOf(remote)); line != "" {
 		if l.entry.TLS == nil {
 			c.Write([]byte(line))
 		}
@@ -169,7 +169,7 @@ func (g *Gate) notEntered(from net.Addr, err error) {
 	var told refusedError
 	switch {
 	case errors.As(err, &told):
-		g.noteRefused(string(told), from)
+		g.places.noteRefused(string(told), from)
 		return
 	case errors.Is(err, errSilent):
 		return // somebody checks whether the port is open

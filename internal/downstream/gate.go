@@ -15,16 +15,6 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// How says how a connection ended.
-type How int
-
-const (
-	// Gone: the client hung up, reset the connection or said QUIT.
-	Gone How = iota
-	// Left: we closed first, or cannot tell whether the client lives.
-	Left
-)
-
 // Bounds are limits that may change while clients are served. Zero is none.
 type Bounds struct {
 	MaxClients       int
@@ -39,15 +29,15 @@ type Bounds struct {
 // Options set up a Gate. Zero limits are none.
 type Options struct {
 	Bounds
-	MaxQueryMemory int // bytes of unfinished commands of all clients together; what clients send that do not read may take half as much besides
+	MaxQueryMemory int // bytes of unfinished commands of all clients; what clients send that do not read may take half as much besides
 	MaxReplyMemory int // bytes of replies gathered for all clients together
 
-	// Strangers returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
-	Strangers func() (refusal string)
-	Keeps     func() bool        // some places are kept for operators; nil: none are
-	Limits    func() resp.Limits // of the commands of a client that has just come
-	Admit     func(*Conn) Client // makes the session of a client that may come in
-	Logger    *slog.Logger
+	// RefuseRemote returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
+	RefuseRemote func() (refusal string)
+	Keeps        func() bool        // some places are kept for operators; nil: none are
+	Limits       func() resp.Limits // of the commands of a client that has just come
+	Admit        func(*Conn) Client // makes the session of a client that may come in
+	Logger       *slog.Logger
 }
 
 // Gate lets clients in, by any number of listeners, and bounds what all of them together may take.
@@ -57,25 +47,21 @@ type Gate struct {
 	log    *slog.Logger
 	ctx    context.Context
 
-	queries budget // of unfinished commands
-	ahead   budget // of what clients send that do not read their replies
-	replies budget // of replies gathered
-
+	budgets  budgets
+	places   places
 	draining atomic.Bool
-	finished chan struct{} // closed by Finish
-	once     sync.Once
+	finished context.Context // ends by finish
+	finish   context.CancelFunc
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards listeners
 	listeners []*listener
-	taken     int                // places: clients, those in a hand-shake included
-	byAddress map[netip.Addr]int // places
-	kept      []*kept            // the oldest first
 }
 
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.
 func NewGate(ctx context.Context, o Options) *Gate {
-	g := &Gate{o: o, log: o.Logger, ctx: ctx, finished: make(chan struct{}), byAddress: make(map[netip.Addr]int)}
-	g.setBudgets()
+	g := &Gate{o: o, log: o.Logger, ctx: ctx, budgets: newBudgets(o.MaxQueryMemory, o.MaxReplyMemory, o.Logger)}
+	g.places = places{bounds: &g.bounds, keeps: o.Keeps, log: o.Logger, byAddress: make(map[netip.Addr]int)}
+	g.finished, g.finish = context.WithCancel(context.WithoutCancel(ctx))
 	g.SetBounds(o.Bounds)
 	return g
 }
@@ -118,11 +104,7 @@ func (g *Gate) Drain() {
 }
 
 // Finish ends Accept of the listeners once their clients have ended.
-func (g *Gate) Finish() { g.once.Do(func() { close(g.finished) }) }
+func (g *Gate) Finish() { g.finish() }
 
 // Places is how many places are taken, by clients in a hand-shake, too.
-func (g *Gate) Places() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.taken
-}
+func (g *Gate) Places() int { return g.places.total() }

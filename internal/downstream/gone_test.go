@@ -50,13 +50,13 @@ func TestHungUp(t *testing.T) {
 		} {
 			t.Run(network+"/"+name, func(t *testing.T) {
 				client, accepted := connected(t, network)
-				c := &Conn{Conn: accepted}
+				e := End{of: &stream{Conn: accepted}}
 				client.Write([]byte("PING\r\n"))
-				if c.HungUp() {
+				if e.ClientGone() {
 					t.Error("it is there")
 				}
 				leave(client)
-				for end := time.Now().Add(10 * time.Second); !c.HungUp(); time.Sleep(time.Millisecond) {
+				for end := time.Now().Add(10 * time.Second); !e.ClientGone(); time.Sleep(time.Millisecond) {
 					if time.Now().After(end) {
 						t.Fatal("it has gone")
 					}

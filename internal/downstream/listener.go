@@ -99,7 +99,7 @@ func (l *listener) next() (entrant, error) {
 			continue
 		}
 		if l.gate.draining.Load() {
-			<-l.gate.finished
+			<-l.gate.finished.Done()
 			return entrant{}, net.ErrClosed
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -130,18 +130,15 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 		raw.Close()
 		return e, false
 	}
-	addr := l.gate.addressOf(from)
+	addr := addressOf(from)
 	if l.wantsHeader() {
 		addr = netip.Addr{} // the client's own comes with the header
 	}
 	var refusal string
-	if e.place, refusal = l.gate.takePlace(addr); refusal == "" {
+	if e.place, refusal = l.gate.places.enter(raw, addr); refusal == "" {
 		return e, true
 	}
-	if e.place.kept = l.gate.takeKept(raw, addr); e.place.kept != nil {
-		return e, true
-	}
-	l.gate.noteRefused(refusal, from)
+	l.gate.places.noteRefused(refusal, from)
 	if l.entry.TLS == nil {
 		raw.SetWriteDeadline(time.Now().Add(time.Second))
 		raw.Write([]byte(refusal)) // best effort, as in Redis
@@ -150,34 +147,32 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	return e, false
 }
 
-// guarded makes the Conn of a client that has its place; nil in a drain, and for a stranger who is not let in.
+// guarded makes the Conn of a client that has its place; nil in a drain, and for a client from elsewhere that is not let in.
 func (l *listener) guarded(e entrant) *Conn {
 	if l.gate.draining.Load() {
 		closeNow(e.conn)
-		l.gate.leavePlace(e.place)
+		e.place.Leave()
 		return nil
 	}
-	if l.refusedStranger(e) {
+	if l.refusedRemote(e) {
 		return nil
 	}
-	c := newConn(e, l.gate)
-	c.client = l.gate.o.Admit(c)
-	return c
+	return newConn(e, l.gate)
 }
 
-// refusedStranger tells a client from another machine that it is not let in, if that is so, and closes it.
-func (l *listener) refusedStranger(e entrant) bool {
-	if l.gate.o.Strangers == nil || e.local() {
+// refusedRemote tells a client from another machine that it is not let in, if that is so, and closes it.
+func (l *listener) refusedRemote(e entrant) bool {
+	if l.gate.o.RefuseRemote == nil || e.local() {
 		return false
 	}
-	refusal := l.gate.o.Strangers()
+	refusal := l.gate.o.RefuseRemote()
 	if refusal == "" {
 		return false
 	}
-	l.gate.noteRefused(refusal, e.conn.RemoteAddr())
+	l.gate.places.noteRefused(refusal, e.conn.RemoteAddr())
 	e.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	e.conn.Write([]byte(refusal)) // best effort, as in Redis; it fits into the buffer of a new connection, so that nobody waits
 	closeNow(e.conn)
-	l.gate.leavePlace(e.place)
+	e.place.Leave()
 	return true
 }

@@ -1,8 +1,12 @@
 package downstream
 
 import (
+	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -12,14 +16,33 @@ const (
 	tooManyAddress = "-ERR max number of clients per address reached\r\n"
 )
 
-// place is one client's share of the limits, from its accept to its end, hand-shakes included.
-type place struct {
-	addr netip.Addr // the address it is counted for, also while there is no MaxPerAddress; zero: none
-	kept *kept      // it counts for nothing else; nil: it is an ordinary one
+// keptPlaces is how many places there are beyond MaxClients and MaxPerAddress, for operators who come to see who has all others.
+// The oldest client there that has not shown itself to be one makes room for the next.
+const keptPlaces = 8
+
+// places bound how many clients there are.
+type places struct {
+	bounds *atomic.Pointer[Bounds]
+	keeps  func() bool // some places are kept for operators; nil: none are
+	log    *slog.Logger
+
+	mu        sync.Mutex // guards what follows, and kept and operates of each Place
+	n         int        // clients, those in a hand-shake included
+	byAddress map[netip.Addr]int
+	kept      []*Place // the oldest first; they count for nothing else
+}
+
+// Place is one client's share of the limits, from its accept to its end, hand-shakes included.
+type Place struct {
+	of       *places
+	addr     netip.Addr // the address it is counted for, also while there is no MaxPerAddress; zero: none
+	kept     bool       // it is one of those for operators; only the goroutine that reads from the client changes it
+	operates bool       // the client is an operator
+	socket   net.Conn
 }
 
 // addressOf is the address that a client is counted for; clients of unix sockets have none.
-func (g *Gate) addressOf(a net.Addr) netip.Addr {
+func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
@@ -27,75 +50,138 @@ func (g *Gate) addressOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// takePlace lets one more client in, or returns what to tell it.
-func (g *Gate) takePlace(addr netip.Addr) (p place, refusal string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.bounds.Load().MaxClients > 0 && g.taken >= g.bounds.Load().MaxClients {
-		return p, tooMany
+// enter lets one more client in, or returns what to tell it.
+func (p *places) enter(socket net.Conn, addr netip.Addr) (one *Place, refusal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one = &Place{of: p, addr: addr, socket: socket}
+	if refusal = p.add(addr); refusal == "" || p.keep(one) {
+		return one, ""
 	}
-	if !g.count(addr) {
-		return p, tooManyAddress
-	}
-	g.taken++
-	return place{addr: addr}, ""
+	return nil, refusal
 }
 
-// movePlace counts a client for the address that turned out to be its own. A client that is refused keeps its place
-// as it was.
-func (g *Gate) movePlace(p *place, addr netip.Addr) (refusal string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if p.kept != nil {
-		p.kept.addr = addr
-		return ""
+// add counts a client, or returns what to tell it. mu is held.
+func (p *places) add(addr netip.Addr) (refusal string) {
+	if most := p.bounds.Load().MaxClients; most > 0 && p.n >= most {
+		return tooMany
 	}
-	if p.addr == addr {
-		return ""
-	}
-	if !g.count(addr) {
+	if !p.count(addr) {
 		return tooManyAddress
 	}
-	g.uncount(p.addr)
-	p.addr = addr
+	p.n++
 	return ""
 }
 
-func (g *Gate) leavePlace(p place) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if p.kept != nil {
-		g.leaveKept(p.kept)
-		return
-	}
-	g.taken--
-	g.uncount(p.addr)
-}
-
 // count is called with mu held.
-func (g *Gate) count(addr netip.Addr) bool {
+func (p *places) count(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return true
 	}
-	if most := g.bounds.Load().MaxPerAddress; most > 0 && g.byAddress[addr] >= most {
+	if most := p.bounds.Load().MaxPerAddress; most > 0 && p.byAddress[addr] >= most {
 		return false
 	}
-	g.byAddress[addr]++
+	p.byAddress[addr]++
 	return true
 }
 
 // uncount is called with mu held.
-func (g *Gate) uncount(addr netip.Addr) {
+func (p *places) uncount(addr netip.Addr) {
 	if !addr.IsValid() {
 		return
 	}
-	if g.byAddress[addr]--; g.byAddress[addr] == 0 {
-		delete(g.byAddress, addr)
+	if p.byAddress[addr]--; p.byAddress[addr] == 0 {
+		delete(p.byAddress, addr)
 	}
 }
 
+// keep gives a client that there is no place for one of those for operators. mu is held.
+func (p *places) keep(one *Place) bool {
+	if p.keeps == nil || !p.keeps() {
+		return false
+	}
+	if len(p.kept) >= keptPlaces {
+		i := slices.IndexFunc(p.kept, func(k *Place) bool { return !k.operates })
+		if i < 0 {
+			return false
+		}
+		p.kept[i].socket.Close()
+		p.kept = slices.Delete(p.kept, i, i+1)
+	}
+	one.kept = true
+	p.kept = append(p.kept, one)
+	return true
+}
+
+// unkeep is called with mu held. A client that has made room is not there any more.
+func (p *places) unkeep(one *Place) {
+	p.kept = slices.DeleteFunc(p.kept, func(k *Place) bool { return k == one })
+}
+
+// total is how many places are taken.
+func (p *places) total() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
+}
+
 // noteRefused counts and logs a client that was not let in.
-func (g *Gate) noteRefused(refusal string, from net.Addr) {
+func (p *places) noteRefused(refusal string, from net.Addr) {
 	telemetry.ClientsRejected.Add(1)
-	g.log.Warn("client refused", "said", refusal[1:len(refusal)-2], "client", from.String())
+	p.log.Warn("client refused", "said", refusal[1:len(refusal)-2], "client", from.String())
+}
+
+// NoteRefused counts and logs that the client is refused for want of a place, and returns the error that it is told.
+func (p *Place) NoteRefused(from net.Addr) (line string) {
+	p.of.noteRefused(tooMany, from)
+	return tooMany[1 : len(tooMany)-2]
+}
+
+// move counts the client for the address that turned out to be its own. A client that is refused keeps its place as it was.
+func (p *Place) move(addr netip.Addr) (refusal string) {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if !p.kept && p.addr != addr {
+		if !p.of.count(addr) {
+			return tooManyAddress
+		}
+		p.of.uncount(p.addr)
+	}
+	p.addr = addr
+	return ""
+}
+
+// Leave makes room for another client.
+func (p *Place) Leave() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.kept {
+		p.of.unkeep(p)
+		return
+	}
+	p.of.n--
+	p.of.uncount(p.addr)
+}
+
+// Kept says that the client has a place that is kept for operators, and no other one has become free meanwhile. The goroutine that
+// reads calls it.
+func (p *Place) Kept() bool {
+	if !p.kept {
+		return false
+	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.of.add(p.addr) != "" {
+		return true
+	}
+	p.of.unkeep(p)
+	p.kept = false
+	return false
+}
+
+// Keep says that the client is an operator, who does not make room for others.
+func (p *Place) Keep() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.operates = true
 }

@@ -14,33 +14,33 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 func TestPlacesAreGivenBack(t *testing.T) {
 	t.Parallel()
 	g := newTestGate(t, Options{Bounds: Bounds{MaxClients: 3, MaxPerAddress: 2}})
-	of := func(ip string) netip.Addr { return g.addressOf(&net.TCPAddr{IP: net.ParseIP(ip)}) }
+	of := func(ip string) netip.Addr { return addressOf(&net.TCPAddr{IP: net.ParseIP(ip)}) }
 	here, there := of("127.0.0.1"), of("192.0.2.1")
-	var all []place
+	var all []*Place
 	for _, addr := range []netip.Addr{here, here, {}} {
-		p, refusal := g.takePlace(addr)
+		p, refusal := g.places.enter(nil, addr)
 		if refusal != "" {
 			t.Fatal(refusal)
 		}
 		all = append(all, p)
 	}
-	if _, refusal := g.takePlace(there); refusal != tooMany {
+	if _, refusal := g.places.enter(nil, there); refusal != tooMany {
 		t.Errorf("a fourth client was told %q", refusal)
 	}
-	if refusal := g.movePlace(&all[2], here); refusal != tooManyAddress {
+	if refusal := all[2].move(here); refusal != tooManyAddress {
 		t.Errorf("a third client of an address was told %q", refusal)
 	}
-	if refusal := g.movePlace(&all[2], there); refusal != "" {
+	if refusal := all[2].move(there); refusal != "" {
 		t.Errorf("the first client of an address was told %q", refusal)
 	}
-	if refusal := g.movePlace(&all[0], there); refusal != "" || g.byAddress[here] != 1 || g.byAddress[there] != 2 {
-		t.Errorf("moved: %q, %v", refusal, g.byAddress)
+	if refusal := all[0].move(there); refusal != "" || g.places.byAddress[here] != 1 || g.places.byAddress[there] != 2 {
+		t.Errorf("moved: %q, %v", refusal, g.places.byAddress)
 	}
 	for _, p := range all {
-		g.leavePlace(p)
+		p.Leave()
 	}
-	if g.Places() != 0 || len(g.byAddress) > 0 {
-		t.Errorf("left over: %d, %v", g.Places(), g.byAddress)
+	if g.Places() != 0 || len(g.places.byAddress) > 0 {
+		t.Errorf("left over: %d, %v", g.Places(), g.places.byAddress)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestDrain(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("a client that may leave is read from in a drain")
 	}
-	if how, why := conn.(*Conn).Ending(); how != Left || why != "drained" {
+	if how, why := conn.(*Conn).End.Reason(); how != Left || why != "drained" {
 		t.Errorf("it ended by %v, %q", how, why)
 	}
 	select {

@@ -71,7 +71,7 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 			refused++
 			continue
 		}
-		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || client.NoFurther(err) {
+		if time.Now().After(until) || u.client.End.Over() || u.Context.Err() != nil || client.NoFurther(err) {
 			return nil, err
 		}
 		u.nodes.LookAgain(u.client)
@@ -88,7 +88,7 @@ func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error
 			refusal := upstream.Refused(err)
 			again = refusal != nil && cluster.MasterOnly([]byte("-"+refusal.Line))
 		}
-		if err == nil || !again || time.Now().After(until) || u.client.Over() || u.Context.Err() != nil {
+		if err == nil || !again || time.Now().After(until) || u.client.End.Over() || u.Context.Err() != nil {
 			return err
 		}
 		u.nodes.LookAgain(u.client)

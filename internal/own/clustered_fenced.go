@@ -108,7 +108,7 @@ func (w *fencedRoute) mayRetry(f *fenced.Fence, err error) bool {
 	case !upstream.IsNotSent(err):
 		return false
 	}
-	if !time.Now().Before(w.until) || w.u.client.Over() || w.u.Context.Err() != nil {
+	if !time.Now().Before(w.until) || w.u.client.End.Over() || w.u.Context.Err() != nil {
 		return false
 	}
 	to, ask, redirected := w.u.nodes.Redirect(line, w.slot, f.Conn.Node)

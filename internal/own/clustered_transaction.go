@@ -54,7 +54,7 @@ type queuedCommand struct {
 
 // multi is MULTI. It goes to the node where keys are watched, or to that of the first key that follows in the same pipeline.
 func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) {
-	tx := &transaction{slot: backend.NoSlot, kept: u.client.CommandsKept()}
+	tx := &transaction{slot: backend.NoSlot, kept: u.client.Reader.NewAccount()}
 	if p == nil {
 		slot := u.slotAhead()
 		if slot == backend.NoSlot {
@@ -97,7 +97,7 @@ func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 		}
 		p.Close()
 		u.conn = nil
-		if u.client.Over() {
+		if u.client.End.Over() {
 			return
 		}
 		if time.Now().After(until) {
@@ -296,7 +296,7 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 			return
 		}
 		p = next
-		if err = tx.begin(p, ask, now.Wrong); u.client.Over() {
+		if err = tx.begin(p, ask, now.Wrong); u.client.End.Over() {
 			return
 		}
 		if err != nil {

@@ -40,14 +40,14 @@ func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstrea
 func (p *conn) end() {
 	o := p.o
 	p.forgetQueued()
-	defer time.AfterFunc(dedicated.LastReplies, func() { o.client.CloseNow() }).Stop()
+	defer time.AfterFunc(dedicated.LastReplies, func() { o.client.End.CloseNow() }).Stop()
 	p.Hold() // else another client might have the connection, whose command would be unblocked
 	now := p.Status()
 	blocked := now.Blocked
 	if blocked && now.Pending == 1 && o.client.Held() > 0 && p.unblock() {
 		blocked = false
 	}
-	if how, _ := o.client.Ending(); how == downstream.Gone && !blocked {
+	if how, _ := o.client.End.Reason(); how == downstream.Gone && !blocked {
 		p.awaitLast()
 	}
 	if p.Close() {
@@ -138,6 +138,6 @@ func (p *conn) Abandon(hangUp bool, why string) {
 		p.drop()
 	}
 	if hangUp {
-		p.o.client.HangUp(downstream.Left, why)
+		p.o.client.End.HangUp(downstream.Left, why)
 	}
 }

@@ -32,7 +32,7 @@ func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 		failed <- o.Fenced(holds, lock.HoldRequest{Key: "orders", Owner: "j"}, &commandtable.Command{Name: "decr"}, cmd.Args)
 	}()
 	waitUntil(t, "FENCED asks", func() bool { return o.View.Pending.Load() > 0 })
-	o.client.HangUp(downstream.Left, "killed")
+	o.client.End.HangUp(downstream.Left, "killed")
 	if err := <-failed; !errors.Is(err, dedicated.ErrGone) {
 		t.Errorf("FENCED failed with %v", err)
 	}

@@ -46,7 +46,7 @@ func TestNoTransactionInPart(t *testing.T) {
 			t.Error("MULTI is run elsewhere")
 		}
 		if closes {
-			_, why := h.client.Ending()
+			_, why := h.client.End.Reason()
 			if answered := h.ends(got); !strings.Contains(why, dedicated.ErrGone.Error()) || answered != "" {
 				t.Errorf("closed with %q, answered %q", why, answered)
 			}

@@ -51,7 +51,7 @@ func (p *conn) Remake(what dedicated.Remains) {
 func (r *restore) run() {
 	if r.remade() {
 		r.o.forget()
-		r.o.client.WakeToAttend() // an idle client uses the new connection at once
+		r.o.client.Reader.WakeToAttend() // an idle client uses the new connection at once
 	}
 }
 
@@ -60,7 +60,7 @@ func (r *restore) remade() bool {
 	defer close(r.ended)
 	defer r.stop()
 	o := r.o
-	for r.ctx.Err() == nil && !o.client.Over() {
+	for r.ctx.Err() == nil && !o.client.End.Over() {
 		id := o.client.IdentityNow()
 		p, line, err := r.make(id)
 		if err == nil && r.install(p, id) {
@@ -76,7 +76,7 @@ func (r *restore) remade() bool {
 		r.cause = err
 		r.mu.Unlock()
 		if client.PasswordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || o.client.Lockless() {
-			o.client.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
+			o.client.End.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
 			return false
 		}
 		retry.Sleep(o.Context, restorePause, r.ctx.Done())
@@ -86,7 +86,7 @@ func (r *restore) remade() bool {
 
 // forget has a client that is pushed invalidations forget all it has cached. Any goroutine may call it.
 func (o *Connections) forget() {
-	o.client.WriteLatest(func() []byte {
+	o.client.Writer.WriteLatest(func() []byte {
 		if o.View.Tracking.On.Load() && o.client.TakesPushes() {
 			return dedicated.ForgetAll
 		}

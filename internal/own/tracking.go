@@ -70,7 +70,7 @@ func (o *Connections) connectionOf(p *conn, id int64) (redisID int64, found bool
 		return p.RedisID(), true // which it keeps while it is tracking
 	}
 	c := o.Common.Client(id)
-	if c == nil || c.client.Over() {
+	if c == nil || c.client.End.Over() {
 		return 0, false
 	}
 	c.View.Targets.Add(1) // first: giveBackIfUnused looks at Targets once more after it has hidden RedisID
@@ -90,7 +90,7 @@ func (o *Connections) connectionOf(p *conn, id int64) (redisID int64, found bool
 // noTarget notes the end of one redirection to the client.
 func (o *Connections) noTarget() {
 	if o.View.Targets.Add(-1) == 0 {
-		o.client.WakeToAttend()
+		o.client.Reader.WakeToAttend()
 	}
 }
 
@@ -118,7 +118,7 @@ func (o *Connections) requestConn(ctx context.Context) int64 {
 	if !o.request.CompareAndSwap(nil, &answer) { // somebody else asks just now
 		return 0
 	}
-	o.client.WakeToAttend()
+	o.client.Reader.WakeToAttend()
 	ctx, cancel := context.WithTimeout(ctx, requestWait)
 	defer cancel()
 	select {

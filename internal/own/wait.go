@@ -117,7 +117,7 @@ func (o *Connections) waitAfterWrite(cmd redcon.Command, c *commandtable.Command
 	defer w.end()
 	reply, err := w.run()
 	switch {
-	case o.client.Over():
+	case o.client.End.Over():
 	case err != nil:
 		o.Failed(c, err)
 	default:
@@ -235,7 +235,7 @@ func (w *waitCall) await(most time.Duration) error {
 	switch {
 	case come:
 		return nil
-	case w.o.client.Over():
+	case w.o.client.End.Over():
 		return &upstream.NotSentError{Cause: dedicated.ErrGone}
 	}
 	return &upstream.ReplyError{Line: "ERR Redis has made no write in time: " + w.needs()}

@@ -42,7 +42,7 @@ func (a *access) Admitted() error {
 		return err
 	}
 	a.admitted.Store(true)
-	a.client.SetLimits(a.srv.limitsFor(true))
+	a.client.Reader.SetLimits(a.srv.limitsFor(true))
 	a.showToRedis()
 	return nil
 }
@@ -53,7 +53,7 @@ func (a *access) askAdmission() error {
 	ctx, cancel := context.WithTimeoutCause(a.client.Context(), admissionTime, upstream.ErrTimeout)
 	defer cancel()
 	for {
-		err := a.srv.admission(ctx, hostOf(a.client.Addr()))
+		err := a.srv.admission(ctx, hostOf(a.client.Peer.Addr))
 		if late, is := errors.AsType[net.Error](err); !is || !late.Timeout() || ctx.Err() != nil {
 			return err
 		}
@@ -89,9 +89,9 @@ func (a *access) certificate() {
 	if a.srv.o.CertificateUser == nil {
 		return
 	}
-	if _, known := a.srv.o.CertificateUser(a.client.CertificateName()); known {
+	if _, known := a.srv.o.CertificateUser(a.client.Peer.Certificate); known {
 		a.asked, a.lowered = true, false
-		a.client.SetLimits(a.srv.limitsFor(true))
+		a.client.Reader.SetLimits(a.srv.limitsFor(true))
 	}
 }
 

@@ -14,11 +14,11 @@ func (s *Session) byCertificate(c *call) {
 	if !s.access.asked {
 		return
 	}
-	user := s.client.CertificateName()
+	user := s.client.Peer.Certificate
 	password, known := s.srv.o.CertificateUser(user)
 	if !known { // it may not be named any more
 		s.access.asked = false
-		s.client.SetLimits(s.srv.limitsFor(false))
+		s.client.Reader.SetLimits(s.srv.limitsFor(false))
 		return
 	}
 	err := s.Login(user, password)
@@ -29,9 +29,9 @@ func (s *Session) byCertificate(c *call) {
 	s.pipes.Send()
 	s.client.Fail(err)
 	if upstream.Refused(err) != nil {
-		s.srv.log.Warn("closed a client whose certificate names a user that could not be logged in", "client", s.client.Addr(), "user", user, "error", err)
+		s.srv.log.Warn("closed a client whose certificate names a user that could not be logged in", "client", s.client.Peer.Addr, "user", user, "error", err)
 		s.client.Flush()
-		s.client.HangUp(downstream.Left, err.Error())
+		s.client.End.HangUp(downstream.Left, err.Error())
 	}
 	c.over = true
 }

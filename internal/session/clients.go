@@ -50,7 +50,7 @@ func (cs *clients) forget(c *Session) {
 	cs.mu.Lock()
 	delete(cs.sessions, c.client.Number)
 	cs.mu.Unlock()
-	c.client.LeavePlace()
+	c.client.Place.Leave()
 	cs.n.Add(-1)
 	telemetry.Clients.Add(-1)
 }
@@ -97,7 +97,7 @@ func (cs *clients) unacknowledged(before int64, to []*downstream.Conn) []*downst
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.sessions {
-		if c.client.Unacknowledged() && c.activity.active.Load() < before {
+		if c.client.Writer.Unacknowledged() && c.activity.active.Load() < before {
 			to = append(to, c.client.Conn)
 		}
 	}
@@ -168,7 +168,7 @@ func (cs *clients) Holders(n int) []commands.ClientHolds {
 // Kill implements commands.Proxy.
 func (cs *clients) Kill(f commands.KillFilter, by int64) (killed int, itself bool) {
 	for _, c := range cs.snapshot() {
-		if !f.Matches(c.facts()) || c.client.Number == by && f.SkipMe || c.client.Over() {
+		if !f.Matches(c.facts()) || c.client.Number == by && f.SkipMe || c.client.End.Over() {
 			continue
 		}
 		killed++
@@ -176,7 +176,7 @@ func (cs *clients) Kill(f commands.KillFilter, by int64) (killed int, itself boo
 			itself = true
 			continue
 		}
-		c.client.Cut(downstream.Left, "CLIENT KILL")
+		c.client.End.Cut(downstream.Left, "CLIENT KILL")
 	}
 	return killed, itself
 }

@@ -101,14 +101,14 @@ func (s *Session) facts() commands.ClientFacts {
 	}
 	id, said := s.client.IdentityNow(), s.client.Said()
 	return commands.ClientFacts{
-		ID: s.client.Number, Addr: s.client.Addr(), LAddr: s.client.LocalName(), Name: said.Name, User: client.UserName(id.User), Library: said.Library,
-		DB: id.DB, Proto: id.Proto, Age: now.Sub(s.client.Opened()), Idle: now.Sub(time.Unix(0, s.activity.active.Load())),
+		ID: s.client.Number, Addr: s.client.Peer.Addr, LAddr: s.client.Peer.LocalAddr, Name: said.Name, User: client.UserName(id.User), Library: said.Library,
+		DB: id.DB, Proto: id.Proto, Age: now.Sub(s.client.Peer.Opened), Idle: now.Sub(time.Unix(0, s.activity.active.Load())),
 		Last: last,
 		ClientState: commands.ClientState{
 			Channels: v.Channels.Load(), Patterns: v.Patterns.Load(), Shards: v.Shards.Load(),
 			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(), Blocked: s.activity.waiting.Load() != nil || v.Blocked.Load() || s.own.Waits.Blocked.Load(),
 			Tracks: v.Tracking.On.Load(), Broadcasts: v.Tracking.BCast.Load(), Redirect: v.Redirected(),
-			Monitors: v.Monitor.Load(), Unix: s.client.Unix(), NoEvict: said.NoEvict, NoTouch: said.NoTouch,
+			Monitors: v.Monitor.Load(), Unix: s.client.Peer.Unix, NoEvict: said.NoEvict, NoTouch: said.NoTouch,
 		},
 	}
 }

@@ -44,8 +44,8 @@ func TestRedisHangs(t *testing.T) {
 		w.conn.Close()
 	}
 	for _, c := range p.srv.clients.snapshot() {
-		if c.client.Addr() != killer.conn.LocalAddr().String() {
-			c.client.Cut(downstream.Left, "test")
+		if c.client.Peer.Addr != killer.conn.LocalAddr().String() {
+			c.client.End.Cut(downstream.Left, "test")
 		}
 	}
 	// Those who wait for a reply on the shared connection wait on; all others are gone, if not at once.
@@ -70,7 +70,7 @@ func TestRedisTakesNothing(t *testing.T) {
 			t.Fatal("no bound")
 		}
 	}
-	p.srv.clients.snapshot()[0].client.Cut(downstream.Left, "test")
+	p.srv.clients.snapshot()[0].client.End.Cut(downstream.Left, "test")
 	eventually(t, "it is gone", func() bool { return p.srv.clients.n.Load() == 0 })
 }
 

@@ -53,14 +53,14 @@ func (s *Session) dispatch(cmd redcon.Command) {
 // unusual says that a command is not known, or that its client or the process may have it wait, or be refused, whatever it is.
 func (s *Session) unusual(t *answers, c *call) bool {
 	unknown := c.row == nil || c.answer == nil && !t.Learned()
-	return unknown || s.access.asked || s.access.lowered || s.client.Debugs || s.access.user.Paced() || s.client.Kept() || s.srv.pauses.now.Load() != nil
+	return unknown || s.access.asked || s.access.lowered || s.client.Debugs || s.access.user.Paced() || s.client.Place.Kept() || s.srv.pauses.now.Load() != nil
 }
 
 // heldUp takes a command through the steps of what is unusual, each of which may end its way.
 func (s *Session) heldUp(of *call) (over bool) {
 	c := *of // so that what is usual stays on the stack
 	for _, step := range unusualSteps {
-		if step(s, &c); c.over || s.client.Over() {
+		if step(s, &c); c.over || s.client.End.Over() {
 			return true
 		}
 	}
@@ -83,7 +83,7 @@ var unusualSteps = []func(s *Session, c *call){
 // ranOnOwn runs a command on a connection of the client's own, where it concerns one or needs one. All earlier commands have been
 // forwarded.
 func (s *Session) ranOnOwn(c *call) (taken bool) {
-	if s.pipes.Send(); s.client.Over() {
+	if s.pipes.Send(); s.client.End.Over() {
 		return true
 	}
 	if err := s.access.Admitted(); err == nil {
@@ -117,7 +117,7 @@ func (s *Session) forwards(c *call) bool {
 
 // answer answers a command here, once the run has been forwarded.
 func (s *Session) answer(c *call) {
-	if s.pipes.Send(); s.client.Over() {
+	if s.pipes.Send(); s.client.End.Over() {
 		return
 	}
 	t, began := &s.batch.Timing, telemetry.Clock()

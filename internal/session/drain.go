@@ -33,7 +33,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("session: %s: %w", s.Left(), err)
 		for _, c := range s.clients.snapshot() {
-			c.client.Cut(downstream.Left, "drain timeout")
+			c.client.End.Cut(downstream.Left, "drain timeout")
 		}
 		if !s.waitEmpty(lastCall) {
 			err = fmt.Errorf("%w; some clients' last commands were never answered", err)
@@ -62,7 +62,7 @@ func (s *Server) drain(ctx context.Context) error {
 		}
 		for _, c := range left {
 			if c.client.Held() == 0 { // a client that holds locks checks by itself after each release
-				c.client.Wake()
+				c.client.Reader.Wake()
 			}
 		}
 		select {

@@ -171,7 +171,7 @@ func (p *proxy) sessionOf(w *wire) (c *Session) {
 // findSession is sessionOf of a client that may not have been let in yet; nil: it has not.
 func (p *proxy) findSession(w *wire) *Session {
 	all := p.srv.clients.snapshot()
-	if i := slices.IndexFunc(all, func(c *Session) bool { return c.client.Addr() == w.conn.LocalAddr().String() }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c *Session) bool { return c.client.Peer.Addr == w.conn.LocalAddr().String() }); i >= 0 {
 		return all[i]
 	}
 	return nil
@@ -186,7 +186,7 @@ func TestNoPushToRESP2(t *testing.T) {
 	w.expect("+OK\r\n", "CLIENT", "CAPA", commands.LossPush)
 	s := p.sessionOf(w.wire)
 	w.do("HELLO", "3")
-	busy := s.client.Passage() // has the push wait until the client is at RESP2
+	busy := s.client.Writer.Passage() // has the push wait until the client is at RESP2
 	busy.Write([]byte("+so"), true)
 	s.pushes.add(lock.Loss{Key: "flood", Reason: "test"})
 	w.send("HELLO", "2")

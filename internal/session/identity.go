@@ -43,7 +43,7 @@ func (s *Session) authenticate(user, password string, words []string) error {
 		id := s.client.Identity()
 		id.User, id.Password = user, password
 		s.identity(id)
-		s.client.SetLimits(s.srv.limitsFor(true))
+		s.client.Reader.SetLimits(s.srv.limitsFor(true))
 		return nil
 	})
 }
@@ -130,7 +130,7 @@ func (s *Session) Reset() {
 	s.identity(s.srv.fresh())
 	s.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.client.Unsay()
-	s.client.SetLimits(s.srv.limitsFor(false))
+	s.client.Reader.SetLimits(s.srv.limitsFor(false))
 	s.access.lowered = s.srv.access.mustAuth.Load()
 	s.access.admitted.Store(false)
 	s.access.certificate()
@@ -141,7 +141,7 @@ func (s *Session) identity(id upstream.Identity) {
 	s.pipes.Adopt(id)
 	s.activity.operates.Store(false)
 	if id.Anonymous() {
-		s.countFor(s.srv.users.JoinNobody(networkOf(s.client.Addr())))
+		s.countFor(s.srv.users.JoinNobody(networkOf(s.client.Peer.Addr)))
 	}
 }
 
@@ -159,6 +159,6 @@ func (s *Session) fitsLowered(c *call) {
 		s.pipes.Send()
 		s.client.Error("ERR " + err.Error())
 		s.client.Flush()
-		s.client.HangUp(downstream.Left, err.Error())
+		s.client.End.HangUp(downstream.Left, err.Error())
 	}
 }

@@ -308,7 +308,7 @@ func (s *Session) resolve(c *call) {
 		return
 	}
 	s.pipes.Send()
-	if s.client.Over() {
+	if s.client.End.Over() {
 		return
 	}
 	c.row, c.answer = s.lookedUp(c.Args)

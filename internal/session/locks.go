@@ -18,8 +18,8 @@ func (s *Session) Locks() *lock.Client {
 	}
 	c := s.client
 	l := s.srv.o.Locks.NewClient(lock.ClientInfo{
-		ID: c.Number, Addr: c.Addr(), Name: c.Name, User: c.User, Push: s.pushes.add, Gone: c.HungUp,
-		Close: func(why string) { c.Cut(downstream.Left, why) },
+		ID: c.Number, Addr: c.Peer.Addr, Name: c.Name, User: c.User, Push: s.pushes.add, Gone: c.End.ClientGone,
+		Close: func(why string) { c.End.Cut(downstream.Left, why) },
 	})
 	l.SetUser(s.access.user)
 	c.HasLocks(l)

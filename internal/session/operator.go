@@ -22,7 +22,7 @@ import (
 func (s *Session) Operates() bool {
 	operates := slices.Contains(s.srv.facts.rules.Load().Operators, client.UserName(s.client.Identity().User))
 	if s.activity.operates.Store(operates); operates {
-		s.client.Keep()
+		s.client.Place.Keep()
 	}
 	return operates
 }
@@ -36,7 +36,7 @@ var keptFor = []string{"auth", "hello", "lockproxy", "client", "info", "command"
 
 // onKeptPlace refuses a command for which no place is kept, and closes the client.
 func (s *Session) onKeptPlace(c *call) {
-	if !s.client.Kept() {
+	if !s.client.Place.Kept() {
 		return
 	}
 	if c.row != nil {
@@ -45,10 +45,10 @@ func (s *Session) onKeptPlace(c *call) {
 		}
 	}
 	c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) {
-		line := s.client.NoteRefused()
+		line := s.client.Place.NoteRefused(s.client.RemoteAddr())
 		s.client.Error(line)
 		s.client.Replies.Finish = true
-		s.client.HangUp(downstream.Left, line)
+		s.client.End.HangUp(downstream.Left, line)
 	})
 }
 
@@ -69,13 +69,13 @@ func (s *Session) refusedOperator(err error) error {
 
 // Reload implements commands.Operator.
 func (s *Server) Reload(by *client.Client) (said string, err error) {
-	s.log.Info("an operator has the settings read again", "client", by.Addr(), "user", by.User())
+	s.log.Info("an operator has the settings read again", "client", by.Peer.Addr, "user", by.User())
 	return s.o.Reload(by.Context())
 }
 
 // Drain implements commands.Operator.
 func (s *Server) Drain(by *client.Client) {
-	s.log.Info("an operator has the proxy drain", "client", by.Addr(), "user", by.User())
+	s.log.Info("an operator has the proxy drain", "client", by.Peer.Addr, "user", by.User())
 	s.o.Drain()
 }
 

@@ -72,7 +72,7 @@ var lockingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "
 // heldBack waits for the end of a pause that holds back a command.
 func (s *Session) heldBack(c *call) {
 	all := &s.srv.pauses
-	for p := all.now.Load(); p != nil && p.holds(c.row, c.answer != nil) && !s.client.Over(); p = all.now.Load() {
+	for p := all.now.Load(); p != nil && p.holds(c.row, c.answer != nil) && !s.client.End.Over(); p = all.now.Load() {
 		all.held.Add(1)
 		s.standStill(func(ctx context.Context) {
 			select {
@@ -96,12 +96,12 @@ func (s *Session) standStill(wait func(ctx context.Context)) {
 
 // Pause implements commands.Operator.
 func (s *Server) Pause(by *client.Client, d time.Duration, writes bool) {
-	s.log.Info("commands are held back, as an operator has asked", "client", by.Addr(), "user", by.User(), "for", d, "writes only", writes)
+	s.log.Info("commands are held back, as an operator has asked", "client", by.Peer.Addr, "user", by.User(), "for", d, "writes only", writes)
 	s.pauses.begin(s.ctx, d, writes)
 }
 
 // Resume implements commands.Operator.
 func (s *Server) Resume(by *client.Client) {
-	s.log.Info("commands are held back no longer, as an operator has asked", "client", by.Addr(), "user", by.User())
+	s.log.Info("commands are held back no longer, as an operator has asked", "client", by.Peer.Addr, "user", by.User())
 	s.pauses.end()
 }

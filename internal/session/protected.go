@@ -74,7 +74,7 @@ func (s *Server) protectionLearned(asked, changed bool) {
 	}
 	s.sayProtection()
 	for _, c := range s.clients.snapshot() { // those that must authenticate get a deadline for it, and those that may not stay are closed
-		c.client.WakeToAttend()
+		c.client.Reader.WakeToAttend()
 	}
 }
 
@@ -106,7 +106,7 @@ func (a *access) mayStay() bool {
 		a.deny(deniedYet)
 		return false
 	case <-a.srv.ctx.Done():
-		a.client.HangUp(downstream.Left, "drained")
+		a.client.End.HangUp(downstream.Left, "drained")
 		return false
 	}
 	if a.remote = false; a.srv.asksPassword() {
@@ -126,5 +126,5 @@ func (a *access) refuseStranger() {
 func (a *access) deny(line string) {
 	a.client.Write(resp.AppendError(nil, line)) // best effort
 	a.client.Replies.Finish = true
-	a.client.HangUp(downstream.Left, "protected mode")
+	a.client.End.HangUp(downstream.Left, "protected mode")
 }

@@ -50,7 +50,7 @@ func (p *pushes) add(l lock.Loss) {
 func (p *pushes) pushAll(gone chan<- struct{}) {
 	defer close(gone)
 	for more := true; more; {
-		p.to.WriteLatest(func() (out []byte) {
+		p.to.Writer.WriteLatest(func() (out []byte) {
 			out, more = p.takePushes()
 			return out
 		})

@@ -85,9 +85,9 @@ func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError)
 		now := c.client.IdentityNow()
 		same := client.UserName(now.User) == client.UserName(id.User) && now.Password == id.Password
 		in := c.access.admitted.Load() || !now.Anonymous()
-		if same && in && !c.client.Over() {
-			c.client.HangUp(downstream.Left, passwordGone)
-			c.client.Wake()
+		if same && in && !c.client.End.Over() {
+			c.client.End.HangUp(downstream.Left, passwordGone)
+			c.client.Reader.Wake()
 			closed++
 		}
 	}

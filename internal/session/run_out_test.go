@@ -22,7 +22,7 @@ func TestLocksThatRunOutAreLogged(t *testing.T) {
 	holds.expect("+OK\r\n", "LOCK", "a")
 	holds.expect("+OK\r\n", "LOCK", "b")
 	for _, c := range p.srv.clients.snapshot() {
-		c.client.Cut(downstream.Left, "no sign of life")
+		c.client.End.Cut(downstream.Left, "no sign of life")
 	}
 	want := fmt.Sprintf(`level=WARN msg="clients were closed that held locks, which end with their leases" clients=1 locks=2 last=%s why="no sign of life"`, holds.conn.LocalAddr())
 	eventually(t, "the log says it", func() bool { return log.count(want) == 1 })

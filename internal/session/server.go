@@ -197,7 +197,7 @@ func NewServer(o Options) *Server {
 	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged, Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Keeps: s.keepsPlaces, Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.strangers, Keeps: s.keepsPlaces, Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log,
 	})
 	s.setTable(nil)
 	if o.Cluster != nil {
@@ -239,9 +239,9 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 	rest := conn.ReadPipeline()
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a command's handler panicked, its client is closed", "client", c.client.Addr(), "panic", fmt.Sprint(p),
+			s.log.Error("a command's handler panicked, its client is closed", "client", c.client.Peer.Addr, "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
-			c.client.HangUp(downstream.Left, "internal error")
+			c.client.End.HangUp(downstream.Left, "internal error")
 		}
 	}()
 	c.serve(cmd, rest)

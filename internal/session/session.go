@@ -70,8 +70,8 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 	c := client.New(&s.process, g, number, s.fresh())
 	x := &Session{srv: s, client: c, pipes: backend.NewForwarder(s.up.backend, s.up.common, c)}
 	x.access.srv, x.access.client, x.access.pipes = s, c, x.pipes
-	x.access.remote = s.o.Protected && !g.Local()
-	x.access.user = s.users.JoinNobody(networkOf(c.Addr()))
+	x.access.remote = s.o.Protected && !g.Peer.Local
+	x.access.user = s.users.JoinNobody(networkOf(c.Peer.Addr))
 	x.access.certificate()
 	x.pushes.to = c
 	x.own = own.New(&s.up.own, c, x.pipes)
@@ -83,7 +83,7 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 // serve works off one batch of commands in order and writes all its replies.
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.activity.active.Store(time.Now().UnixNano())
-	s.client.CommandCame()
+	s.client.Reader.CommandCame()
 	if !s.access.mayStay() {
 		return
 	}
@@ -93,7 +93,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.client.Step.Next()
 	b.next = rest
 	s.command(first)
-	for i := 0; i < len(rest) && !s.client.Over(); i++ {
+	for i := 0; i < len(rest) && !s.client.End.Over(); i++ {
 		b.next = rest[i+1:]
 		s.command(rest[i])
 	}
@@ -120,13 +120,13 @@ func (s *Session) writeAll() {
 func (s *Session) End() {
 	s.endOnce.Do(func() {
 		c := s.client
-		c.HangUp(downstream.Left, "closed")
-		how, why := c.Ending()
-		s.srv.log.Debug("client left", "client", c.Addr(), "id", c.Number, "why", why)
+		c.End.HangUp(downstream.Left, "closed")
+		how, why := c.End.Reason()
+		s.srv.log.Debug("client left", "client", c.Peer.Addr, "id", c.Number, "why", why)
 		if locks := c.Held(); locks > 0 && how == downstream.Left {
-			s.srv.runOut.add(locks, c.Addr(), why)
+			s.srv.runOut.add(locks, c.Peer.Addr, why)
 		}
-		c.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // a client that reads nothing delays the end no longer than this
+		c.Writer.EndBy(time.Now().Add(dedicated.LastReplies)) // a client that reads nothing delays the end no longer than this
 		s.own.End()
 		if l := s.engine(); l != nil {
 			l.Close(closeHow(how))

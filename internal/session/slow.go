@@ -16,7 +16,7 @@ func (s *Server) noteSlow(c *client.Slow) {
 	}
 	s.slowest.Add(slowlog.Entry{
 		At: time.Now(), Took: c.Took, Upstream: c.Upstream, Args: commands.Shown(c.Command, c.Words), Commands: c.Commands,
-		Client: slowlog.Client{Addr: c.Client.Addr(), Name: c.Client.Name(), User: c.Client.User()},
+		Client: slowlog.Client{Addr: c.Client.Peer.Addr, Name: c.Client.Name(), User: c.Client.User()},
 	})
 }
 

@@ -91,8 +91,8 @@ func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (
 // too.
 func endDisconnected(long []*Session) {
 	for _, c := range long {
-		if c.client.Held() == 0 && c.client.HungUp() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
-			c.client.HangUp(downstream.Gone, "end of stream")
+		if c.client.Held() == 0 && c.client.End.ClientGone() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
+			c.client.End.HangUp(downstream.Gone, "end of stream")
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestUnreadRepliesSlowNobodyElse(t *testing.T) {
 		t.Errorf("Redis read %d times for %d commands", more, n)
 	}
 	for _, c := range p.srv.clients.snapshot() {
-		if c.client.Over() {
+		if c.client.End.Over() {
 			t.Error("a client was closed")
 		}
 	}

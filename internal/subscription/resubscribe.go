@@ -272,7 +272,7 @@ func (x *Subscriptions) wakeMaker() {
 
 // cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
 func (x *Subscriptions) cutOff(why string) {
-	x.Client.Cut(downstream.Left, why)
+	x.Client.End.Cut(downstream.Left, why)
 }
 
 // greets notes that the connection is asked to speak another protocol; what does not answer that is closed by the proxy.

@@ -85,7 +85,7 @@ type Subscriptions struct {
 // New makes the subscriptions of a client that has none yet.
 func New(c Config) *Subscriptions {
 	x := &Subscriptions{Config: c, turn: make(chan struct{}, 1), lost: map[dedicated.Subscription]upstream.Identity{}}
-	x.where = places{on: map[dedicated.Subscription]*subscriptionConn{}, kept: c.Client.PendingReplies(), view: c.View}
+	x.where = places{on: map[dedicated.Subscription]*subscriptionConn{}, kept: c.Client.Writer.NewAccount(), view: c.View}
 	x.ctx, x.stop = context.WithCancel(c.Context)
 	return x
 }
@@ -210,7 +210,7 @@ func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 		x.Client.Fail(&upstream.ReplyError{Line: commandtable.WrongArity(c.Name)})
 		return
 	}
-	for len(names) > 0 && !x.Client.Over() {
+	for len(names) > 0 && !x.Client.End.Over() {
 		n := len(names)
 		if kind == dedicated.OfShard { // Redis takes one slot at a time
 			for n = 1; n < len(names) && cluster.Slot(names[n]) == cluster.Slot(names[0]); n++ {
@@ -244,7 +244,7 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 			x.passOver(slot)
 		}
 		switch {
-		case done || x.Client.Over():
+		case done || x.Client.End.Over():
 			return done
 		case client.NoFurther(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
 			if err != nil {
@@ -354,7 +354,7 @@ func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
 	for until := time.Now().Add(x.Nodes.RetryFor()); x.take(); x.Client.Pause(askPause) {
 		asked := x.askAny(cmd, c)
 		x.giveTurn() // to the goroutine that makes subscriptions again
-		if asked || time.Now().After(until) || x.Client.Over() {
+		if asked || time.Now().After(until) || x.Client.End.Over() {
 			return asked
 		}
 	}

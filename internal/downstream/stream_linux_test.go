@@ -57,7 +57,7 @@ func TestTheKernelTellsOnlyOne(t *testing.T) {
 				go func() { c.Write([]byte("+lost\r\n")); close(wrote) }()
 				c.Read(make([]byte, 1))
 				<-wrote
-				if how, why := c.Ending(); how != end.how || why != end.why {
+				if how, why := c.End.Reason(); how != end.how || why != end.why {
 					t.Error(how, why)
 				}
 			})
@@ -95,10 +95,10 @@ func TestTheEndOfTheStreamWaitsForNoWrite(t *testing.T) {
 	c := newTestConn(t, accepted)
 	wrote := make(chan struct{})
 	go func() { c.Write(make([]byte, 64<<20)); close(wrote) }()
-	waitFor(t, func() bool { c.write.arm.Lock(); defer c.write.arm.Unlock(); return c.write.held > 0 })
+	waitFor(t, func() bool { return c.Writer.waits(time.Now()) })
 	client.(*net.TCPConn).CloseWrite()
 	c.Read(make([]byte, 1))
-	if how, why := c.Ending(); how != Gone || why != "end of stream" {
+	if how, why := c.End.Reason(); how != Gone || why != "end of stream" {
 		t.Error(how, why)
 	}
 	select {
