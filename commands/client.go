@@ -230,10 +230,11 @@ func Withheld(name string, args [][]byte) bool {
 // when the transaction runs it. name is what the client is called then; learned: Redis has told which commands it has.
 func Queued(c *commandtable.Command, cmd redcon.Command, name string, learned bool) ([]byte, dedicated.Effect) {
 	e := effectOf(c, cmd.Args)
+	set, _ := e.(dedicated.Setting)
 	switch {
 	case Withheld(c.Name, cmd.Args):
 		return resp.AppendCommand(nil, c.Probe...), e // in its place a call that Redis refuses
-	case isUnknown(e.Setting.Of, c.Spec != nil || !learned):
+	case isUnknown(set.Of, c.Spec != nil || !learned):
 		return resp.AppendCommand(nil, "CLIENT", "SETNAME", name), e // it is answered OK as well, and changes nothing
 	}
 	return cmd.Raw, e
@@ -254,10 +255,15 @@ func isUnknown(of client.SettingOf, has bool) bool {
 func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
 	switch {
 	case c.Name == "select" && len(args) == 2:
-		n, ok := resp.Integer(args[1])
-		return dedicated.Effect{Selects: ok, DB: int(n)}
+		if n, ok := resp.Integer(args[1]); ok {
+			return dedicated.Select(n)
+		}
 	case c.Name == "client|pause":
-		return dedicated.Effect{Pauses: WritePause(args)}
+		return dedicated.Pause(WritePause(args))
+	default:
+		if set := SettingIn(c.Name, args); set.Of != client.NoSetting {
+			return dedicated.Setting(set)
+		}
 	}
-	return dedicated.Effect{Setting: SettingIn(c.Name, args)}
+	return nil
 }

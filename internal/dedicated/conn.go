@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -45,9 +46,9 @@ type Host interface {
 
 // Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called with the connection's lock held.
 type Interceptor interface {
-	// Confirmed takes a confirmation. e is the oldest command without its reply, nil if there is none. It appends what the client
-	// is told to out, and says whether e asked for it.
-	Confirmed(frame []byte, e *Reply, proto int, out []byte) (told []byte, asked bool)
+	// Confirmed takes a confirmation. e is the oldest command without its reply, nil if there is none. It returns what the client
+	// is told, and whether e asked for it.
+	Confirmed(c Confirmation, e *Reply, proto int) (told []byte, asked bool)
 	// Others says whether a message comes to the client by another connection as well; known is false when more of it is needed.
 	Others(frame []byte) (others, known bool)
 	// Ended is called when the connection was lost.
@@ -72,32 +73,39 @@ type Conn struct {
 	conn  *upstream.Dedicated
 	queue []byte // commands to be sent together; the client's goroutine only
 
-	mu           sync.Mutex // guards all below
-	changed      sync.Cond  // a reply has become pending, or the connection is over
-	pending      pending
-	replyTimeout replyTimeout
-	state        State
-	life         life
-	interceptor  Interceptor // nil unless the connection is for subscriptions only
-	frame        frame       // being received
-	out          output
+	mu          sync.Mutex // guards all below
+	changed     sync.Cond  // a reply has come, or the connection is over
+	said        conversation
+	frame       incoming
+	out         output
+	silence     silence
+	kept        downstream.Account // of the bytes that are kept for it
+	interceptor Interceptor        // nil unless the connection is for subscriptions only
+	greeting    bool               // HELLO is answered, and the client has no reply to it yet
+
+	life    life
+	tainted bool  // not to be used by another client
+	unknown bool  // it ended with a command whose outcome is unknown
+	lost    *Lost // what was lost with it, if its client stays
 }
 
-// life is the state of a connection between its making and its end.
-type life struct {
-	held     bool  // it is about to be used: it is not given back now
-	released bool  // given back or lost: its user must forget it
-	ended    bool  // it was lost
-	lost     *Lost // by that
-	making   bool  // what was lost before has yet to be made again
-	greeting bool  // HELLO is answered, and the client has no reply to it yet
-	tainted  bool  // not to be used by another client
-	doubt    bool  // it was lost with a command whose outcome is unknown
-}
+// life is where a connection is between its making and its end.
+type life uint8
+
+const (
+	held     life = iota // it is about to be used: it is not given back now
+	remaking             // so it is, and what was lost with another one is made again here first
+	free                 // it is given back as soon as nothing is left to be done with it
+	left                 // it is given back, or closed: its user must forget it
+	lost                 // so it must, because the connection has ended
+)
+
+// over says that it is not the client's any more.
+func (l life) over() bool { return l >= left }
 
 // New returns a Conn without its connection, which Connect makes.
 func New(c Config) *Conn {
-	p := &Conn{Config: c, pending: pending{kept: c.Client.Writer.NewAccount(), writes: &c.Client.Process.Writes}, out: output{to: c.Client.Writer.Passage()}, life: life{held: true}}
+	p := &Conn{Config: c, kept: c.Client.Writer.NewAccount(), out: output{to: c.Client.Writer.Passage()}, silence: silenceOf(c.Timeout)}
 	p.changed.L = &p.mu
 	return p
 }
@@ -105,7 +113,10 @@ func New(c Config) *Conn {
 // Connect makes the connection at a node, for a client of that name. It is held until Release.
 func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.Node, name string) (err error) {
 	p.mu.Lock() // no reply is looked at before p.conn is set
-	p.state = State{proto: id.Proto, db: id.DB, kept: Restorable{wanted: p.Node == nil}}
+	p.said.state = State{proto: id.Proto, db: id.DB}
+	if p.Node == nil {
+		p.said.state.subs.all = map[Subscription]struct{}{}
+	}
 	if p.conn, err = n.Dedicate(ctx, id, p); err == nil {
 		p.show()
 	}
@@ -129,7 +140,7 @@ func (p *Conn) RedisID() int64 { return p.conn.RedisID() }
 // Rename gives the connection the client's name at Redis, by HELLO, which every user may run.
 func (p *Conn) Rename(name string) {
 	p.mu.Lock()
-	proto := p.state.proto
+	proto := p.said.state.proto
 	p.mu.Unlock()
 	p.Tell("HELLO", strconv.Itoa(proto), "SETNAME", name)
 	p.conn.Name = name
@@ -141,7 +152,7 @@ func (p *Conn) Authenticated(id upstream.Identity) { p.conn.Authenticated(id) }
 // Taint makes the connection be closed in place of being given back, so that no other client uses it.
 func (p *Conn) Taint() {
 	p.mu.Lock()
-	p.life.tainted = true
+	p.tainted = true
 	p.mu.Unlock()
 }
 
@@ -149,7 +160,7 @@ func (p *Conn) Taint() {
 func (p *Conn) Locked(f func(released bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f(p.life.released)
+	f(p.life.over())
 }
 
 // Status is what the client's other commands depend on.
@@ -172,9 +183,10 @@ type Status struct {
 func (p *Conn) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &p.state
-	return Status{Multi: t.multi, Watch: t.watch, Tracking: t.tracking.on, Subscribed: t.subscribed() > 0, Mute: t.mute(), None: t.none(),
-		Ended: p.life.ended, Blocked: p.pending.blocked(), Pending: len(p.pending.all), Redirect: t.tracking.redirect, Caching: t.tracking.caching, Refused: t.refused, Wrong: t.wrong, Named: t.inside.name}
+	s, q := &p.said.state, &p.said.pending
+	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.on(), Subscribed: s.subs.total() > 0, Mute: s.mute(), None: s.none(),
+		Ended: p.life == lost, Blocked: q.waits > 0, Pending: len(q.all), Redirect: s.tracking.last().To, Caching: s.tracking.caching,
+		Refused: s.transaction.refused, Wrong: s.transaction.phase == aborted, Named: s.transaction.name}
 }
 
 // InTransaction says whether the client is in a transaction.

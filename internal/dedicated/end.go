@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -19,7 +17,7 @@ type Lost struct {
 // Held is what Hold finds.
 type Held struct {
 	Released bool
-	Doubt    bool  // it ended with a command whose outcome is unknown
+	Unknown  bool  // it ended with a command whose outcome is unknown
 	Lost     *Lost // what was lost with it
 	DB       int   // SELECT within a transaction may have changed it
 }
@@ -28,46 +26,71 @@ type Held struct {
 func (p *Conn) Hold() Held {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.life.held = !p.life.released
-	return Held{p.life.released, p.life.doubt, p.life.lost, p.state.db}
+	if p.life == free {
+		p.life = held
+	}
+	return Held{p.life.over(), p.unknown, p.lost, p.said.state.db}
 }
 
 // Release says that the connection is not about to be used: it may be given back.
 func (p *Conn) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.life.held = false
-	p.idle()
-	p.giveBackIfUnused()
+	if p.life == held {
+		p.life = free
+		p.idle()
+	}
 }
 
 // Released says whether it is given back or lost.
 func (p *Conn) Released() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.life.released
+	return p.life.over()
 }
 
-// giveBackIfUnused gives the connection back if no reply is pending and Redis keeps no state for it.
-func (p *Conn) giveBackIfUnused() {
-	if p.life.held || p.life.released || p.frame.passing || len(p.frame.head) > 0 || len(p.pending.all) > 0 || !p.state.none() || p.View.Targets.Load() > 0 {
+// idle is called when a command may have been the last for now. Once none is under way, about to be sent or queued, the host is told where
+// invalidations go, and the connection is given back if Redis keeps nothing for it.
+func (p *Conn) idle() {
+	s := &p.said.state
+	if p.life != free || p.said.pending.oldest() != nil || s.multi() {
 		return
 	}
-	p.leave()
+	p.Host.Idle(s.tracking.last().To.Client)
+	if s.none() && p.frame.none() && p.View.Targets.Load() == 0 {
+		p.giveBack()
+	}
+}
+
+// giveBack gives the connection back, or closes it if another client could not use it as a new one.
+func (p *Conn) giveBack() {
+	p.leave(left, "")
 	p.show()
-	if p.life.tainted || p.state.proto != p.conn.Identity.Proto || p.View.Named.Load() > 0 || p.View.Targets.Load() > 0 {
+	used := p.View.Named.Load() + p.View.Targets.Load() // after RedisID is hidden
+	if p.tainted || p.said.state.proto != p.conn.Identity.Proto || used > 0 {
 		p.conn.Close()
 		return
 	}
-	p.conn.Identity.DB = p.state.db
+	p.conn.Identity.DB = p.said.state.db
 	p.conn.GiveBack()
 }
 
-// leave notes that the connection is given back or lost: nothing that was kept for it counts from now on.
-func (p *Conn) leave() {
-	p.life.released = true
-	p.pending.kept.Set(0)
+// leave notes that the connection is given back, closed, or lost: nothing that was kept for it counts from now on. A client that has a
+// part of a reply is cut off, as why says.
+func (p *Conn) leave(to life, why string) {
+	p.life = to
+	p.unknown = p.said.pending.any((*Reply).changes)
+	p.kept.Set(0)
+	p.out.cut(why)
 	p.Host.Left()
+	if p.said.pending.oldest() != nil { // it may have changed rights
+		p.Host.RightsChanged(true)
+	}
+	for _, e := range p.said.pending.all {
+		if e.Wait.Shuts {
+			p.Client.Process.Writes.Shutting(-1)
+		}
+	}
 	p.changed.Broadcast()
 }
 
@@ -78,32 +101,12 @@ func (p *Conn) Drop(ctx context.Context) {
 	p.Close()
 }
 
-// awaitWhole waits until the client has no part of a message, or ctx ends.
-func (p *Conn) awaitWhole(ctx context.Context) {
-	p.awaitThat(ctx, func() bool { return !p.out.to.Within() })
-}
-
 // Close closes the connection with all its state, and says whether that leaves the outcome of a command unknown.
-func (p *Conn) Close() (doubt bool) {
+func (p *Conn) Close() (unknown bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	doubt = p.life.doubt
-	for _, e := range p.pending.all {
-		doubt = doubt || !e.Own && (e.Cmd == nil || !e.Cmd.ReadOnly)
-	}
-	p.dropLocked()
-	return doubt
-}
-
-// GiveUp ends the connection, for the cause given, as if Redis had: what is pending there is lost.
-func (p *Conn) GiveUp(cause error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.life.released { // somebody else may have it
-		return
-	}
-	p.endLocked(cause)
-	p.conn.Close()
+	p.drop()
+	return p.unknown
 }
 
 // Lose is Close for a connection with subscriptions, which are made again elsewhere.
@@ -111,122 +114,91 @@ func (p *Conn) Lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.interceptor.Ended()
-	p.dropLocked()
+	p.drop()
 }
 
-func (p *Conn) dropLocked() {
-	if p.life.released {
+// drop is Close; mu is held.
+func (p *Conn) drop() {
+	if p.life.over() {
 		return
 	}
-	p.leave()
-	p.unanswered()
+	p.leave(left, "left within a reply")
 	p.conn.Close()
-	p.state = State{}
-	p.pending.clear()
+	p.said = conversation{}
 	p.show()
-	p.out.to.GiveUp("left within a reply")
 }
 
-// unanswered notes that pending commands may have changed rights. mu is held.
-func (p *Conn) unanswered() {
-	if len(p.pending.all) > 0 {
-		p.Host.RightsChanged(true)
+// GiveUp ends the connection, for the cause given, as if Redis had: what is pending there is lost.
+func (p *Conn) GiveUp(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life.over() { // somebody else may have it
+		return
 	}
+	p.end(cause)
+	p.conn.Close()
 }
 
 // Ended implements upstream.Receiver: the connection is over.
 func (p *Conn) Ended(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endLocked(err)
+	p.end(err)
 }
 
-// endLocked is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if replies are
+// end is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if replies are
 // pending, or if a transaction or subscriptions are lost. A client that holds locks stays, and gets an error in place of each reply.
-func (p *Conn) endLocked(err error) {
-	if p.life.released {
+func (p *Conn) end(err error) {
+	if p.life.over() {
 		return
 	}
-	p.leave()
-	p.unanswered()
-	p.life.ended = true
-	p.out.to.GiveUp("upstream lost within a reply")
-	p.out.cut()
-	p.frame.passing, p.frame.dropping = false, false
-	lost := &upstream.LostError{Cause: err}
-	closes := p.closesClient(p.Client.Closes(lost))
+	what, again := p.said.state.remains()
+	again = again && p.life != remaking
+	p.leave(lost, "upstream lost within a reply")
+	cause := &upstream.LostError{Cause: err}
+	closes := p.closesClient(p.Client.Closes(cause))
 	if !closes {
-		p.answerLost(lost, client.ErrorLine(lost))
+		p.stays(cause)
 	}
-	for _, e := range p.pending.all {
-		p.life.doubt = p.life.doubt || e.Cmd == nil && !e.Own || e.Cmd != nil && !e.Cmd.ReadOnly
+	for _, e := range p.said.pending.all {
 		e.Lost = err
 	}
+	p.said.pending.clear()
+	p.said.state.subs.all = nil
+	p.frame.clear()
+	p.out.end()
+	p.out.flush()
 	if p.interceptor != nil {
 		p.interceptor.Ended()
 	}
-	what, any := p.remains()
-	p.state.inside, p.state.kept = effects{}, Restorable{}
-	p.pending.clear()
-	p.out.whole = len(p.out.bytes)
-	p.write(false)
 	if closes {
 		p.Client.End.Cut(downstream.Left, client.WhyLost(err))
 	}
 	p.Client.Process.LearnAgain()
 	p.show() // before another connection shows itself in the same view
-	if any && !closes {
+	if again && !closes {
 		p.Host.Remake(what)
 	}
 	p.changed.Broadcast()
 }
 
-// closesClient says that the client is to be closed for the loss of this connection; mu is held, here and below. Even one that is
-// not lockless is closed if it has only a part of EXEC's confirmations, or if invalidations are redirected from this connection
-// to another client or from another client to this connection: some would be lost.
+// closesClient says that the client is to be closed for the loss of this connection. Even one that is not lockless is closed if
+// invalidations are redirected from this connection to another client or from another client to this connection: some would be lost.
 func (p *Conn) closesClient(lockless bool) bool {
-	if !lockless {
-		return p.state.stray || p.state.tracking.redirect.Client != 0 && p.state.tracking.on || p.View.Targets.Load() > 0
+	s := &p.said.state
+	switch {
+	case !lockless:
+		return s.tracking.last().To.Client != 0 || p.View.Targets.Load() > 0
+	case p.interceptor == nil && !s.none():
+		return true
 	}
-	closes := !p.state.none() && p.interceptor == nil
-	for _, e := range p.pending.all {
-		closes = closes || e.Kind.CannotFail() || e.Got == nil && !e.Own
-	}
-	return closes
+	return p.said.pending.any((*Reply).closesClient)
 }
 
-// answerLost answers each pending command of a client that stays with an error, or with OK, and notes what
-// was lost. MULTI and DISCARD are answered OK: a transaction without EXEC has surely not run.
-func (p *Conn) answerLost(lost error, line string) {
-	multi, watch := p.state.multi, p.state.watch
-	for _, e := range p.pending.all {
-		if e.Got != nil || e.Own {
-			continue
-		}
-		ok, ends := false, multi && e.Args == 0
-		switch {
-		case e.Kind == commandtable.ConnMulti && !multi:
-			ok, multi = true, true
-		case e.Kind == commandtable.ConnDiscard && ends:
-			ok, multi, watch = true, false, false
-		case e.Kind == commandtable.ConnExec && ends, e.Kind == commandtable.ConnUnwatch && !multi:
-			multi, watch = false, false
-		case e.Kind == commandtable.ConnWatch && !multi:
-			watch = true
-		}
-		switch {
-		case e.call.quiet:
-		case ok:
-			p.out.bytes = resp.AppendSimple(p.out.bytes, "OK")
-		default:
-			p.out.bytes = resp.AppendError(p.out.bytes, line)
-		}
-	}
-	if p.state.tracking.on && p.state.proto == 3 {
-		p.out.bytes = append(p.out.bytes, ForgetAll...)
-	}
-	if p.interceptor == nil {
-		p.life.lost = &Lost{Multi: multi, Watch: watch, Cause: lost}
-		p.state.multi, p.state.watch, p.state.queued = multi, watch, 0
+// stays answers what is pending under a client that stays, and notes what was lost.
+func (p *Conn) stays(cause error) {
+	p.out.add(p.said.lost(client.ErrorLine(cause)))
+	if s := &p.said.state; p.interceptor == nil {
+		p.lost = &Lost{Multi: s.multi(), Watch: s.watched > 0, Cause: cause}
 	}
 }

@@ -12,6 +12,9 @@ const classifyAt = 96
 
 var queuedReply = []byte("+QUEUED\r\n")
 
+// ForgetAll tells a client in RESP3 that nothing it has cached is valid.
+var ForgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
+
 // IsRedirect says that a node has refused a command because the slot is not there: it has not run, and can be sent again.
 func IsRedirect(reply []byte) bool {
 	for _, word := range []string{"-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN "} {
@@ -27,13 +30,24 @@ func Aborted(reply []byte) bool {
 	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || IsRedirect(reply) || bytes.HasPrefix(reply, []byte("-CROSSSLOT")) || bytes.Contains(reply, []byte("EXEC aborted"))
 }
 
-// confirmation says, from a frame's beginning, whether it confirms a subscription or the end of one. verb is its first word.
-func confirmation(frame []byte) (verb string, yes bool) {
-	switch verb = FirstText(frame); verb {
-	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
-		return verb, true
-	}
-	return verb, false
+// runs says that EXEC, whose reply begins so, has run at least one command.
+func runs(frame []byte) bool { return frame[0] == '*' && frame[1] != '-' && frame[1] != '0' }
+
+// firstWords are those of what comes by itself to a subscriber, and of what confirms a subscription or, if ends, the end of one.
+var firstWords = map[string]struct {
+	kind frameKind
+	of   SubscriptionKind
+	ends bool
+}{
+	"message":      {frameMessage, OfChannel, false},
+	"pmessage":     {frameMessage, OfPattern, false},
+	"smessage":     {frameMessage, OfShard, false},
+	"subscribe":    {frameConfirmation, OfChannel, false},
+	"psubscribe":   {frameConfirmation, OfPattern, false},
+	"ssubscribe":   {frameConfirmation, OfShard, false},
+	"unsubscribe":  {frameConfirmation, OfChannel, true},
+	"punsubscribe": {frameConfirmation, OfPattern, true},
+	"sunsubscribe": {frameConfirmation, OfShard, true},
 }
 
 // FirstText is the first element of an array or push when it is a short string, else "".
@@ -66,24 +80,11 @@ func secondText(frame []byte, text string) bool {
 	return n > 0 && bytes.Equal(frame[:n], want[:n])
 }
 
-// messages are the first words of messages to a subscriber in RESP2, with what they come for.
-var messages = map[string]SubscriptionKind{"message": OfChannel, "pmessage": OfPattern, "smessage": OfShard}
-
-func isMessage(verb string) bool {
-	_, is := messages[verb]
-	return is
-}
-
 // monitorLine says whether a frame is a line of MONITOR: +1700000000.123456 [0 127.0.0.1:1] "get" "k".
 func monitorLine(frame []byte) bool {
-	seconds, rest, ok := bytes.Cut(frame[1:], []byte("."))
-	if !ok || len(seconds) == 0 || len(rest) < 8 {
-		return false
-	}
-	for _, c := range append(seconds[:len(seconds):len(seconds)], rest[:6]...) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return rest[6] == ' ' && rest[7] == '['
+	seconds, rest, _ := bytes.Cut(frame[1:], []byte("."))
+	micros, client, _ := bytes.Cut(rest, []byte(" "))
+	return digits(seconds) && digits(micros) && bytes.HasPrefix(client, []byte("["))
 }
+
+func digits(text []byte) bool { return len(text) > 0 && len(bytes.Trim(text, "0123456789")) == 0 }

@@ -1,12 +1,45 @@
 package dedicated
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
-// EXEC's head is found however its reply is cut to pieces.
-func TestFencedHead(t *testing.T) {
+// told is a client that does nothing about what it is told of users' rights.
+type unmoved struct{ Host }
+
+func (unmoved) RightsChanged(bool) {}
+
+// fed returns a Conn, without its connection, on which that was said.
+func fed(proto int, steps string) *Conn {
+	c := talkIn(proto)
+	c.run(steps)
+	return &Conn{Config: Config{Host: unmoved{}}, said: c.conversation}
+}
+
+// feed has an answer come in pieces of that size.
+func (p *Conn) feed(t *testing.T, answer string, size int) {
+	t.Helper()
+	for piece := range slices.Chunk([]byte(answer), size) {
+		for len(piece) > 0 {
+			n, ends, err := p.frame.end(piece, p.said.expectsHead(p.frame.first(piece)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.piece(piece[:n], ends)
+			piece = piece[n:]
+		}
+	}
+}
+
+// EXEC's head is found, and what follows is told apart, however its reply is cut to pieces.
+func TestFencedInPieces(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
 		"*1\r\n$2\r\nab\r\n": "ran $2\r\nab\r\n", "*1\r\n*1\r\n:1\r\n": "ran *1\r\n:1\r\n", "*1\r\n*-1\r\n": "ran *-1\r\n", "*1\r\n_\r\n": "ran _\r\n",
@@ -14,43 +47,97 @@ func TestFencedHead(t *testing.T) {
 		">2\r\n$10\r\ninvalidate\r\n_\r\n*1\r\n:1\r\n": "ran >2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n",
 		"*1\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n": "ran >2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n",
 	} {
-		for _, head := range []string{"*1\r\n", "*2\r\n*1\r\n$-1\r\n", "*2\r\n*1\r\n_\r\n"} {
+		// Should somebody have given a lock the field that none has, what EXEC ran is answered all the same.
+		for _, head := range []string{"*1\r\n", "*2\r\n*1\r\n$-1\r\n", "*2\r\n*1\r\n_\r\n", "*2\r\n*1\r\n$1\r\nx\r\n", "*2\r\n-WRONGTYPE x\r\n"} {
 			answer := strings.Replace(answer, "*1\r\n", head, 1)
 			for size := 1; size <= len(answer); size++ {
-				if got := headedInPieces(t, answer, head, size); got != want {
-					t.Errorf("%q in pieces of %d: %q, want %q", answer, size, got, want)
+				p := fed(3, ">F")
+				e := p.said.pending.oldest()
+				e.Got = new([]byte)
+				kept := e.Got
+				p.feed(t, answer, size)
+				got := "not " + string(*kept)
+				if e.Ran {
+					got = "ran " + string(p.out.bytes)
+				}
+				if got != want || len(p.said.pending.all) != 0 || p.out.part {
+					t.Errorf("%q in pieces of %d: %q, want %q; %d pending", answer, size, got, want, len(p.said.pending.all))
 				}
 			}
 		}
 	}
 }
 
-// headedInPieces says what becomes of the answer to an EXEC whose reply has that head.
-func headedInPieces(t *testing.T, answer, head string, size int) string {
-	t.Helper()
-	var got []byte
-	e := &Reply{Exec: Exec{Head: head}, Got: &got}
-	p := &Conn{state: State{proto: 3}, pending: pending{all: []*Reply{e}}}
-	for rest := []byte(answer); len(rest) > 0; {
-		b := rest[:min(size, len(rest))]
-		rest = rest[len(b):]
-		for len(b) > 0 {
-			if b = p.headed(b); len(b) == 0 {
-				break
-			}
-			n, done, err := p.frame.scan.Scan(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.piece(b[:n], done)
-			b = b[n:]
+// What EXEC's commands did is found in its reply, in whatever pieces that comes, and it is one reply to the client with all that Redis sends
+// behind its array.
+func TestExecInPieces(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("c", 300)
+	reply := "*6\r\n+OK\r\n*2\r\n:1\r\n" + bulk(strings.Repeat("x", 1000)) + confirms("subscribe", "a", 1) + confirms("subscribe", long, 2) + "$-1\r\n"
+	rest := "+OK\r\n" + confirms("unsubscribe", "a", 1) + confirms("unsubscribe", long, 0)
+	for size := 1; size < len(reply); size += 7 {
+		p := fed(2, "M+OK S+QUEUED G+QUEUED B+QUEUED G+QUEUED S+QUEUED b+QUEUED >E")
+		p.feed(t, reply, size)
+		if s := p.said.state; s.db != 3 || s.subs.total() != 2 || !s.executing() || !p.out.part || len(p.said.pending.all) != 1 {
+			t.Fatalf("in pieces of %d bytes: %+v", size, s)
+		}
+		p.feed(t, rest, size)
+		if s := p.said.state; s.subs.total() != 0 || s.multi() || p.out.part || len(p.said.pending.all) != 0 {
+			t.Fatalf("in pieces of %d bytes, in the end: %+v", size, s)
+		}
+		if got := string(p.out.bytes); got != reply+rest {
+			t.Fatalf("in pieces of %d bytes the client gets %q", size, got)
 		}
 	}
-	switch {
-	case len(p.pending.all) != 0:
-		return "pending"
-	case e.Exec.Ran:
-		return "ran " + string(p.out.bytes)
-	}
-	return "not " + string(got)
 }
+
+// EXEC is answered when all that belongs to its reply has come, or the connection is over.
+func TestRestOfExecIsAwaited(t *testing.T) {
+	t.Parallel()
+	over, end := context.WithCancel(t.Context())
+	end() // so that nothing waits: what is told is how it is now
+	p := fed(2, "M+OK B+QUEUED >E")
+	p.Client = &client.Client{Conn: new(downstream.Conn), Process: &client.Process{Context: over}}
+	p.Context = over
+	p.changed.L = &p.mu
+	answered := func(when string, want bool) {
+		t.Helper()
+		if p.Settled() != want || p.Await(over) != want {
+			t.Errorf("%s: Settled %v, Await %v, want %v", when, p.Settled(), p.Await(over), want)
+		}
+	}
+	answered("before the reply", false)
+	p.feed(t, "*1\r\n"+confirms("subscribe", "a", 1), 100)
+	answered("without the last confirmation", false)
+	p.feed(t, confirms("subscribe", "b", 2), 100)
+	answered("with it", true)
+}
+
+// A head that does not end is none.
+func TestEndlessHead(t *testing.T) {
+	t.Parallel()
+	var f incoming
+	if _, _, err := f.end([]byte("*"+strings.Repeat("1", classifyAt)), true); err == nil {
+		t.Error("it is taken")
+	}
+}
+
+// What is held back counts only while it is much, and nothing is left of a frame that has ended.
+func TestFrameIsCleared(t *testing.T) {
+	t.Parallel()
+	p := fed(2, ">r >G")
+	p.feed(t, "-"+strings.Repeat("x", 4*keepBytes), 1000)
+	if kept := beyond(p.frame.begins); kept < 4*keepBytes {
+		t.Errorf("%d bytes of an error are kept", kept)
+	}
+	p.feed(t, "\r\n+OK\r\n", 1000)
+	if p.frame.judged || !p.frame.none() || cap(p.frame.begins) > keepBytes || string(p.out.bytes) != "+OK\r\n" {
+		t.Errorf("%d bytes are kept, the client gets %q", cap(p.frame.begins), p.out.bytes)
+	}
+}
+
+func confirms(verb, channel string, n int) string {
+	return fmt.Sprintf("*3\r\n%s%s:%d\r\n", bulk(verb), bulk(channel), n)
+}
+
+func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }

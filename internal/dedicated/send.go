@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -14,32 +13,20 @@ import (
 // command is answered with an error at once if the connection has ended.
 func (p *Conn) Send(e *Reply, raw []byte) {
 	p.Client.Flush()
-	e.call.quiet = p.Client.Replies.Silent
-	if e.Kind == commandtable.ConnSubscribe {
-		e.Effect.subs = e
-	}
-	if !e.Own && e.Got == nil && e.Instead == "" {
-		e.call.begins, e.call.sent = string(raw[:min(len(raw), callBytes)]), telemetry.Clock()
+	e.quiet = p.Client.Replies.Silent
+	if e.forClient() && e.Instead == "" {
+		e.call, e.sent = string(raw[:min(len(raw), callBytes)]), telemetry.Clock()
 	}
 	p.mu.Lock()
-	if p.life.released { // lost: the replies pending before have been answered
+	if !p.add(e) { // lost: the replies pending before have been answered
 		p.mu.Unlock()
 		if e.Lost = ErrGone; e.Got == nil {
 			p.Host.NotSent(e)
 		}
 		return
 	}
-	p.addPending(e)
-	p.state.inside.sent(&e.Effect)
-	p.View.Pending.Store(int32(len(p.pending.all)))
-	if e.Wait.Blocks {
-		p.show()
-	}
-	most := mostPending
-	if p.pending.blocked() {
-		most = MostPendingBlocked
-	}
-	crowded := len(p.pending.all) >= most
+	most := p.said.pending.most()
+	crowded := len(p.said.pending.all) >= most
 	p.mu.Unlock()
 	p.queue = append(p.queue, raw...)
 	if len(p.queue) >= flushAt {
@@ -50,15 +37,32 @@ func (p *Conn) Send(e *Reply, raw []byte) {
 	}
 }
 
+// add notes that the reply to e is pending, with mu held; false: the connection is over.
+func (p *Conn) add(e *Reply) bool {
+	if p.life.over() {
+		return false
+	}
+	p.said.state.sent(e)
+	p.said.pending.add(e)
+	p.watchTimeout(e)
+	p.count()
+	p.View.Pending.Store(int32(len(p.said.pending.all)))
+	if e.Wait.Blocks {
+		p.show()
+	}
+	if e.Wait.Shuts {
+		p.Client.Process.Writes.Shutting(1)
+	}
+	return true
+}
+
 // Tell sends a command of this proxy's own; nobody wants its reply.
 func (p *Conn) Tell(args ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life.released {
-		return
+	if p.add(&Reply{Own: true}) {
+		p.queue = resp.AppendCommand(p.queue, args...)
 	}
-	p.addPending(&Reply{Own: true})
-	p.queue = resp.AppendCommand(p.queue, args...)
 }
 
 // Own sends a command of this proxy's own, and keeps its reply for Answer.
@@ -81,11 +85,10 @@ func (p *Conn) Answer(e *Reply) ([]byte, error) {
 	return *e.Got, nil
 }
 
-// Ask sends a command and waits for its reply. No other reply may be pending. If Redis has not answered within that time,
+// Ask sends a command and waits for its reply. No other reply may be pending. If Redis has said nothing for that time,
 // the connection is closed.
 func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, error) {
-	e.Got = new([]byte)
-	defer time.AfterFunc(within, func() { p.endUnanswered(e, within) }).Stop()
+	e.Got, e.Within = new([]byte), within
 	p.Send(e, resp.AppendCommand(nil, args...))
 	if !p.Settled() {
 		return nil, &upstream.NotSentError{Cause: ErrGone}
@@ -97,11 +100,10 @@ func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, erro
 // not answer before ctx ends, the connection is closed.
 func (p *Conn) Exchange(ctx context.Context, e *Reply, raw []byte) bool {
 	p.mu.Lock()
-	if p.life.released {
+	if !p.add(e) {
 		p.mu.Unlock()
 		return false
 	}
-	p.addPending(e)
 	raw = append(p.queue, raw...) // a new connection's name is sent first
 	p.queue = nil
 	p.mu.Unlock()
@@ -132,12 +134,6 @@ func (p *Conn) Flush() {
 	}
 }
 
-// caughtUp says that at most so many replies are pending, and if none may be, that nothing is to come behind EXEC's either, unless the
-// connection is over. mu is held.
-func (p *Conn) caughtUp(most int) bool {
-	return len(p.pending.all) <= most && (most > 0 || !p.state.stray || p.life.released)
-}
-
 // Settled waits until all replies have come whole, and says whether that is so and the client is still there.
 func (p *Conn) Settled() bool { return p.settle(0) }
 
@@ -145,12 +141,12 @@ func (p *Conn) Settled() bool { return p.settle(0) }
 func (p *Conn) settle(most int) (settled bool) {
 	p.Flush()
 	p.mu.Lock()
-	settled = p.caughtUp(most)
-	blocks := !settled && p.pending.blocked()
+	left, waits := len(p.said.pending.all), p.said.pending.waits
 	p.mu.Unlock()
 	switch {
-	case settled:
-	case blocks:
+	case left <= most:
+		settled = true
+	case waits > 0:
 		p.Client.Watch(func(ctx context.Context) { settled = p.await(ctx, most) })
 	default:
 		ctx, cancel := context.WithCancel(p.Context)
@@ -162,25 +158,27 @@ func (p *Conn) settle(most int) (settled bool) {
 	return settled && !p.Client.End.Over()
 }
 
-// Await waits until all replies have come whole, or ctx ends, and says whether they have.
+// Await waits until all replies have come whole, as if they had once the connection is over, or ctx ends, and says whether they have.
 func (p *Conn) Await(ctx context.Context) bool { return p.await(ctx, 0) }
 
-// await waits until caughtUp, as it is once the connection is over, or ctx ends.
+// await waits until at most so many replies are pending: see Await.
 func (p *Conn) await(ctx context.Context, most int) bool {
-	return p.awaitThat(ctx, func() bool { return p.caughtUp(most) })
+	return p.awaitThat(ctx, func() bool { return len(p.said.pending.all) <= most })
 }
 
-// wakeWaiters has those in awaitThat look again.
-func (p *Conn) wakeWaiters() {
-	p.mu.Lock()
-	p.changed.Broadcast()
-	p.mu.Unlock()
+// awaitWhole waits until the client has no part of a reply, or ctx ends.
+func (p *Conn) awaitWhole(ctx context.Context) {
+	p.awaitThat(ctx, func() bool { return !p.out.within() })
 }
 
 // awaitThat waits until holds returns true, as Received and Ended may bring about, or ctx ends, and returns its last
 // answer. holds is called with mu held.
 func (p *Conn) awaitThat(ctx context.Context, holds func() bool) bool {
-	stop := context.AfterFunc(ctx, p.wakeWaiters)
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		p.changed.Broadcast()
+		p.mu.Unlock()
+	})
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,6 @@ package dedicated
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
 	"time"
 
@@ -10,220 +9,136 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// State is what Redis keeps for a connection, as far as its replies have told.
+// State is what Redis keeps for a connection, as far as the replies to its commands have told. It has no I/O and no lock: see TestState,
+// which tells what each reply does.
 type State struct {
-	transaction
-	watch     bool
-	watched   int // arguments of WATCH, since watch
-	tracking  tracking
-	subs      subscribed
-	monitor   bool
-	proto, db int
-	pauses    time.Duration    // a pause of writes that nobody has noted yet
-	settings  []client.Setting // made in a transaction, not yet known to the client's session
-	kept      Restorable       // what is made again when the connection is lost, but for MONITOR
+	proto, db   int
+	transaction transaction
+	watched     int // keys, as WATCH was given them
+	monitor     bool
+	subs        subscriptions
+	tracking    tracking
+
+	// What its commands have set for the client's session, which has not been told yet.
+	pauses   time.Duration    // of writes
+	settings []client.Setting // made in a transaction
 }
-
-// transaction is between MULTI and the end of EXEC's reply.
-type transaction struct {
-	multi   bool
-	queued  int        // commands in it
-	inside  effects    // of those, on the connection
-	refused []byte     // the last redirect that was answered QUEUED
-	wrong   bool       // Redis has refused to queue something: EXEC aborts it
-	exec    *execution // while EXEC's reply is passed on, if that matters
-	stray   bool       // frames are to come behind EXEC's reply: see execution
-}
-
-// effects are those of queued commands.
-type effects struct {
-	at    map[int]Effect // by the command's place
-	bytes int            // kept for them, about
-	name  *string        // the last that the client was given; nil: none
-}
-
-// sent notes the name that a command which is to be queued gives the client.
-func (s *effects) sent(e *Effect) {
-	if e.Setting.Of == client.SettingName {
-		name := e.Setting.Value
-		s.name = &name
-	}
-}
-
-func (s *effects) add(place int, e Effect) {
-	if s.at == nil {
-		s.at = make(map[int]Effect)
-	}
-	s.at[place] = e
-	s.bytes += effectBytes + e.bytes()
-}
-
-// tracking is CLIENT TRACKING.
-type tracking struct {
-	on, bcast bool
-	redirect  Redirect
-	caching   string // what CLIENT CACHING has just said of the next command
-}
-
-// subscribed counts subscriptions.
-type subscribed struct{ channels, patterns, shards int }
-
-// Redirect is whom CLIENT TRACKING … REDIRECT has named: our number of that client, and that of its connection at Redis.
-type Redirect struct{ Client, Redis int64 }
-
-// Effect is what a command does to the connection if Redis answers OK, or confirms.
-type Effect struct {
-	subs       *Reply // the call, if it is one of the SUBSCRIBE family
-	Selects    bool
-	DB         int
-	Pauses     time.Duration // writes, from now on
-	Setting    client.Setting
-	Tracks, On bool
-	BCast      bool     // of tracking
-	To         Redirect // of tracking
-	Call       string   // of tracking: the whole command, as it was sent
-	Proto      int      // HELLO's
-	Caching    string   // CLIENT CACHING's
-}
-
-// bytes is what its words take.
-func (e *Effect) bytes() int { return len(e.Setting.Value) + len(e.Call) + len(e.Caching) }
-
-func (t *State) subscribed() int { return t.subs.channels + t.subs.patterns + t.subs.shards }
-
-// mute says that most commands are refused, as to a subscriber in RESP2.
-func (t *State) mute() bool { return t.proto == 2 && t.subscribed() > 0 }
 
 // none says that the connection is as if nobody had used it.
-func (t *State) none() bool {
-	return !t.multi && !t.watch && !t.tracking.on && !t.monitor && t.subscribed() == 0 && !t.stray
+func (s *State) none() bool {
+	return !s.multi() && s.watched == 0 && !s.monitor && s.subs.total() == 0 && !s.tracking.on()
 }
 
-// answered takes the reply to e. It is whole if needsWhole said so, else only its beginning.
-func (t *State) answered(e *Reply, reply []byte) {
-	ok := reply[0] == '+'
-	if !t.multi && (e.Cmd == nil || !strings.HasPrefix(e.Cmd.Name, "client|")) {
-		t.tracking.caching = ""
+// multi says that there is a transaction.
+func (s *State) multi() bool { return s.transaction.phase != noTransaction }
+
+// executing says that some of EXEC's reply has come, but not all.
+func (s *State) executing() bool { return s.transaction.phase == executing }
+
+// mute says that most commands are refused, as to a subscriber in RESP2.
+func (s *State) mute() bool { return s.proto == 2 && s.subs.total() > 0 }
+
+// bytes is what is kept for it, about.
+func (s *State) bytes() int { return s.transaction.bytes + s.subs.bytes + s.tracking.bytes }
+
+// sent takes a command that is about to be sent.
+func (s *State) sent(e *Reply) {
+	if e.Kind == commandtable.ConnSubscribe {
+		e.Effect = subscribes{e.Cmd.Name, e.Args}
 	}
-	if t.multi && bytes.Equal(reply, queuedReply) {
-		if e.Effect != (Effect{}) {
-			t.inside.add(t.queued, e.Effect)
+	if set, _ := e.Effect.(Setting); set.Of == client.SettingName {
+		s.transaction.name = &set.Value
+	}
+}
+
+// answered takes the reply to e, of which a part is enough if needsWhole did not say otherwise. Of EXEC's reply it is the head: the replies
+// to its commands go to element.
+func (s *State) answered(e *Reply, reply []byte) {
+	if e.Cmd == nil || !strings.HasPrefix(e.Cmd.Name, "client|") {
+		s.tracking.caching = ""
+	}
+	switch {
+	case reply[0] == '-':
+		s.failed(e, reply)
+	case s.multi() && bytes.Equal(reply, queuedReply):
+		s.transaction.queue(e.Effect)
+	default:
+		s.succeeded(e, reply)
+	}
+}
+
+// failed takes an error.
+func (s *State) failed(e *Reply, line []byte) {
+	switch e.Kind {
+	case commandtable.ConnExec:
+		if Aborted(line) {
+			s.ended()
 		}
-		t.queued++
-		return
+	case commandtable.ConnNone:
+		if s.multi() {
+			s.transaction.phase = aborted
+		}
+	}
+}
+
+// succeeded takes any other reply.
+func (s *State) succeeded(e *Reply, reply []byte) {
+	switch e.Kind {
+	case commandtable.ConnMulti:
+		s.transaction = transaction{phase: queueing}
+	case commandtable.ConnExec:
+		s.watched = 0
+		s.transaction.execute(reply)
+	case commandtable.ConnDiscard:
+		s.ended()
+	case commandtable.ConnWatch:
+		s.watched += e.Args
+	case commandtable.ConnUnwatch:
+		s.watched = 0
+	case commandtable.ConnMonitor:
+		s.monitor = true
+	}
+	if e.Effect != nil {
+		e.Effect.apply(s)
+	}
+}
+
+// ended ends a transaction, and with it WATCH.
+func (s *State) ended() { s.transaction, s.watched = transaction{}, 0 }
+
+// element takes the reply of one of EXEC's commands, which may be only its beginning.
+func (s *State) element(reply []byte) {
+	if e := s.transaction.effect(); e != nil && reply[0] != '-' {
+		e.apply(s)
+	}
+	s.transaction.next()
+}
+
+// unanswered takes a command whose reply is lost, under a client that stays: as if Redis had done what the client goes by. ok: the client is
+// told OK, else an error. A transaction without EXEC has surely not run, and a client that sees an error before EXEC may send what should
+// be within one.
+func (s *State) unanswered(e *Reply) (ok bool) {
+	if s.multi() {
+		if e.Args > 0 { // it ends nothing
+			return false
+		}
+		switch e.Kind {
+		case commandtable.ConnDiscard:
+			s.ended()
+			return true
+		case commandtable.ConnExec:
+			s.ended()
+		}
+		return false
 	}
 	switch e.Kind {
 	case commandtable.ConnMulti:
-		if ok {
-			t.multi, t.queued, t.inside, t.refused, t.wrong = true, 0, effects{}, nil, false
-		}
-	case commandtable.ConnExec:
-		if reply[0] != '-' || Aborted(reply) {
-			t.executed()
-			t.multi, t.watch, t.inside = false, false, effects{}
-		}
-	case commandtable.ConnDiscard:
-		if ok {
-			t.multi, t.watch, t.inside = false, false, effects{}
-		}
+		s.transaction.phase = queueing
+		return true
 	case commandtable.ConnWatch:
-		if ok && !t.watch {
-			t.watch, t.watched = true, 0
-		}
-		if ok {
-			t.watched += e.Args
-		}
+		s.watched += e.Args
 	case commandtable.ConnUnwatch:
-		t.watch = t.watch && !ok
-	case commandtable.ConnMonitor:
-		t.monitor = t.monitor || ok
-	case commandtable.ConnNone:
-		t.wrong = t.wrong || t.multi && reply[0] == '-'
-	}
-	if ok {
-		t.apply(e.Effect)
-	}
-	if e.Effect.Proto != 0 && reply[0] != '-' {
-		t.proto = e.Effect.Proto
-	}
-}
-
-// apply is for a command that was answered OK.
-func (t *State) apply(e Effect) {
-	if e.Selects {
-		t.db = e.DB
-	}
-	if e.Pauses != 0 {
-		t.pauses = e.Pauses
-	}
-	if e.Setting.Of != client.NoSetting {
-		t.settings = append(t.settings, e.Setting)
-	}
-	if e.Caching != "" {
-		t.tracking.caching = e.Caching
-	}
-	if e.Tracks {
-		t.tracking.on, t.tracking.bcast = e.On, e.On && e.BCast
-		if e.On {
-			t.tracking.redirect = e.To
-		}
-		t.kept.tracks(e)
-	}
-}
-
-// message says whether a frame within EXEC's reply, or behind it, is a message to the client: in RESP2 an array that says so, of
-// what the client has subscribed to, since a reply may look like that, too.
-func (t *State) message(frame []byte) bool {
-	verb, confirms := confirmation(frame)
-	switch {
-	case frame[0] == '>':
-		return !confirms
-	case frame[0] != '*' || t.proto != 2 || !isMessage(verb):
-		return false
-	}
-	kind := messages[verb]
-	for sub := range t.kept.subs {
-		if sub.Kind == kind && secondText(frame, sub.Name) {
-			return true
-		}
+		s.watched = 0
 	}
 	return false
-}
-
-// confirmed takes a confirmation, which ends in the number of subscriptions: sharded ones, or all others together.
-func (t *State) confirmed(frame []byte) {
-	verb, yes := confirmation(frame)
-	at := bytes.LastIndexByte(frame, ':')
-	if !yes || at < 0 {
-		return
-	}
-	n, err := strconv.Atoi(string(bytes.TrimSpace(frame[at+1:])))
-	if err != nil {
-		return
-	}
-	t.kept.confirmed(frame)
-	switch strings.TrimSuffix(strings.TrimPrefix(verb, "un"), "scribe") {
-	case "sub":
-		t.subs.channels = n - t.subs.patterns
-	case "psub", "punsub":
-		t.subs.patterns = n - t.subs.channels
-	default:
-		t.subs.shards = n
-	}
-}
-
-// confirmationsOf returns how many confirmations e gets: one for each channel that it names, or if it names none, one
-// for each that is subscribed, but at least one.
-func (t *State) confirmationsOf(e *Reply) int {
-	if e.Args > 0 {
-		return e.Args
-	}
-	n := t.subs.channels
-	switch e.Cmd.Name {
-	case "punsubscribe":
-		n = t.subs.patterns
-	case "sunsubscribe":
-		n = t.subs.shards
-	}
-	return max(n, 1)
 }

@@ -4,141 +4,265 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// said are commands by a letter, with what they do.
-var said = map[byte]Reply{
+// commands are commands by a letter, with what they do.
+var commands = map[byte]Reply{
 	'M': {Cmd: &commandtable.Command{Name: "multi"}, Kind: commandtable.ConnMulti},
 	'E': {Cmd: &commandtable.Command{Name: "exec"}, Kind: commandtable.ConnExec},
 	'D': {Cmd: &commandtable.Command{Name: "discard"}, Kind: commandtable.ConnDiscard},
 	'W': {Cmd: &commandtable.Command{Name: "watch"}, Kind: commandtable.ConnWatch, Args: 2},
 	'U': {Cmd: &commandtable.Command{Name: "unwatch"}, Kind: commandtable.ConnUnwatch},
 	'O': {Cmd: &commandtable.Command{Name: "monitor"}, Kind: commandtable.ConnMonitor},
-	'S': {Cmd: &commandtable.Command{Name: "select"}, Effect: Effect{Selects: true, DB: 3}},
-	'H': {Cmd: &commandtable.Command{Name: "hello"}, Effect: Effect{Proto: 3}},
-	'C': {Cmd: &commandtable.Command{Name: "client|caching"}, Effect: Effect{Caching: "yes"}},
-	'T': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Effect{Tracks: true, On: true, To: Redirect{7, 70}}},
-	't': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Effect{Tracks: true}},
+	'S': {Cmd: &commandtable.Command{Name: "select"}, Effect: Select(3)},
+	'H': {Cmd: &commandtable.Command{Name: "hello"}, Effect: Protocol(3)},
+	'N': {Cmd: &commandtable.Command{Name: "client|setname"}, Effect: Setting{Of: client.SettingName, Value: "me"}},
+	'P': {Cmd: &commandtable.Command{Name: "client|pause"}, Effect: Pause(time.Second)},
+	'C': {Cmd: &commandtable.Command{Name: "client|caching"}, Effect: Caching("yes")},
+	'T': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Tracking{On: true, To: Redirect{7, 70}}},
+	't': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Tracking{}},
+	'B': {Cmd: &commandtable.Command{Name: "subscribe"}, Kind: commandtable.ConnSubscribe, Args: 2},
+	'b': {Cmd: &commandtable.Command{Name: "unsubscribe"}, Kind: commandtable.ConnSubscribe},
 	'G': {Cmd: &commandtable.Command{Name: "get"}},
+
+	// Those of this proxy's own, and those whose replies the client does not get as they are.
+	'o': {Own: true},
+	'q': {Queues: true},
+	'i': {Instead: "ERR not here"},
+	'r': {Cmd: &commandtable.Command{Name: "blpop"}, Kind: commandtable.ConnBlock, Refusal: new([]byte)},
+	'F': {Kind: commandtable.ConnExec, Fenced: true, Got: new([]byte)},
+	's': {Cmd: &commandtable.Command{Name: "subscribe"}, Kind: commandtable.ConnSubscribe, Args: 2, Own: true},
 }
 
-// What Redis keeps for a connection follows from its replies: a letter is a command, behind it stands its reply.
+// talk is a conversation without a connection, for tests.
+type talk struct {
+	conversation
+	told []string // what the client gets
+}
+
+func talkIn(proto int) *talk {
+	c := new(talk)
+	c.state = State{proto: proto, subs: subscriptions{all: map[Subscription]struct{}{}}}
+	return c
+}
+
+// run has all steps done. >x is a command that is sent, x+OK one that is sent and has that reply. Everything else comes from Redis:
+// (subscribe:a:1 confirms a subscription, [message:a:x is an array, and _ stands for a space.
+func (c *talk) run(steps string) {
+	for _, step := range strings.Fields(steps) {
+		frame := strings.ReplaceAll(step, "_", " ")
+		switch first := step[0]; {
+		case first == '>':
+			c.send(step[1])
+			continue
+		case first >= 'A':
+			if first != '[' && first != '_' {
+				c.send(first)
+				frame = frame[1:]
+			}
+		}
+		c.comes(frame)
+	}
+}
+
+func (c *talk) send(letter byte) {
+	e := commands[letter]
+	c.state.sent(&e)
+	c.pending.add(&e)
+}
+
+// comes has a frame come, whole.
+func (c *talk) comes(short string) {
+	frame := []byte(short + "\r\n")
+	words := strings.Split(short[1:], ":")
+	kind := byte('*')
+	if c.state.proto == 3 {
+		kind = '>'
+	}
+	switch short[0] {
+	case '(':
+		frame = fmt.Appendf(nil, "%c3\r\n%s%s:%s\r\n", kind, bulk(words[0]), bulk(words[1]), words[2])
+	case '[':
+		frame = fmt.Appendf(nil, "%c3\r\n%s%s%s", kind, bulk(words[0]), bulk(words[1]), bulk(words[2]))
+	}
+	switch v := c.judge(frame); {
+	case v.into != nil:
+		c.told = append(c.told, "kept")
+	case v.instead != nil:
+		c.told = append(c.told, strings.TrimSpace(string(v.instead)))
+	case !v.drop:
+		c.told = append(c.told, strings.ReplaceAll(short, " ", "_"))
+	}
+	if e := c.take(c.classify(frame), frame); e != nil {
+		c.told = append(c.told, ".") // it is answered
+		c.pending.pop(0)
+	}
+}
+
+// What Redis keeps for a connection follows from its replies.
 func TestState(t *testing.T) {
 	t.Parallel()
 	for steps, want := range map[string]string{
-		"":                           "db=0 proto=2 none",
-		"M+OK":                       "multi queued=0 db=0 proto=2",
-		"M+OK G+QUEUED G+QUEUED":     "multi queued=2 db=0 proto=2",
-		"M-ERR":                      "db=0 proto=2 none",
-		"M+OK M-ERR_nested":          "multi queued=0 db=0 proto=2",
-		"M+OK D+OK":                  "db=0 proto=2 none",
-		"M+OK E*0":                   "db=0 proto=2 none",
-		"M+OK E*-1":                  "db=0 proto=2 none",
-		"M+OK E-EXECABORT_x":         "db=0 proto=2 none",
-		"M+OK E-MOVED_1_a:1":         "db=0 proto=2 none",
-		"M+OK E-NOPERM_x":            "multi queued=0 db=0 proto=2",
-		"E-ERR_EXEC_without_MULTI":   "db=0 proto=2 none",
-		"W+OK":                       "watch=2 db=0 proto=2",
-		"W+OK W+OK":                  "watch=4 db=0 proto=2",
-		"W-ERR":                      "db=0 proto=2 none",
-		"W+OK U+OK":                  "db=0 proto=2 none",
-		"W+OK M+OK E*-1":             "db=0 proto=2 none",
-		"W+OK M+OK D+OK":             "db=0 proto=2 none",
-		"W+OK M+OK U+QUEUED":         "multi queued=1 watch=2 db=0 proto=2",
-		"W+OK E-ERR_without":         "watch=2 db=0 proto=2",
-		"S+OK":                       "db=3 proto=2 none",
-		"S-ERR":                      "db=0 proto=2 none",
-		"M+OK S+QUEUED":              "multi queued=1 db=0 proto=2",
-		"H%7":                        "db=0 proto=3 none",
-		"H-NOPROTO":                  "db=0 proto=2 none",
-		"O+OK":                       "monitor db=0 proto=2",
-		"T+OK":                       "tracking=7 db=0 proto=2",
-		"T-ERR":                      "db=0 proto=2 none",
-		"T+OK t+OK":                  "db=0 proto=2 none",
-		"C+OK":                       "caching db=0 proto=2 none",
-		"C+OK G$1":                   "db=0 proto=2 none",
-		"M+OK C+QUEUED":              "multi queued=1 db=0 proto=2",
-		"(subscribe 1":               "subs=1/0/0 db=0 proto=2 mute",
-		"(subscribe 1 (psubscribe 2": "subs=1/1/0 db=0 proto=2 mute",
-		"(ssubscribe 1":              "subs=0/0/1 db=0 proto=2 mute",
-		"(subscribe 1 (psubscribe 2 (unsubscribe 1":                 "subs=0/1/0 db=0 proto=2 mute",
-		"(subscribe 1 (psubscribe 2 (punsubscribe 1 (unsubscribe 0": "db=0 proto=2 none",
-		"H%7 (subscribe 1": "subs=1/0/0 db=0 proto=3",
+		"":                         "db=0 proto=2 none",
+		"M+OK":                     "multi queued=0 db=0 proto=2",
+		"M+OK G+QUEUED G+QUEUED":   "multi queued=2 db=0 proto=2",
+		"M+OK G-ERR_no G+QUEUED":   "aborted queued=1 db=0 proto=2",
+		"M-ERR":                    "db=0 proto=2 none",
+		"M+OK M-ERR_nested":        "multi queued=0 db=0 proto=2",
+		"M+OK D+OK":                "db=0 proto=2 none",
+		"M+OK E*0":                 "db=0 proto=2 none",
+		"M+OK E*-1":                "db=0 proto=2 none",
+		"M+OK E-EXECABORT_x":       "db=0 proto=2 none",
+		"M+OK E-MOVED_1_a:1":       "db=0 proto=2 none",
+		"M+OK E-NOPERM_x":          "multi queued=0 db=0 proto=2",
+		"E-ERR_EXEC_without_MULTI": "db=0 proto=2 none",
+		"W+OK":                     "watch=2 db=0 proto=2",
+		"W+OK W+OK":                "watch=4 db=0 proto=2",
+		"W-ERR":                    "db=0 proto=2 none",
+		"W+OK U+OK":                "db=0 proto=2 none",
+		"W+OK M+OK E*-1":           "db=0 proto=2 none",
+		"W+OK M+OK D+OK":           "db=0 proto=2 none",
+		"W+OK M+OK U+QUEUED":       "multi queued=1 watch=2 db=0 proto=2",
+		"W+OK E-ERR_without":       "watch=2 db=0 proto=2",
+		"S+OK":                     "db=3 proto=2 none",
+		"S-ERR":                    "db=0 proto=2 none",
+		"M+OK S+QUEUED":            "multi queued=1 db=0 proto=2",
+		"H%7":                      "db=0 proto=3 none",
+		"H-NOPROTO":                "db=0 proto=2 none",
+		"O+OK":                     "monitor db=0 proto=2",
+		"T+OK":                     "tracking=7 db=0 proto=2",
+		"T-ERR":                    "db=0 proto=2 none",
+		"T+OK t+OK":                "db=0 proto=2 none",
+		"C+OK":                     "caching db=0 proto=2 none",
+		"C+OK G$1":                 "db=0 proto=2 none",
+		"M+OK C+QUEUED":            "multi queued=1 db=0 proto=2",
+		"(subscribe:a:1":           "db=0 proto=2 none", // nobody has asked: it looks like one
+		">B (subscribe:a:1":        "subs=1/0/0 db=0 proto=2 mute",
+		"H%7 (subscribe:a:1":       "subs=1/0/0 db=0 proto=3",
+		">B (subscribe:a:1 (psubscribe:p:2 (unsubscribe:a:1":                  "subs=0/1/0 db=0 proto=2 mute",
+		">B (subscribe:a:1 (psubscribe:p:2 (punsubscribe:p:1 (unsubscribe::0": "db=0 proto=2 none",
+		">B (subscribe:a:1 (ssubscribe:s:1":                                   "subs=1/0/1 db=0 proto=2 mute",
+
+		// EXEC's reply: what its commands did is done as their replies come.
+		"M+OK S+QUEUED N+QUEUED E*2":                                   "executing left=2 db=0 proto=2",
+		"M+OK S+QUEUED N+QUEUED E*2 +OK":                               "executing left=1 db=3 proto=2",
+		"M+OK S+QUEUED N+QUEUED E*2 +OK +OK":                           "db=3 proto=2 none named=me",
+		"M+OK S+QUEUED N+QUEUED E*2 -ERR_no -ERR_no":                   "db=0 proto=2 none",
+		"W+OK M+OK P+QUEUED E*1 +OK":                                   "db=0 proto=2 none paused=1s",
+		"M+OK N+QUEUED E*-1":                                           "db=0 proto=2 none",
+		"M+OK T+QUEUED E*1 +OK":                                        "tracking=7 db=0 proto=2",
+		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1":                    "executing left=2 subs=1/0/0 db=0 proto=2 mute",
+		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1 +OK":                "executing left=1 subs=1/0/0 db=0 proto=2 mute", // refused for its second name
+		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1 (subscribe:b:2 +OK": "subs=2/0/0 db=3 proto=2 mute",
+		"M+OK B+QUEUED b+QUEUED E*2 (subscribe:a:1 (subscribe:b:2 (unsubscribe:a:1 (unsubscribe:b:0": "db=0 proto=2 none",
+		"M+OK B+QUEUED S+QUEUED E*2 -NOPERM_x +OK":                                                   "db=3 proto=2 none",
 	} {
-		state := State{proto: 2, kept: Restorable{wanted: true}}
-		words := strings.Fields(steps)
-		for i := 0; i < len(words); i++ {
-			if verb, confirms := strings.CutPrefix(words[i], "("); confirms {
-				i++
-				state.confirmed([]byte(fmt.Sprintf("*3\r\n%s%s:%s\r\n", bulk(verb), bulk("a"), words[i])))
-				continue
-			}
-			e := said[words[i][0]]
-			state.answered(&e, []byte(strings.ReplaceAll(words[i][1:], "_", " ")+"\r\n"))
-		}
-		if got := state.text(); got != want {
+		c := talkIn(2)
+		c.run(steps)
+		if got := c.state.text(); got != want {
 			t.Errorf("%s: %s, want %s", steps, got, want)
 		}
 	}
 }
 
 // text is the state in words.
-func (t *State) text() string {
+func (s *State) text() string {
 	var words []string
 	say := func(is bool, format string, args ...any) {
 		if is {
 			words = append(words, fmt.Sprintf(format, args...))
 		}
 	}
-	say(t.multi, "multi queued=%d", t.queued)
-	say(t.watch, "watch=%d", t.watched)
-	say(t.tracking.on, "tracking=%d", t.tracking.redirect.Client)
-	say(t.tracking.caching != "", "caching")
-	say(t.monitor, "monitor")
-	say(t.subscribed() > 0, "subs=%d/%d/%d", t.subs.channels, t.subs.patterns, t.subs.shards)
-	say(true, "db=%d proto=%d", t.db, t.proto)
-	say(t.mute(), "mute")
-	say(t.none(), "none")
+	say(s.transaction.phase == queueing, "multi queued=%d", s.transaction.queued)
+	say(s.transaction.phase == aborted, "aborted queued=%d", s.transaction.queued)
+	say(s.executing(), "executing left=%d", s.transaction.left)
+	say(s.watched > 0, "watch=%d", s.watched)
+	say(s.tracking.on(), "tracking=%d", s.tracking.last().To.Client)
+	say(s.tracking.caching != "", "caching")
+	say(s.monitor, "monitor")
+	say(s.subs.total() > 0, "subs=%d/%d/%d", s.subs.number[OfChannel], s.subs.number[OfPattern], s.subs.number[OfShard])
+	say(true, "db=%d proto=%d", s.db, s.proto)
+	say(s.mute(), "mute")
+	say(s.none(), "none")
+	say(s.pauses > 0, "paused=%v", s.pauses)
+	for _, set := range s.settings {
+		say(true, "named=%s", set.Value)
+	}
 	return strings.Join(words, " ")
+}
+
+// When a connection is lost under a client that stays, each command without a reply gets an error or OK, and what follows goes by that.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	for steps, want := range map[string]string{
+		">G":                    "-E: db=0 proto=2 none",
+		">M >G":                 "+OK -E: multi queued=0 db=0 proto=2",
+		">M >M":                 "+OK -E: multi queued=0 db=0 proto=2",
+		">M >G >E":              "+OK -E -E: db=0 proto=2 none",
+		">M >G >D >G":           "+OK -E +OK -E: db=0 proto=2 none",
+		"M+OK G+QUEUED >E":      "-E: db=0 proto=2 none",
+		"M+OK G+QUEUED >G":      "-E: multi queued=0 db=0 proto=2",
+		"M+OK S+QUEUED E*1 >G":  "-E -E: db=0 proto=2 none",
+		">W >M":                 "-E +OK: multi queued=0 watch=2 db=0 proto=2",
+		">W >U":                 "-E -E: db=0 proto=2 none",
+		">W >M >U":              "-E +OK -E: multi queued=0 watch=2 db=0 proto=2",
+		">o >G":                 "-E: db=0 proto=2 none",
+		">F >G":                 "-E: db=0 proto=2 none",
+		">F *1 >G":              "-E -E: db=0 proto=2 none",
+		"H%7 T+OK >G":           "-E >2 $10 invalidate _: tracking=7 db=0 proto=3",
+		">B (subscribe:a:1 >G":  "-E -E: subs=1/0/0 db=0 proto=2 mute",
+		"M+OK T+QUEUED E*1 +OK": ": tracking=7 db=0 proto=2",
+	} {
+		c := talkIn(2)
+		c.run(steps)
+		told := strings.Fields(string(c.lost("E")))
+		if got := strings.Join(told, " ") + ": " + c.state.text(); got != want {
+			t.Errorf("%s: %s, want %s", steps, got, want)
+		}
+	}
 }
 
 // What is made again of a connection that was lost: what is subscribed to still, and the calls of CLIENT TRACKING in force.
 func TestRemains(t *testing.T) {
 	t.Parallel()
-	p := &Conn{state: State{proto: 2, kept: Restorable{wanted: true}}}
-	if _, any := p.remains(); any {
+	c := talkIn(2)
+	if _, any := c.state.remains(); any {
 		t.Error("nothing was there")
 	}
-	for _, frame := range []string{confirms("subscribe", "a", 1), confirms("subscribe", "b", 2), confirms("psubscribe", "p*", 3), confirms("unsubscribe", "a", 2)} {
-		p.state.confirmed([]byte(frame))
-	}
+	c.run(">B (subscribe:a:1 (subscribe:b:2 (psubscribe:p*:3 (unsubscribe:a:2")
 	for _, call := range []string{"one", "two"} {
-		p.state.answered(&Reply{Effect: Effect{Tracks: true, On: true, BCast: true, Call: call}}, []byte("+OK\r\n"))
+		c.state.answered(&Reply{Effect: Tracking{On: true, BCast: true, Call: call}}, []byte("+OK\r\n"))
 	}
-	what, any := p.remains()
+	what, any := c.state.remains()
 	var sent []string
-	for _, c := range what.Calls(func(string) *commandtable.Command { return nil }) {
-		sent = append(sent, string(c.Raw))
+	for _, call := range what.Calls(func(string) *commandtable.Command { return nil }) {
+		sent = append(sent, string(call.Raw))
 	}
 	want := "one two *2\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n *2\r\n$10\r\npsubscribe\r\n$2\r\np*\r\n"
 	if got := strings.Join(sent, " "); !any || !what.Mute || got != want {
 		t.Errorf("any %v, mute %v: %q, want %q", any, what.Mute, got, want)
 	}
-	p.state.answered(&Reply{Effect: Effect{Tracks: true}}, []byte("+OK\r\n"))
-	if calls := len(p.state.kept.tracking); calls != 0 {
-		t.Errorf("%d calls are in force after CLIENT TRACKING OFF", calls)
+	kept := c.state.bytes()
+	if kept != len("onetwo")+(Subscription{Name: "b"}).Bytes()+(Subscription{Name: "p*"}).Bytes() {
+		t.Errorf("%d bytes are kept", kept)
+	}
+	c.state.answered(&Reply{Effect: Tracking{}}, []byte("+OK\r\n"))
+	if c.state.tracking.on() || c.state.tracking.bytes != 0 {
+		t.Errorf("after CLIENT TRACKING OFF: %+v", c.state.tracking)
 	}
 }
 
 // Very many subscriptions are made again by several calls, each of which is answered in time.
 func TestRemainsOfMany(t *testing.T) {
 	t.Parallel()
-	what := Remains{Restorable: Restorable{subs: map[Subscription]struct{}{}}}
+	what := Remains{subs: subscriptions{all: map[Subscription]struct{}{}}}
 	for i := range 2*RemadeAtOnce + 1 {
-		what.subs[Subscription{OfPattern, fmt.Sprint("p", i)}] = struct{}{}
+		what.subs.all[Subscription{OfPattern, fmt.Sprint("p", i)}] = struct{}{}
 	}
 	names := map[string]bool{}
 	for _, c := range what.Calls(func(string) *commandtable.Command { return nil }) {
@@ -150,7 +274,7 @@ func TestRemainsOfMany(t *testing.T) {
 			names[string(e.Text)] = true
 		}
 	}
-	if len(names) != len(what.subs) {
-		t.Errorf("%d of %d are made again", len(names), len(what.subs))
+	if len(names) != len(what.subs.all) {
+		t.Errorf("%d of %d are made again", len(names), len(what.subs.all))
 	}
 }

@@ -6,30 +6,58 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// replyTimeout is the state of --upstream-timeout on a connection. While replies, or parts of them, are pending a timer checks it: when Redis has
-// sent nothing for that long, or has not taken what is written, the connection ends, and the client is told that the outcome
-// is unknown. A command that waits is given its own waiting time in addition; one that waits for ever has no time-out.
-type replyTimeout struct {
-	timer      *time.Timer
-	armed      bool
-	quietSince time.Time // when Redis sent something last, or when the first of the pending commands was sent
-	write      time.Time // when the client's goroutine began to write; zero: it does not
+// silence is how long Redis has said nothing. While replies, or parts of them, are pending a timer looks at it: when Redis has sent nothing
+// for --upstream-timeout, or has not taken what is written, the connection ends, and the client is told that the outcome is unknown. A command
+// that waits is given its own waiting time in addition; one that waits for ever has no time-out.
+type silence struct {
+	limit  time.Duration // --upstream-timeout
+	timer  *time.Timer
+	armed  bool
+	heard  time.Time // when Redis sent something last, or when the first of the pending commands was sent
+	writes time.Time // since when the client's goroutine writes; zero: it does not
 }
 
-// watchTimeout starts the timer if there is a time-out and it does not run yet; mu is held, and a reply has just become pending.
-func (p *Conn) watchTimeout() {
-	if len(p.pending.all) == 1 {
-		p.replyTimeout.quietSince = time.Now()
+// forEver is longer than anything is waited for.
+const forEver time.Duration = 1 << 60
+
+// silenceOf returns one with that limit; 0: there is none.
+func silenceOf(limit time.Duration) silence {
+	if limit <= 0 {
+		limit = forEver
 	}
-	t := p.Timeout
-	if t <= 0 || p.replyTimeout.armed {
-		return
+	return silence{limit: limit}
+}
+
+// left is how long it may still last: patience for the reply that comes next, limit for what is written.
+func (s *silence) left(now time.Time, patience time.Duration) time.Duration {
+	quiet := now.Sub(s.heard)
+	left := patience - quiet
+	if !s.writes.IsZero() {
+		left = min(left, s.limit-min(quiet, now.Sub(s.writes)))
 	}
-	p.replyTimeout.armed = true
-	if p.replyTimeout.timer == nil {
-		p.replyTimeout.timer = time.AfterFunc(t, p.checkTimeout)
+	return left
+}
+
+// arm has check called after d.
+func (s *silence) arm(d time.Duration, check func()) {
+	s.armed = true
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, check)
 	} else {
-		p.replyTimeout.timer.Reset(t)
+		s.timer.Reset(d)
+	}
+}
+
+// watchTimeout has the timer run; mu is held, and the reply to e has just become pending.
+func (p *Conn) watchTimeout(e *Reply) {
+	if p.said.pending.oldest() == e {
+		p.silence.heard = time.Now()
+	}
+	switch {
+	case e.Within > 0: // nothing else is pending
+		p.silence.arm(min(e.Within, p.silence.limit), p.checkTimeout)
+	case !p.silence.armed:
+		p.silence.arm(p.silence.limit, p.checkTimeout)
 	}
 }
 
@@ -37,64 +65,23 @@ func (p *Conn) watchTimeout() {
 func (p *Conn) checkTimeout() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.replyTimeout.armed = false
-	if p.life.released || p.caughtUp(0) {
+	p.silence.armed = false
+	e := p.said.pending.oldest()
+	if p.life.over() || e == nil {
 		return
 	}
-	t, now := p.Timeout, time.Now()
-	quiet := now.Sub(p.replyTimeout.quietSince)
-	left := p.patience(t) - quiet
-	if w := p.replyTimeout.write; !w.IsZero() {
-		left = min(left, t-min(quiet, now.Sub(w)))
-	}
+	left := p.silence.left(time.Now(), e.patience(p.silence.limit, p.said.state.multi()))
 	if left <= 0 {
-		p.endTimedOut()
+		p.end(upstream.ErrTimeout)
+		p.conn.Close()
 		return
 	}
-	p.replyTimeout.armed = true
-	p.replyTimeout.timer.Reset(min(left, t))
-}
-
-// forEver is longer than anything is waited for.
-const forEver = 1 << 62
-
-// patience is how long Redis may send nothing, at least t.
-func (p *Conn) patience(t time.Duration) time.Duration {
-	e := p.oldest()
-	switch {
-	case e == nil || !e.Wait.Blocks || p.state.multi:
-		return t
-	case e.Wait.For == 0:
-		return forEver
-	}
-	return t + e.Wait.For
-}
-
-// endTimedOut ends the connection; mu is held.
-func (p *Conn) endTimedOut() {
-	p.endLocked(upstream.ErrTimeout)
-	p.conn.Close()
-}
-
-// endUnanswered ends the connection of a Redis that has not answered a question of the proxy's own, and has said nothing else, within its time.
-func (p *Conn) endUnanswered(e *Reply, within time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.life.released || e.Lost != nil || len(*e.Got) > 0 {
-		return
-	}
-	if left := within - time.Since(p.replyTimeout.quietSince); left > 0 {
-		time.AfterFunc(left, func() { p.endUnanswered(e, within) })
-		return
-	}
-	p.endTimedOut()
+	p.silence.arm(min(left, p.silence.limit), p.checkTimeout) // another command may be the oldest by then
 }
 
 // writing notes since when the client's goroutine writes; zero: it does not any more.
 func (p *Conn) writing(since time.Time) {
-	if p.Timeout > 0 {
-		p.mu.Lock()
-		p.replyTimeout.write = since
-		p.mu.Unlock()
-	}
+	p.mu.Lock()
+	p.silence.writes = since
+	p.mu.Unlock()
 }

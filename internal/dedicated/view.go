@@ -29,31 +29,28 @@ type TrackingView struct {
 
 // show updates the view; mu is held.
 func (p *Conn) show() {
-	v, t := p.View, &p.state
-	multi := int32(0)
-	if t.multi {
-		multi = int32(t.queued) + 1
-	}
+	v, s := p.View, &p.said.state
 	if p.Node == nil { // else subscriptions have connections of their own
-		v.Channels.Store(int32(t.subs.channels))
-		v.Patterns.Store(int32(t.subs.patterns))
-		v.Shards.Store(int32(t.subs.shards))
+		v.Channels.Store(int32(s.subs.number[OfChannel]))
+		v.Patterns.Store(int32(s.subs.number[OfPattern]))
+		v.Shards.Store(int32(s.subs.number[OfShard]))
+	}
+	multi := int32(0)
+	if s.multi() {
+		multi = int32(s.transaction.queued) + 1
 	}
 	v.Multi.Store(multi)
-	v.Watch.Store(t.watch)
-	watched := int32(0)
-	if t.watch {
-		watched = int32(t.watched)
-	}
-	v.Watched.Store(watched)
-	v.Tracking.On.Store(t.tracking.on)
-	v.Tracking.BCast.Store(t.tracking.bcast)
-	v.Tracking.redirect.Store(t.tracking.redirect.Client)
-	v.Monitor.Store(t.monitor)
-	v.Pending.Store(int32(len(p.pending.all)))
-	v.Blocked.Store(!t.multi && p.pending.blocked())
+	v.Watch.Store(s.watched > 0)
+	v.Watched.Store(int32(s.watched))
+	last := s.tracking.last()
+	v.Tracking.On.Store(last.On)
+	v.Tracking.BCast.Store(last.BCast)
+	v.Tracking.redirect.Store(last.To.Client)
+	v.Monitor.Store(s.monitor)
+	v.Pending.Store(int32(len(p.said.pending.all)))
+	v.Blocked.Store(p.said.pending.waits > 0 && !s.multi())
 	id := int64(0)
-	if !p.life.released && p.conn != nil {
+	if !p.life.over() {
 		id = p.conn.RedisID()
 	}
 	v.RedisID.Store(id)

@@ -19,11 +19,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// guardField is a field that no lock has. Asked for it, Redis answers with one null.
+// guardField is a field that no lock has.
 const guardField = "lockproxy_guard"
-
-// guardHead is what comes before the command's own reply in that of EXEC.
-var guardHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"}
 
 // Host has the connection on which it is run.
 type Host interface {
@@ -77,16 +74,9 @@ var errHoldsNow = errors.New("fenced: the lock was taken while it was looked at"
 // look has the lock watched, a transaction begun, and then asks whether the lock is held. The command is not sent before
 // Redis has agreed to MULTI: it would be run by itself.
 func (f *Fence) look() (done begun, err error) {
-	fields := append([]string{"HMGET", f.Request.Key}, f.Locks.HoldFields(f.Request)...)
-	watch := f.asks(f.watched()...)
-	exists := append([]string{"EXISTS"}, f.Holds...)
-	var hash, holds *dedicated.Reply
-	if !f.Tracking {
-		hash = f.asks(fields...)
-	}
-	if !f.Tracking && len(f.Holds) > 0 {
-		holds = f.asks(exists...)
-	}
+	watch := f.asks(append([]string{"WATCH", f.Request.Key}, f.Holds...)...) // with what else tells that it is held
+	fields := f.question(append([]string{"HMGET", f.Request.Key}, f.Locks.HoldFields(f.Request)...)...)
+	holds := f.question(append([]string{"EXISTS"}, f.Holds...)...)
 	if f.Caching != "" {
 		f.sendOwn("CLIENT", "CACHING", f.Caching)
 	}
@@ -97,41 +87,52 @@ func (f *Fence) look() (done begun, err error) {
 	_, err = f.answer(watch)
 	done.watch = err == nil
 	_, failed := f.answer(multi)
-	if done.multi = failed == nil; err == nil {
+	done.multi = failed == nil
+	if err == nil {
 		err = failed
 	}
 	if err != nil {
 		return done, f.explain(err)
 	}
-	values, err := f.answerTo(hash, fields...)
+	values, err := fields.answer()
 	if err != nil {
 		return done, err
 	}
 	there := []byte(nil)
 	if len(f.Holds) > 0 {
-		if there, err = f.answerTo(holds, exists...); err != nil {
+		if there, err = holds.answer(); err != nil {
 			return done, f.explain(err)
 		}
 	}
 	return done, f.judge(values, string(there) != ":0\r\n")
 }
 
-// watched is WATCH of the lock, and of what else tells that it is held.
-func (f *Fence) watched() []string {
-	return append([]string{"WATCH", f.Request.Key}, f.Holds...)
+// question is one about a watched key.
+type question struct {
+	f     *Fence
+	words []string
+	sent  *dedicated.Reply // nil: it is asked elsewhere, so that the client is not told of a key it never read
 }
 
-// answerTo is the answer to a question that was sent as e, or (nil) is asked elsewhere now, so that the client is not told of a key
-// it never read. The key is watched already.
-func (f *Fence) answerTo(e *dedicated.Reply, question ...string) ([]byte, error) {
-	if e != nil {
-		return f.answer(e)
+// question asks behind WATCH. Without keys it is not asked.
+func (f *Fence) question(words ...string) question {
+	q := question{f: f, words: words}
+	if !f.Tracking && len(words) > 1 {
+		q.sent = f.asks(words...)
 	}
-	words := make([][]byte, len(question))
-	for i, word := range question {
+	return q
+}
+
+// answer is Redis' answer, once WATCH is answered.
+func (q question) answer() ([]byte, error) {
+	if q.sent != nil {
+		return q.f.answer(q.sent)
+	}
+	words := make([][]byte, len(q.words))
+	for i, word := range q.words {
 		words[i] = []byte(word)
 	}
-	reply, err := f.Forwarder.Ask(words, backend.Place{})
+	reply, err := q.f.Forwarder.Ask(words, backend.Place{})
 	if err == nil {
 		err = ownError(reply)
 	}
@@ -180,27 +181,25 @@ func (f *Fence) judge(hash []byte, there bool) error {
 	return err
 }
 
-// run has the command run by EXEC, whose reply goes to the client.
+// run has the command run by EXEC. If it is, its reply goes to the client.
 func (f *Fence) run() (done bool, err error) {
 	p := f.Conn
 	telemetry.Commands.Add(1)
 	f.Host.Sending(f.Command, f.Args)
-	var guard *dedicated.Reply
-	head := "*1\r\n"
+	var guard []byte
 	if f.Slot.Guarded {
-		guard, head = f.sendOwn("HMGET", f.Request.Key, guardField), guardHead[f.Client.Identity().Proto]
+		p.Send(&dedicated.Reply{Own: true, Got: &guard}, resp.AppendCommand(nil, "HMGET", f.Request.Key, guardField))
 	}
-	var queued, instead []byte
+	var queued, answered []byte
 	q := &dedicated.Reply{Own: true, Got: &queued}
 	p.Send(q, resp.Command(f.Args))
-	e := &dedicated.Reply{Cmd: f.Command, Got: &instead, Exec: dedicated.Exec{Head: head}}
+	e := &dedicated.Reply{Cmd: f.Command, Kind: commandtable.ConnExec, Fenced: true, Got: &answered}
 	p.Send(e, exec)
 	p.Settled()
 	var ran, sent, in bool
 	var lost error
 	p.Locked(func(bool) {
-		ran, sent, lost = e.Exec.Ran, !errors.Is(q.Lost, dedicated.ErrGone), e.Lost
-		in = len(instead) > 0
+		ran, sent, lost, in = e.Ran, !errors.Is(q.Lost, dedicated.ErrGone), e.Lost, len(answered) > 0
 	})
 	switch {
 	case ran:
@@ -212,14 +211,10 @@ func (f *Fence) run() (done bool, err error) {
 	case !in: // the client has gone
 		return false, &upstream.LostError{Cause: dedicated.ErrGone}
 	}
-	if reply, ran := guardReply(instead); f.Slot.Guarded && ran {
-		f.Client.Give(reply)
-		return true, nil
+	if dedicated.IsRedirect(guard) {
+		queued = guard
 	}
-	if guard != nil && dedicated.IsRedirect(*guard.Got) {
-		queued = *guard.Got
-	}
-	return false, f.notRun(queued, instead)
+	return false, f.notRun(queued, answered)
 }
 
 var exec = resp.AppendCommand(nil, "EXEC")
@@ -301,13 +296,4 @@ func denied(line string) error {
 		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: " + what
 	}
 	return &upstream.ReplyError{Line: line}
-}
-
-// guardReply is the command's own reply in that of EXEC, should it not have the head that is always there.
-func guardReply(executed []byte) (reply []byte, ran bool) {
-	r, ok := resp.ParseReply(executed)
-	if !ok || r.Kind != '*' || len(r.Elems) != 2 {
-		return nil, false
-	}
-	return r.Elems[1].Raw, true
 }

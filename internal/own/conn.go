@@ -67,7 +67,7 @@ func (p *conn) endAside() {
 	p.Release()
 	if held := p.Hold(); !held.Released {
 		p.end()
-	} else if held.Doubt {
+	} else if held.Unknown {
 		p.o.client.LeaveToExpire()
 	}
 }

@@ -39,7 +39,7 @@ func (o *Connections) Hello(id upstream.Identity) error {
 // hello is Hello of one connection. What comes there behind the answer waits for Greeted.
 func (o *Connections) hello(p *dedicated.Conn, id upstream.Identity) error {
 	o.greeting = append(o.greeting, p)
-	return change(p, &dedicated.Reply{Effect: dedicated.Effect{Proto: id.Proto}}, "HELLO", strconv.Itoa(id.Proto))
+	return change(p, &dedicated.Reply{Effect: dedicated.Protocol(id.Proto)}, "HELLO", strconv.Itoa(id.Proto))
 }
 
 // Greeted is called when the client has its reply to HELLO.
@@ -70,7 +70,7 @@ func (o *Connections) SelectDB(n int, word []byte) (reply []byte, has bool, err 
 	if p == nil {
 		return nil, false, nil
 	}
-	reply, err = p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, backend.QuestionTime, "SELECT", string(word))
+	reply, err = p.Ask(&dedicated.Reply{Effect: dedicated.Select(n)}, backend.QuestionTime, "SELECT", string(word))
 	o.current() // calls Selected
 	o.release()
 	return reply, true, err

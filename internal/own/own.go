@@ -123,7 +123,7 @@ func (o *Connections) current() *conn {
 		return p
 	}
 	o.conn = nil
-	if held.Doubt {
+	if held.Unknown {
 		o.client.LeaveToExpire()
 	}
 	if held.Lost != nil {

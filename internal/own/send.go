@@ -63,7 +63,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		p.Taint()
 	}
 	if c.Name == "client|caching" && len(cmd.Args) == 3 {
-		e.Effect.Caching = string(cmd.Args[2])
+		e.Effect = dedicated.Caching(cmd.Args[2])
 	}
 	forwarded()
 	p.noteChanges(c, cmd.Args)

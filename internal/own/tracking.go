@@ -21,43 +21,34 @@ const nobody = math.MaxInt64
 // tracking notes in e what CLIENT TRACKING asks for, and returns the command as Redis is to get it: there REDIRECT
 // names a connection at Redis, that of the client which our own number names.
 func (o *Connections) tracking(p *conn, e *dedicated.Reply, cmd redcon.Command) []byte {
-	args := cmd.Args
-	e.Effect.Tracks, e.Effect.On = true, len(args) > 2 && equalFold(args[2], "ON")
-	if e.Effect.On {
-		e.Effect.Call = string(cmd.Raw)
-	}
-	var sent [][]byte
+	args, raw := cmd.Args, cmd.Raw
+	call := dedicated.Tracking{On: len(args) > 2 && equalFold(args[2], "ON"), Call: string(cmd.Raw)}
 	for i := 3; i < len(args); i++ {
 		switch {
 		case equalFold(args[i], "PREFIX"):
 			i++
 		case equalFold(args[i], "BCAST"):
-			e.Effect.BCast = true
+			call.BCast = true
 		case equalFold(args[i], "REDIRECT") && i+1 < len(args):
 			i++
 			id, ok := resp.Integer(args[i])
 			if !ok {
-				return cmd.Raw // Redis says so
+				return raw // Redis says so
 			}
-			to := dedicated.Redirect{Client: id, Redis: nobody}
+			call.To = dedicated.Redirect{Client: id, Redis: nobody}
 			if at, found := o.connectionOf(p, id); found && at != 0 {
-				to.Redis = at
+				call.To.Redis = at
 			} else if found {
-				e.Effect = dedicated.Effect{}
 				e.Instead = "ERR client " + strconv.FormatInt(id, 10) + " has no connection of its own at Redis to redirect to: let it SUBSCRIBE __redis__:invalidate first"
 				return marking
 			}
-			e.Effect.To = to
-			if sent == nil {
-				sent = append(sent, args...)
-			}
-			sent[i] = strconv.AppendInt(nil, to.Redis, 10)
+			args = slices.Clone(args)
+			args[i] = strconv.AppendInt(nil, call.To.Redis, 10)
+			raw = resp.Command(args)
 		}
 	}
-	if sent == nil {
-		return cmd.Raw
-	}
-	return resp.Command(sent)
+	e.Effect = call
+	return raw
 }
 
 // equalFold compares a word of a command with a keyword, letter case aside.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -112,8 +113,9 @@ func TestTraceparentStaysHere(t *testing.T) {
 			args := bytesOf([]string{"CLIENT", "SETINFO", "TraceParent", value})
 			c, _ := table.find(args)
 			sent, e := commands.Queued(c, redcon.Command{Raw: raw, Args: args}, "me", table.Learned())
-			if bytes.Contains(bytes.ToLower(sent), []byte("traceparent")) || e.Setting != want {
-				t.Errorf("%q: Redis gets %q, the setting is %v", value, sent, e.Setting)
+			set, _ := e.(dedicated.Setting)
+			if bytes.Contains(bytes.ToLower(sent), []byte("traceparent")) || client.Setting(set) != want {
+				t.Errorf("%q: Redis gets %q, the setting is %v", value, sent, set)
 			}
 		}
 	}

@@ -29,7 +29,8 @@ func TestConfirmedOfMany(t *testing.T) {
 	for len(e.Names) > 0 {
 		number++
 		frame := resp.AppendBulkString(resp.AppendBulkString(resp.AppendArray(nil, 3), "subscribe"), e.Names[0])
-		if out, asked := c.Confirmed(resp.AppendInt(frame, 1), e, 2, nil); !asked || string(out) != string(resp.AppendInt(frame, int64(number))) {
+		n := dedicated.Confirmation{Verb: "subscribe", Of: dedicated.Subscription{Name: e.Names[0]}, Number: 1}
+		if out, asked := c.Confirmed(n, e, 2); !asked || string(out) != string(resp.AppendInt(frame, int64(number))) {
 			t.Fatalf("%q: asked %v", out, asked)
 		}
 		e.Names = e.Names[1:]

@@ -192,24 +192,19 @@ func (c *subscriptionConn) givenUp() bool {
 // Confirmed implements dedicated.Interceptor. The confirmation of the client's own command is passed on. That of a
 // subscription made again is not, and the end of one that nobody asked for, by which Redis tells that its slot has left, has
 // it made again.
-func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int, out []byte) (told []byte, asked bool) {
+func (c *subscriptionConn) Confirmed(n dedicated.Confirmation, e *dedicated.Reply, proto int) (told []byte, asked bool) {
 	asked = e != nil && e.Kind == commandtable.ConnSubscribe
 	if c.events { // the client gets its confirmations from its ordinary connection for subscriptions
-		return out, asked
+		return nil, asked
 	}
-	r, ok := resp.ParseReply(frame)
-	if !ok || len(r.Elems) != 3 {
-		return out, false
-	}
-	x, verb := c.x, string(r.Elems[0].Text)
-	sub, ends := dedicated.SubscriptionIn(r.Elems)
-	asked = asked && e.Cmd.Name == verb && e.Names[0] == sub.Name // Redis confirms them in their order
+	x, sub := c.x, n.Of
+	asked = asked && e.Cmd.Name == n.Verb && e.Names[0] == sub.Name // Redis confirms them in their order
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case ends && asked:
+	case n.Ends && asked:
 		x.where.drop(sub)
-	case ends:
+	case n.Ends:
 		x.lose(sub, c)
 	case asked && !e.Own:
 		x.where.put(sub, c)
@@ -219,13 +214,13 @@ func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int
 			x.Nodes.Resubscribed.Add(1)
 		}
 	}
-	if x.where.on[sub] != nil || ends && asked {
+	if x.where.on[sub] != nil || n.Ends && asked {
 		delete(x.lost, sub)
 	}
 	if asked && !e.Own {
-		out = x.confirm(out, proto, verb, sub.Kind, r.Elems[1].Text)
+		told = x.confirm(nil, proto, n.Verb, sub.Kind, n.Name())
 	}
-	return out, asked
+	return told, asked
 }
 
 // lose notes that a subscription is to be made again, if it was on that connection. mu is held.
