@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
@@ -21,7 +22,7 @@ func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Ac
 	}
 	for splits := a.Splits; ; splits++ {
 		b := q.ballot(a)
-		t := q.tallyOf(b.all)
+		t := q.all.tallyOf(b.all)
 		ans, err := q.judge(a, b, t)
 		if ans.Sent = b.sent; t.Verdict() == tally.Split {
 			ans.Split, ans.TTL = true, splitPause(time.Since(b.sent), splits).Milliseconds()
@@ -76,7 +77,7 @@ type ballot struct {
 // decide sets the outcome, and what the nodes are to have from now on.
 func (b *ballot) decide(won bool) {
 	if b.won = won; !won && !b.a.Named() {
-		b.q.leave(b.q.want(b.a.ID, b.before(), b.quiet)...)
+		b.q.holds.leave(b.q.holds.want(b.a.ID, b.before(), b.quiet)...)
 	}
 	close(b.decided)
 }
@@ -90,7 +91,7 @@ func (b *ballot) before() lockstore.Counts {
 func (q *store) ballot(a *lockstore.Acquire) *ballot {
 	b := &ballot{q: q, a: a, sent: time.Now(), until: q.until(lockstore.Milliseconds(a.Lease)), decided: make(chan struct{}), cleared: make(chan *quorumNode, len(q.all))}
 	if !a.Named() {
-		b.holds = q.want(a.ID, a.Counts, false)
+		b.holds = q.holds.want(a.ID, a.Counts, false)
 	} else {
 		b.made = &lockstore.Expiry{}
 	}
@@ -104,11 +105,11 @@ func (q *store) ballot(a *lockstore.Acquire) *ballot {
 				b.takeBackOn(n, r)
 			}
 			if b.holds != nil {
-				q.leave(b.holds[n.index])
+				q.holds.leave(b.holds[n.index])
 			}
 		})
 	}
-	b.all = collect(answers, len(q.all), b.until, q.decided)
+	b.all = collect(answers, len(q.all), b.until, q.all.decided)
 	return b
 }
 
@@ -116,18 +117,18 @@ func (q *store) ballot(a *lockstore.Acquire) *ballot {
 func (b *ballot) voteOf(n *quorumNode) (r result) {
 	q := b.q
 	if b.holds != nil {
-		end, ok := q.begin(context.Background(), b.holds[n.index], onNode(b.a.Counts), b.until)
+		end, ok := b.holds[n.index].begin(context.Background(), onNode(b.a.Counts), b.until)
 		if !ok {
 			return unasked(n)
 		}
-		defer func() { end(r.err, b.until) }()
+		defer func() { end(r.err) }()
 	}
 	select {
 	case <-b.decided: // without this node: it must not vote now, since the lock may have been given back
 		return unasked(n)
 	default:
 	}
-	return q.ask(n, b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
+	return n.ask(b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
 }
 
 // kept notes what a node has made for a named owner. It returns false if the lock was won without that node, and has been given back since.
@@ -144,7 +145,7 @@ func (b *ballot) takeBackOn(n *quorumNode, r result) {
 	switch {
 	case !b.a.Named():
 		if r.code() == lockstore.Granted || lockstore.Unknown(r.err) {
-			b.q.drop(b.holds[n.index], b.until.Add(lockstore.Milliseconds(b.a.Lease)))
+			b.holds[n.index].drop(b.until.Add(lockstore.Milliseconds(b.a.Lease)))
 		}
 	case r.code() == lockstore.Granted:
 		b.q.releaseMadeOn(n, lockstore.Release{ID: b.a.ID, Named: true, Expiry: node.Acquired(r.out).Expiry, Quiet: b.quiet}, b.q.until(0))
@@ -187,28 +188,6 @@ func (b *ballot) takeBack() {
 	}
 }
 
-// decided says whether to wait for no more votes: either those still to come cannot change the result, or a majority has voted and only nodes
-// are missing that are in trouble. Such a node is not waited for, because the votes given so far are kept
-// meanwhile: others who ask for the lock do not get them, are refused, and come again at the same time as this one does.
-func (q *store) decided(all []result) bool {
-	t := q.tallyOf(all)
-	return t.Clear() || t.Quorate() && q.onlyTroubled(all)
-}
-
-// onlyTroubled says whether all nodes that have not answered are in trouble.
-func (q *store) onlyTroubled(all []result) bool {
-	answered := map[*quorumNode]bool{}
-	for _, r := range all {
-		answered[r.node] = true
-	}
-	for _, n := range q.all {
-		if !answered[n] && !n.troubled() {
-			return false
-		}
-	}
-	return true
-}
-
 // judge makes one answer from the nodes' answers.
 func (q *store) judge(a *lockstore.Acquire, b *ballot, t tally.Tally) (lockstore.Acquired, error) {
 	switch t.Verdict() {
@@ -217,7 +196,7 @@ func (q *store) judge(a *lockstore.Acquire, b *ballot, t tally.Tally) (lockstore
 	case tally.Upgrade:
 		return lockstore.Acquired{Code: lockstore.Upgrade}, nil
 	case tally.NoQuorum:
-		return lockstore.Acquired{}, q.noMajority(b.all, t.Voted(), "the lock was not taken")
+		return lockstore.Acquired{}, q.all.noMajority(b.all, t.Voted(), "the lock was not taken")
 	case tally.Held, tally.Split:
 		return lockstore.Acquired{TTL: t.Free()}, nil
 	}
@@ -229,9 +208,9 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	id, token := a.ID, t.Token()
 	build := func(notAfter string) node.Call { return q.steps.Raise(id, token, notAfter) }
 	until := q.until(lockstore.Milliseconds(a.Lease))
-	all := gather(q, until, func(_ context.Context, n *quorumNode) result { return q.ask(n, until, build) }, q.done)
-	if raised := q.tallyOf(all); !raised.Done() {
-		return 0, q.noMajority(all, raised.Count(scripts.Done), "the fencing token is not safe, the lock was given back")
+	all := gather(q, until, func(_ context.Context, n *quorumNode) result { return n.ask(until, build) }, q.all.done)
+	if raised := q.all.tallyOf(all); !raised.Done() {
+		return 0, q.all.noMajority(all, raised.Count(scripts.Done), "the fencing token is not safe, the lock was given back")
 	}
 	return token, nil
 }
@@ -242,9 +221,18 @@ func (q *store) nextToken(a *lockstore.Acquire) (int64, error) {
 	again.Counts = onNode(a.Counts)
 	b := q.ballot(&again)
 	b.decide(true)
-	t := q.tallyOf(b.all)
+	t := q.all.tallyOf(b.all)
 	if !t.Done() {
-		return 0, q.noMajority(b.all, t.Voted(), "the fencing token is not known")
+		return 0, q.all.noMajority(b.all, t.Voted(), "the fencing token is not known")
 	}
 	return q.fence(a, t)
+}
+
+// splitPause is how long to wait before votes that were split are asked for again. It is random, from a range that is several times as long
+// as asking took, so that those who asked at once do not do so again. The range doubles with each split, up to 300 ms. Votes also look split
+// while somebody holds the lock and one of the nodes that voted for the holder does not answer. The lock is then asked for some six times a
+// second.
+func splitPause(took time.Duration, splits int) time.Duration {
+	window := max(6*took, 5*time.Millisecond) << min(splits, 8)
+	return time.Millisecond + jitter.N(min(window, max(2*took, 300*time.Millisecond)))
 }

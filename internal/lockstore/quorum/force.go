@@ -56,15 +56,14 @@ func (q *store) forceOwner(f lockstore.Forcing, field string) (freed bool, err e
 	for range 2 {
 		until := q.until(0)
 		all := q.onAll(until, func(n *quorumNode) result {
-			return q.ask(n, until, func(notAfter string) node.Call { return q.steps.ForceOwner(f, field, notAfter) })
+			return n.ask(until, func(notAfter string) node.Call { return q.steps.ForceOwner(f, field, notAfter) })
 		})
-		t := q.tallyOf(all)
-		code, ok := t.Freed()
-		if !ok {
-			return freed, q.noMajority(all, len(t.Said), "it may still be held")
+		code, err := q.all.freed(all, "it may still be held")
+		if err != nil {
+			return freed, err
 		}
 		freed = freed || code == lockstore.Freed
-		if t.Count(lockstore.NotHeld) == 0 || len(t.Said) == len(q.all) {
+		if t := q.all.tallyOf(all); t.Count(lockstore.NotHeld) == 0 || len(t.Said) == len(q.all) {
 			break
 		}
 		q.host.Sleep(context.Background(), time.Until(final(until)))

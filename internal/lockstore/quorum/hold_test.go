@@ -26,14 +26,14 @@ func held(t *testing.T) (servers []*testredis.Server, q *store, id lockstore.ID,
 // was won, the node had the lock all the same.
 func TestUnlockCountsWhatWasTakenBackForIt(t *testing.T) {
 	_, q, id, running := held(t)
-	for _, h := range q.want(id, lockstore.Counts{}, true)[:2] {
-		q.drop(h, time.Now().Add(time.Minute))
+	for _, h := range q.holds.want(id, lockstore.Counts{}, true)[:2] {
+		h.drop(time.Now().Add(time.Minute))
 	}
 	if done, err := q.Release(t.Context(), &lockstore.Release{ID: id}); err != nil || done.Code != lockstore.Freed {
 		t.Errorf("UNLOCK of what was held: %d, %v", done.Code, err)
 	}
 	running.Wait()
-	for _, h := range q.want(id, lockstore.Counts{Writes: 1}, false) {
+	for _, h := range q.holds.want(id, lockstore.Counts{Writes: 1}, false) {
 		if h.given != nil {
 			t.Errorf("what %s said before is believed of the next hold, too", h.node.name)
 		}
@@ -47,23 +47,23 @@ func TestUnlockCountsWhatWasTakenBackForIt(t *testing.T) {
 // Whoever stops seeing to it that a node has none of a hold, since that is wanted again, does not keep the next one from it.
 func TestDropEndsAndBeginsAnew(t *testing.T) {
 	_, q, id, _ := held(t)
-	want := func(writes int64) *nodeHold { return q.want(id, lockstore.Counts{Writes: writes}, false)[0] }
-	if q.mayDrop(want(1)) {
+	want := func(writes int64) *nodeHold { return q.holds.want(id, lockstore.Counts{Writes: writes}, false)[0] }
+	if want(1).mayDrop() {
 		t.Error("what is wanted is dropped")
 	}
 	for range 2 {
 		h := want(0)
-		if !q.mayDrop(h) || q.mayDrop(h) {
+		if !h.mayDrop() || h.mayDrop() {
 			t.Error("not one alone sees to it")
 		}
-		if q.dropped(h, false) {
+		if h.dropped(false) {
 			t.Error("it is not over")
 		}
-		if want(1); !q.dropped(h, false) {
+		if want(1); !h.dropped(false) {
 			t.Error("it goes on although the hold is wanted")
 		}
 	}
-	if h := want(0); !q.mayDrop(h) || !q.dropped(h, true) || !q.mayDrop(h) {
+	if h := want(0); !h.mayDrop() || !h.dropped(true) || !h.mayDrop() {
 		t.Error("it cannot begin anew")
 	}
 }
@@ -72,8 +72,8 @@ func TestDropEndsAndBeginsAnew(t *testing.T) {
 func TestLateRenewalMakesNothing(t *testing.T) {
 	servers, q, id, running := held(t)
 	other := lockstore.ID{Key: "other", Owner: "me"}
-	q.want(other, lockstore.Counts{Writes: 1}, false)
-	q.want(id, lockstore.Counts{}, false)
+	q.holds.want(other, lockstore.Counts{Writes: 1}, false)
+	q.holds.want(id, lockstore.Counts{}, false)
 	if done, err := q.Release(t.Context(), &lockstore.Release{ID: id}); err != nil || done.Code != lockstore.Freed {
 		t.Fatal(done, err)
 	}
@@ -115,14 +115,14 @@ func TestStepsOnOneHoldFollowEachOther(t *testing.T) {
 		}
 	}
 	until := time.Now().Add(5 * time.Second)
-	h, want := q.of(q.all[2], id)
-	defer q.leave(h)
-	end, ok := q.begin(t.Context(), h, want, until)
+	h, want := q.holds.of(q.all[2], id)
+	defer q.holds.leave(h)
+	end, ok := h.begin(t.Context(), want, until)
 	if !ok {
 		t.Fatal("somebody is at the hold")
 	}
 	renew(0)
-	end(nil, until)
+	end(nil)
 	renew(1)
 }
 
@@ -142,8 +142,8 @@ func TestNothingIsKeptOfWhatWasGivenBack(t *testing.T) {
 		}
 	}
 	running.Wait()
-	if len(q.holds) != 0 {
-		t.Errorf("%d are kept", len(q.holds))
+	if len(q.holds.byKey) != 0 {
+		t.Errorf("%d are kept", len(q.holds.byKey))
 	}
 	for _, s := range servers {
 		if left := s.Do(t, "DBSIZE").(int64); left != 0 {

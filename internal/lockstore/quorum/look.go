@@ -37,8 +37,8 @@ func each[T any](q *store, unknown string, ask func(*quorumNode) (T, error)) (an
 			answered = append(answered, s)
 		}
 	}
-	if len(answered) < q.majority() {
-		return nil, q.noMajority(asked, len(answered), unknown)
+	if len(answered) < q.all.majority() {
+		return nil, q.all.noMajority(asked, len(answered), unknown)
 	}
 	return answered, nil
 }

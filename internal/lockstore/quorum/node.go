@@ -11,12 +11,14 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // quorumNode is one of the nodes.
 type quorumNode struct {
 	node.Node
+	*common
 	name  string
 	index int          // among the nodes
 	calls atomic.Int64 // calls that have no answer yet
@@ -30,6 +32,15 @@ type quorumNode struct {
 	barred  time.Time     // until then it does not count for that
 }
 
+// manyCalls is how many calls may wait for one node, which may be frozen. One more fails at once.
+const manyCalls = 4096
+
+var (
+	errBusyNode     = errors.New("too many calls wait for this node")
+	errNoAnswer     = errors.New("the node did not answer in time")
+	errStepUnderWay = errors.New("an earlier step on this node is still under way")
+)
+
 // jumpError says that a node's clock was set, by which it may have forgotten locks.
 type jumpError struct{ by, left time.Duration }
 
@@ -37,10 +48,61 @@ func (e *jumpError) Error() string {
 	return fmt.Sprintf("its clock was set by %v, it counts again in %v", e.by.Round(time.Millisecond), e.left.Round(time.Second))
 }
 
+// ask runs a script on one node; when it has not begun by until, the node does nothing any more.
+func (n *quorumNode) ask(until time.Time, build func(notAfter string) node.Call) (r result) {
+	r.node = n
+	if r.err = n.admit(); r.err != nil {
+		return r
+	}
+	defer n.calls.Add(-1)
+	defer func() { n.note(r.err) }()
+	late := time.AfterFunc(time.Until(until), func() { n.late.Add(1) })
+	defer func() {
+		if !late.Stop() {
+			n.late.Add(-1)
+		}
+	}()
+	for try := range 2 {
+		if r.err = n.trusted(); r.err != nil {
+			return r
+		}
+		now, _ := n.Clock.Now()
+		c := build(node.NotAfter(now + time.Until(until).Microseconds()))
+		if c.IsVote() {
+			if r.err = n.permitted(until); r.err != nil {
+				return r
+			}
+		}
+		r.out, r.err = n.EvalInts(c, false)
+		n.Account.Refused(r.err)
+		if r.err != nil || r.out[0] != scripts.Late {
+			return r
+		}
+		r.out, r.err = nil, &upstream.NotSentError{Cause: lockstore.ErrLate}
+		if try > 0 || time.Until(until) <= 0 {
+			return r
+		}
+		if err := n.sample(); err != nil { // its clock differs from our estimate
+			r.err = err
+			return r
+		}
+	}
+	return r
+}
+
+// admit counts one call more, unless too many wait already.
+func (n *quorumNode) admit() error {
+	if n.calls.Add(1) > manyCalls {
+		n.calls.Add(-1)
+		return &upstream.NotSentError{Cause: errBusyNode}
+	}
+	return nil
+}
+
 // trusted returns an error if a node's answers must not count. It reads the node's clock first if that is not known.
-func (q *store) trusted(n *quorumNode) error {
+func (n *quorumNode) trusted() error {
 	if _, known := n.Clock.Now(); !known {
-		if err := q.sample(n); err != nil {
+		if err := n.sample(); err != nil {
 			return err
 		}
 	}
@@ -88,20 +150,9 @@ func (n *quorumNode) troubled() bool {
 	return n.trouble != nil
 }
 
-// wellEnough says whether a majority has answered what it was asked last.
-func (q *store) wellEnough() bool {
-	well := 0
-	for _, n := range q.all {
-		if !n.troubled() {
-			well++
-		}
-	}
-	return well >= q.majority()
-}
-
 // sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had forgotten
 // them; one that was set back may still run steps whose time is over. So either counts as a restart does.
-func (q *store) sample(n *quorumNode) error {
+func (n *quorumNode) sample() error {
 	_, apart := n.Clock.Sampled()
 	jump, err := n.Sample()
 	if err != nil {
@@ -110,10 +161,10 @@ func (q *store) sample(n *quorumNode) error {
 	}
 	if jump.By.Abs() > node.ClockTolerance+lockstore.Drift(apart) {
 		n.mu.Lock()
-		n.jump, n.barred, n.since = jump.By, time.Now().Add(q.maxLease+lockstore.Drift(q.maxLease)), time.Now()
+		n.jump, n.barred, n.since = jump.By, time.Now().Add(n.maxLease+lockstore.Drift(n.maxLease)), time.Now()
 		n.mu.Unlock()
-		q.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump.By)
-		q.host.RecheckAll(lockstore.Clock)
+		n.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump.By)
+		n.host.RecheckAll(lockstore.Clock)
 	}
 	trouble := n.jumped() // its clock is known all the same
 	n.mu.Lock()
@@ -123,14 +174,14 @@ func (q *store) sample(n *quorumNode) error {
 }
 
 // permitted returns an error if a node is not to be asked for a lock: its account lacks a right, or it is not known by until whether it does.
-func (q *store) permitted(n *quorumNode, until time.Time) error {
+func (n *quorumNode) permitted(until time.Time) error {
 	ctx := context.Background()
 	if !n.Account.Fresh() {
 		var cancel func()
 		ctx, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
-	refusal, err := n.Admit(ctx, func() node.Site { return q.site(n) })
+	refusal, err := n.Admit(ctx, n.site)
 	switch {
 	case err != nil:
 		return &upstream.NotSentError{Cause: lockstore.ErrUntold}
@@ -140,8 +191,8 @@ func (q *store) permitted(n *quorumNode, until time.Time) error {
 	return nil
 }
 
-func (q *store) site(n *quorumNode) node.Site {
-	return node.Site{Node: &n.Node, Log: q.host.Log.With("node", n.name), Run: q.host.Background, Votes: true, UUID: q.host.UUID, Steps: q.steps}
+func (n *quorumNode) site() node.Site {
+	return node.Site{Node: &n.Node, Log: n.host.Log.With("node", n.name), Run: n.host.Background, Votes: true, UUID: n.host.UUID, Steps: n.steps}
 }
 
 // Able implements lockstore.Reads: a majority of the nodes has to give locks.
@@ -150,7 +201,7 @@ func (q *store) Able() (where []lockstore.Ability, err error) {
 		info := n.info()
 		where = append(where, lockstore.Ability{Node: n.name, Err: cmp.Or(n.jumped(), n.Able()), Info: &info})
 	}
-	return where, lockstore.Able(where, q.majority())
+	return where, lockstore.Able(where, q.all.majority())
 }
 
 func (n *quorumNode) info() lockstore.NodeInfo {

@@ -150,9 +150,9 @@ func TestNextStepWaitsForOneWhoseReplyIsLost(t *testing.T) {
 		return false
 	}
 	l.says.Store(new(string))
-	h := q.want(id, lockstore.Counts{}, true)[0]
+	h := q.holds.want(id, lockstore.Counts{}, true)[0]
 	sent := time.Now()
-	if said := q.giveBack(h, &lockstore.Release{ID: id, Whole: true}, q.until(0)); !lockstore.Unknown(said.err) {
+	if said := h.giveBack(&lockstore.Release{ID: id, Whole: true}, q.until(0)); !lockstore.Unknown(said.err) {
 		t.Fatal(said)
 	}
 	running.Wait()

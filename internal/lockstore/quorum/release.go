@@ -25,30 +25,22 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (lockstore.Rele
 // background.
 func (q *store) releaseOwn(r *lockstore.Release) (done lockstore.Released, err error) {
 	done.Sent = time.Now()
-	until, holds := q.until(0), q.want(r.ID, r.Counts, r.Quiet)
+	until, holds := q.until(0), q.holds.want(r.ID, r.Counts, r.Quiet)
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
 		h := holds[n.index]
-		said := q.giveBack(h, r, until)
+		said := h.giveBack(r, until)
 		q.host.Background(func() {
 			if said.err != nil {
-				q.drop(h, time.Now().Add(q.maxLease))
+				h.drop(time.Now().Add(q.maxLease))
 			}
-			q.leave(h)
+			q.holds.leave(h)
 		})
 		return said
-	}, func(all []result) bool { _, ok := q.tallyOf(all).Freed(); return ok && q.settled(all) })
-	t := q.tallyOf(all)
-	code, ok := t.Freed()
-	if !ok {
-		done.Final = final(until)
-		return done, q.noMajority(all, len(t.Said), "the lock is no longer renewed and runs out; UNLOCK may be said again")
-	}
-	done.Code = code
-	return done, nil
+	}, func(all []result) bool { _, ok := q.all.tallyOf(all).Freed(); return ok && q.all.settled(all) })
+	done.Final = final(until)
+	done.Code, err = q.all.freed(all, "the lock is no longer renewed and runs out; UNLOCK may be said again")
+	return done, err
 }
-
-// settled says whether a majority has freed the lock, or all have answered that are not in trouble.
-func (q *store) settled(all []result) bool { return q.done(all) || q.onlyTroubled(all) }
 
 // releaseNamed is the UNLOCK of a named owner. A node that is in trouble is not sent it: its vote ends with the lease. The others are waited for
 // until each has answered or can no longer do it, since the owner may take the lock anew then.
@@ -58,20 +50,15 @@ func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err
 	one.Next = nil
 	until := q.until(0)
 	all := q.onAll(until, func(n *quorumNode) result {
-		return q.ask(n, until, func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
+		return n.ask(until, func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
 	})
-	t := q.tallyOf(all)
-	code, ok := t.Freed()
-	if !ok {
-		return done, q.noMajority(all, len(t.Said), "the lock may still be held, until its lease is over; UNLOCK may be said again")
-	}
-	done.Code = code
-	return done, nil
+	done.Code, err = q.all.freed(all, "the lock may still be held, until its lease is over; UNLOCK may be said again")
+	return done, err
 }
 
 // onAll does work on all nodes that are not in trouble, and returns when each has answered or can no longer do what it is sent by until.
 func (q *store) onAll(until time.Time, work func(n *quorumNode) result) []result {
-	skips := q.wellEnough()
+	skips := q.all.wellEnough()
 	all := gather(q, final(until), func(_ context.Context, n *quorumNode) result {
 		if skips && n.troubled() {
 			return unasked(n)
@@ -105,7 +92,7 @@ func (q *store) releaseMade(r *lockstore.Release) (done lockstore.Released) {
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
 		return q.releaseMadeOn(n, lockstore.Release{ID: r.ID, Named: true, Expiry: lockstore.ExpiryAt(r.Expiry.On(n.index))}, until)
 	}, everybody[result])
-	if done.Code = lockstore.NotHeld; q.tallyOf(all).Count(lockstore.Freed) > 0 {
+	if done.Code = lockstore.NotHeld; q.all.tallyOf(all).Count(lockstore.Freed) > 0 {
 		done.Code = lockstore.Freed
 	}
 	return done
@@ -116,5 +103,5 @@ func (q *store) releaseMadeOn(n *quorumNode, r lockstore.Release, until time.Tim
 	if r.Expiry == nil {
 		return unasked(n)
 	}
-	return q.ask(n, until, func(notAfter string) node.Call { return q.steps.Release(&r, notAfter) })
+	return n.ask(until, func(notAfter string) node.Call { return q.steps.Release(&r, notAfter) })
 }

@@ -19,45 +19,30 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	}
 	until := q.until(lockstore.Milliseconds(lease))
 	all := gather(q, until, func(ctx context.Context, n *quorumNode) result { return q.renewOn(ctx, n, r, until) }, func(all []result) bool {
-		return !slices.ContainsFunc(q.renewed(all, len(r.Holds)), func(code int64) bool { return code != lockstore.StillThere }) || q.onlyTroubled(all)
+		return !slices.ContainsFunc(q.all.renewed(all, len(r.Holds)), func(code int64) bool { return code != lockstore.StillThere }) || q.all.onlyTroubled(all)
 	})
-	out := q.renewed(all, len(r.Holds))
+	out := q.all.renewed(all, len(r.Holds))
 	if !slices.ContainsFunc(out, func(code int64) bool { return code != lockstore.Undecided }) {
-		return out, q.noMajority(all, len(q.tallyOf(all).Said), "the renewal does not count")
+		return out, q.all.noMajority(all, len(q.all.tallyOf(all).Said), "the renewal does not count")
 	}
 	return out, nil
-}
-
-// renewed is what became of each of so many holds.
-func (q *store) renewed(all []result, holds int) []int64 {
-	out := make([]int64, holds)
-	for i := range out {
-		t := tally.Tally{Nodes: len(q.all)}
-		for _, r := range all {
-			if r.holds != nil && r.holds[i] != nil {
-				t.Said = append(t.Said, r.holds[i])
-			}
-		}
-		out[i] = t.Renewed()
-	}
-	return out
 }
 
 // renewOn sends a batch of renewals to one node, once no other step is under way there on any of the holds, without those that have been given back
 // meanwhile.
 func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal, until time.Time) (said result) {
-	var ends []func(error, time.Time)
+	var ends []func(error)
 	defer func() {
 		for _, end := range ends {
-			end(said.err, until)
+			end(said.err)
 		}
 	}()
 	var votes []*lockstore.Acquire
 	first := make([]int, len(r.Holds)) // of each hold, the number of its first vote, counted from 1; 0: it has none
 	for i, one := range r.Holds {
-		h, _ := q.of(n, one.ID)
-		end, ok := q.begin(ctx, h, onNode(one.Counts), until)
-		q.leave(h)
+		h, _ := q.holds.of(n, one.ID)
+		end, ok := h.begin(ctx, onNode(one.Counts), until)
+		q.holds.leave(h)
 		if ok {
 			ends, first[i] = append(ends, end), len(votes)+1
 			votes = append(votes, renewalVotes(one)...)
@@ -66,7 +51,7 @@ func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal,
 	if len(votes) == 0 {
 		return unasked(n)
 	}
-	said = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Vote(votes, notAfter) })
+	said = n.ask(until, func(notAfter string) node.Call { return q.steps.Vote(votes, notAfter) })
 	if said.err == nil {
 		said.holds = make([][]int64, len(r.Holds))
 		for i, at := range first {
@@ -100,16 +85,16 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore
 	if e.Named { // what a node does later would shorten what the owner is given next
 		all = q.onAll(until, func(n *quorumNode) result { return q.extendNamed(n, e, until) })
 	} else {
-		all = gather(q, final(until), func(ctx context.Context, n *quorumNode) result { return q.extendOwn(ctx, n, e, until) }, q.done)
+		all = gather(q, final(until), func(ctx context.Context, n *quorumNode) result { return q.extendOwn(ctx, n, e, until) }, q.all.done)
 	}
-	t := q.tallyOf(all)
+	t := q.all.tallyOf(all)
 	code, ok := t.Extended()
 	if !ok {
 		done.Unsure = mayStillCome(all, len(q.all)) || t.Count(lockstore.LeaseSet) > 0
-		return done, q.noMajority(all, len(t.Said), "the lease is not lengthened")
+		return done, q.all.noMajority(all, len(t.Said), "the lease is not lengthened")
 	}
 	if done.Code = code; code == lockstore.LeaseSet {
-		done.TTL = tally.Lasts(t.Column(lockstore.LeaseSet, 1), q.majority())
+		done.TTL = tally.Lasts(t.Column(lockstore.LeaseSet, 1), q.all.majority())
 		done.Expiry = e.Expiry
 	}
 	return done, nil
@@ -117,14 +102,14 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore
 
 // extendOwn sends one node that of a connection.
 func (q *store) extendOwn(ctx context.Context, n *quorumNode, e lockstore.Extension, until time.Time) result {
-	h, want := q.of(n, e.ID)
-	defer q.leave(h)
-	end, ok := q.begin(ctx, h, want, until)
+	h, want := q.holds.of(n, e.ID)
+	defer q.holds.leave(h)
+	end, ok := h.begin(ctx, want, until)
 	if !ok {
 		return unasked(n)
 	}
-	r := q.ask(n, until, func(notAfter string) node.Call { return node.Extend(e, false, notAfter) })
-	end(r.err, until)
+	r := n.ask(until, func(notAfter string) node.Call { return node.Extend(e, false, notAfter) })
+	end(r.err)
 	return r
 }
 
@@ -136,7 +121,7 @@ func (q *store) extendNamed(n *quorumNode, e lockstore.Extension, until time.Tim
 			return unasked(n) // the node has the hold by another step, or not at all
 		}
 	}
-	r := q.ask(n, until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
+	r := n.ask(until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
 	switch {
 	case e.Expiry == nil:
 	case r.code() == lockstore.LeaseSet:

@@ -12,7 +12,7 @@ import (
 
 // noMajority is the error if no majority answered: Redis' refusal if a majority refused, else NOQUORUM. what says what the verb did not
 // do.
-func (q *store) noMajority(all []result, answered int, what string) error {
+func (ns nodes) noMajority(all []result, answered int, what string) error {
 	refusals := 0
 	var said *upstream.ReplyError
 	var why error
@@ -29,16 +29,16 @@ func (q *store) noMajority(all []result, answered int, what string) error {
 			said = refusal
 		}
 	}
-	need := q.majority()
+	need := ns.majority()
 	switch {
 	case refusals >= need:
 		return said
 	case answered < need && answered+len(young) >= need:
 		slices.Sort(young)
 		return &lockstore.YoungError{Said: &lockstore.Error{Code: "NOQUORUM", Text: fmt.Sprintf("%d of %d nodes count, %d are needed: %s; %d were started, or their clocks set, "+
-			"too recently, and enough nodes count in %d s", answered, len(q.all), need, what, len(young), wholeSeconds(young[need-answered-1]))}}
+			"too recently, and enough nodes count in %d s", answered, len(ns), need, what, len(young), wholeSeconds(young[need-answered-1]))}}
 	}
-	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(q.all), need, what)
+	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(ns), need, what)
 	if why != nil {
 		text += " (" + lockstore.Printable(why.Error()) + ")"
 	}
