@@ -1,0 +1,156 @@
+"""Locks of lockproxy's for redis-py: `with lock(r, "orders") as held`. lockproxy.aio has the same for asyncio."""
+import contextlib
+import logging
+import threading
+import time
+import weakref
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from ._hold import UNLOCKS, Hold, Lost, NotAcquired, Terms, gone
+
+__all__ = ["Hold", "Lost", "NotAcquired", "lock"]
+log = logging.getLogger("lockproxy")
+_pools, _guard = weakref.WeakKeyDictionary(), threading.Lock()
+
+
+@contextlib.contextmanager
+def lock(r, name, wait=10.0, lease=30.0, *, watched=False, fair=False):
+    """Holds a lock while the block runs, and gives the block a Hold.
+
+    wait is in seconds: 0 asks once, None waits for ever. NotAcquired: somebody else had the lock for that long.
+
+    The lock is a lease of that many seconds, of an owner of its own, renewed every third of it by a thread. With
+    watched=True it is the connection's: the proxy renews it, it is free at once when the program dies, and lost when the connection
+    breaks. fair=True takes it in the order in which it was asked for.
+
+    Lost is raised at the end of the block if the lock was lost meanwhile. An error of the block's own is raised as it is.
+    """
+    terms = Terms(name, wait, lease, watched, fair)
+    line = _Line(_pool_for(r, terms.patience))
+    hold = Hold(name, terms.owner, terms.lease, time.monotonic)
+    try:
+        _acquire(line, terms, hold)
+    except BaseException:
+        line.drop()  # what was granted meanwhile is given back by the proxy, because its client has gone
+        raise
+    done = threading.Event()
+    heart = threading.Thread(target=_renew, args=(line, terms, hold, done), name=f"lock {name}", daemon=True)
+    heart.start()
+    release = True
+    try:
+        yield hold
+        hold.check()
+    except (redis.ConnectionError, redis.TimeoutError):
+        release = False  # a write of the block's may still be on its way: the lock is left to expire
+        raise
+    finally:
+        done.set()
+        heart.join()
+        if release:
+            _release(line, terms, hold)
+        line.leave(terms.watched and not release)
+    hold.check()  # UNLOCK may have said that the lock was gone
+
+
+class _Line:
+    """The connection of one critical section. It is none of the program's pool, whose connections the block itself needs."""
+
+    def __init__(self, pool):
+        self.pool, self.conn = pool, None
+
+    def ask(self, words):
+        """Redis' answer; redis.ResponseError for its errors. After any other error the connection is closed."""
+        if self.conn is None:
+            self.conn = self.pool.get_connection()
+        try:
+            self.conn.send_command(*words)
+            return self.conn.read_response()
+        except redis.ResponseError:
+            raise
+        except BaseException:
+            self.drop()
+            raise
+
+    def drop(self):
+        """Closes the connection. The next question makes another."""
+        self.leave(True)
+
+    def leave(self, close):
+        """Gives the connection back for the next critical section; close: closed."""
+        conn, self.conn = self.conn, None
+        if conn is not None:
+            if close:
+                conn.disconnect()
+            self.pool.release(conn)
+
+
+def _acquire(line, terms, hold):
+    began, trouble = time.monotonic(), None
+    while True:
+        sent = time.monotonic()
+        words, last = terms.lock(sent - began)
+        try:
+            token = line.ask(words)
+        except (redis.ConnectionError, redis.TimeoutError):
+            # An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
+            trouble = trouble or (sent, min(sent + terms.patience, terms.end(began)))
+            if sent > trouble[0] and time.monotonic() >= trouble[1]:
+                raise
+            time.sleep(terms.patience / 100)
+            continue
+        trouble = None
+        if token is not None:
+            hold.token = int(token)
+            hold._answered(sent)
+            return
+        if last:
+            raise NotAcquired(f"{terms.name}: somebody else has had it for {terms.wait} s")
+
+
+def _renew(line, terms, hold, done):
+    confirmed = True
+    while not done.wait(terms.pause(confirmed)) and not hold.lost:
+        sent, confirmed = time.monotonic(), False
+        try:
+            line.ask(terms.renew())
+            confirmed = True
+            hold._answered(sent)
+        except redis.ResponseError as error:
+            if gone(error):
+                hold._gone(error)
+        except (redis.RedisError, OSError) as error:
+            if terms.watched:
+                hold._gone(f"its connection was lost: {error}")
+
+
+def _release(line, terms, hold):
+    """Gives the lock back. What fails here is no error of the block's: the lease ends by itself."""
+    answered = True
+    for left in reversed(range(1 if terms.watched else UNLOCKS)):
+        try:
+            return None if terms.watched and hold.lost else line.ask(terms.unlock())
+        except redis.ResponseError as error:
+            if gone(error):
+                return hold._gone(error) if answered else None  # else the UNLOCK before was done
+            why = error
+        except (redis.RedisError, OSError) as error:
+            why, answered = error, False
+        if left:
+            time.sleep(terms.patience / 20)
+    log.warning("%s was not given back and ends with its lease: %s", terms.name, why)
+
+
+def _pool_for(r, patience):
+    """The connections of this client's locks: made as its own are, as many as there are critical sections at once."""
+    with _guard:
+        pools = _pools.setdefault(r, {})
+        if patience not in pools:
+            like = r if hasattr(r, "connection_pool") else r.get_redis_connection(r.get_default_node())  # of a RedisCluster
+            own = like.connection_pool
+            settings = dict(own.connection_kwargs, socket_timeout=patience, retry=Retry(NoBackoff(), 0), retry_on_timeout=False,
+                            socket_keepalive=True)
+            pools[patience] = redis.ConnectionPool(connection_class=own.connection_class, **settings)
+        return pools[patience]

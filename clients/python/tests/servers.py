@@ -1,0 +1,93 @@
+"""A redis-server and a lockproxy of the tests' own. LOCKPROXY is the program; it stands in the environment."""
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import redis
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """A program that can be killed and started again."""
+
+    def __init__(self, words, port):
+        self.words, self.port = words, port
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        client = redis.Redis(port=self.port)
+        end = time.monotonic() + 30
+        while True:
+            try:
+                if client.ping():
+                    break
+            except redis.RedisError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.02)
+        client.close()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def start_redis():
+    port = free_port()
+    return Server(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes",
+                   "--dir", tempfile.mkdtemp()], port)
+
+
+def start_proxy(upstream):
+    port = free_port()
+    return Server([os.environ["LOCKPROXY"], "--listen", f"127.0.0.1:{port}", 
+                   "--upstream", f"redis://127.0.0.1:{upstream}"], port)
+
+
+class Balancer:
+    """Passes bytes on, and closes what was idle for so many seconds, as load balancers do."""
+
+    def __init__(self, to, idle):
+        self.to, self.idle = to, idle
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.to))
+            threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
+
+    def _pass(self, client, server):
+        import select
+        try:
+            while True:
+                ready, _, _ = select.select([client, server], [], [], self.idle)
+                if not ready:
+                    return
+                for at in ready:
+                    data = at.recv(65536)
+                    if not data:
+                        return
+                    (server if at is client else client).sendall(data)
+        except OSError:
+            pass
+        finally:
+            client.close()
+            server.close()
+
+    def close(self):
+        self.listener.close()

@@ -1,0 +1,274 @@
+"""What a program with a pool may rely on, before real servers: `python -m unittest discover -s tests`."""
+import asyncio
+import concurrent.futures
+import threading
+import time
+import unittest
+
+import redis
+import redis.asyncio
+
+import servers
+from lockproxy import Lost, NotAcquired, aio, lock
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.redis = servers.start_redis()
+        cls.proxy = servers.start_proxy(cls.redis.port)
+        cls.addClassCleanup(cls.redis.kill)
+        cls.addClassCleanup(cls.proxy.kill)
+
+    def client(self, port=None, **options):
+        r = redis.Redis(port=port or self.proxy.port, **options)
+        self.addCleanup(r.close)
+        return r
+
+
+class Waiters(Case):
+    def test_more_threads_than_the_pool_has_connections(self):
+        """Each adds one to a counter in two steps, over the pool that the locks must not use up."""
+        for pool in (redis.ConnectionPool, redis.BlockingConnectionPool):
+            with self.subTest(pool.__name__):
+                r = redis.Redis(connection_pool=pool(port=self.proxy.port, max_connections=10))
+                r.set("n", 0)
+
+                def work(_):
+                    with lock(r, "pool", wait=60):
+                        n = int(r.get("n"))
+                        time.sleep(0.01)
+                        r.set("n", n + 1)
+
+                with concurrent.futures.ThreadPoolExecutor(60) as threads:
+                    list(threads.map(work, range(60)))
+                self.assertEqual(int(r.get("n")), 60)
+                r.connection_pool.disconnect()
+
+    def test_wait(self):
+        r = self.client()
+        with lock(r, "busy"):
+            for wait in (0, 0.3):
+                began = time.monotonic()
+                with self.assertRaises(NotAcquired), lock(r, "busy", wait=wait):
+                    self.fail("two have it")
+                self.assertGreaterEqual(time.monotonic() - began, wait)
+
+    def test_a_wait_longer_than_the_lease(self):
+        r, began = self.client(), time.monotonic()
+        entered = threading.Event()
+
+        def hold():
+            with lock(r, "long"):
+                entered.set()
+                time.sleep(3)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        entered.wait()
+        with lock(r, "long", wait=None, lease=1) as held:
+            self.assertGreater(time.monotonic() - began, 2.5)
+            for _ in range(20):
+                self.assertFalse(held.lost)
+                time.sleep(0.1)
+        holder.join()
+
+    def test_waiting_is_interrupted(self):
+        """What is granted to a wait that has ended is given back."""
+        async def main():
+            r = redis.asyncio.Redis(port=self.proxy.port)
+
+            async def wait():
+                async with aio.lock(r, "interrupted", wait=None):
+                    self.fail("it was granted")
+
+            with lock(self.client(), "interrupted"):
+                waiter = asyncio.create_task(wait())
+                await asyncio.sleep(0.3)
+                waiter.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await waiter
+            async with aio.lock(r, "interrupted", wait=5):
+                pass
+            await r.aclose()
+
+        asyncio.run(main())
+
+
+class Holders(Case):
+    def test_the_owner_names_the_process(self):
+        r = self.client()
+        with lock(r, "named") as held:
+            self.assertRegex(held.owner, r"^.+:\d+:[0-9a-f]{32}$")
+            self.assertIn(held.owner, str(r.execute_command("LOCKINFO", "named")))
+
+    def test_tokens_rise(self):
+        r, last = self.client(decode_responses=True), 0
+        for watched in (False, True, False):
+            with lock(r, "fenced", watched=watched) as held:
+                self.assertGreater(held.token, last)
+                last = held.token
+
+    def test_a_lock_that_was_freed_by_force_is_lost(self):
+        r = self.client()
+        for watched in (False, True):
+            with self.subTest(watched=watched):
+                with self.assertRaises(Lost), lock(r, "forced", lease=1, watched=watched) as held:
+                    r.execute_command("UNLOCK", "forced", "FORCE")
+                    end = time.monotonic() + 20
+                    while not held.lost and time.monotonic() < end:
+                        time.sleep(0.05)
+                    self.assertTrue(held.lost)
+                    with self.assertRaises(Lost):
+                        held.check()
+
+    def test_an_error_of_the_block_is_raised_as_it_is(self):
+        r = self.client()
+        with self.assertRaises(KeyError) as caught, lock(r, "error"):
+            r.execute_command("UNLOCK", "error", "FORCE")
+            raise KeyError("mine")
+        self.assertEqual(caught.exception.args, ("mine",))
+        with lock(r, "error", wait=0):
+            pass
+
+    def test_a_long_job_is_renewed(self):
+        r = self.client()
+        for watched in (False, True):
+            with lock(r, "job", lease=1, watched=watched):
+                time.sleep(3)
+                with self.assertRaises(NotAcquired), lock(r, "job", wait=0):
+                    self.fail("two have it")
+
+
+class Faults(Case):
+    def test_redis_is_killed_and_comes_back(self):
+        """Its append-only file has the lock still, and no error in between ends the hold."""
+        r = self.client()
+        with lock(r, "outage", lease=30) as held:
+            self.redis.kill()
+            time.sleep(0.5)
+            self.redis.start()
+            self.assertFalse(held.lost)
+        with lock(r, "outage", wait=5):
+            pass
+
+    def test_errors_to_a_renewal_do_not_end_the_hold(self):
+        r = self.client()
+        with lock(r, "unavailable", lease=6) as held:
+            self.redis.kill()
+            time.sleep(3)  # a renewal or two are answered with an error
+            self.redis.start()
+            end = time.monotonic() + 4
+            while time.monotonic() < end:
+                self.assertFalse(held.lost)
+                time.sleep(0.05)
+
+    def test_a_dead_proxy_ends_the_hold_with_the_lease(self):
+        r = self.client()
+        with self.assertRaises(Lost), lock(r, "dead", lease=1) as held:
+            self.proxy.kill()
+            try:
+                time.sleep(2)
+                self.assertTrue(held.lost)
+            finally:
+                self.proxy.start()
+            time.sleep(1)
+            self.assertTrue(held.lost, "a lost lock came back")
+
+    def test_another_proxy_goes_on_with_the_lease(self):
+        """Here the same one after a restart: nothing of a lease is in the proxy."""
+        r = self.client()
+        with lock(r, "restart", lease=5) as held:
+            self.proxy.kill()
+            self.proxy.start()
+            time.sleep(6)
+            self.assertFalse(held.lost)
+
+    def test_a_watched_lock_ends_with_its_connection(self):
+        r = self.client()
+        with self.assertRaises(Lost), lock(r, "watched", watched=True) as held:
+            r.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            end = time.monotonic() + 20
+            while not held.lost and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertTrue(held.lost)
+
+    def test_a_balancer_closes_what_is_idle(self):
+        balancer = servers.Balancer(self.proxy.port, 1)
+        self.addCleanup(balancer.close)
+        r = self.client(balancer.port)
+        with lock(r, "idle", lease=6) as held:
+            time.sleep(7)
+            self.assertFalse(held.lost)
+        time.sleep(2)
+        with lock(r, "idle"):
+            pass
+
+    def test_a_block_that_lost_its_connection_leaves_the_lock(self):
+        r = self.client()
+        with self.assertRaises(redis.ConnectionError), lock(r, "write", lease=2):
+            raise redis.ConnectionError("the write has no answer")
+        with self.assertRaises(NotAcquired), lock(r, "write", wait=0):
+            self.fail("it was given back")
+        with lock(r, "write", wait=10):
+            pass
+
+
+class Asyncio(Case):
+    def test_more_tasks_than_the_pool_has_connections(self):
+        async def main():
+            r = redis.asyncio.Redis(port=self.proxy.port, max_connections=10)
+            await r.set("m", 0)
+
+            async def work():
+                async with aio.lock(r, "pool-aio", wait=60) as held:
+                    n = int(await r.get("m"))
+                    await asyncio.sleep(0.01)
+                    await r.set("m", n + 1)
+                    held.check()
+
+            await asyncio.gather(*(work() for _ in range(60)))
+            self.assertEqual(int(await r.get("m")), 60)
+            await r.aclose()
+
+        asyncio.run(main())
+
+    def test_cancelled_and_failing_blocks_give_the_lock_back(self):
+        async def main():
+            r = redis.asyncio.Redis(port=self.proxy.port)
+
+            async def forever():
+                async with aio.lock(r, "cancelled"):
+                    await asyncio.sleep(3600)
+
+            task = asyncio.create_task(forever())
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            async with aio.lock(r, "cancelled", wait=0):
+                pass
+            with self.assertRaises(KeyError):
+                async with aio.lock(r, "cancelled", watched=True):
+                    raise KeyError("mine")
+            async with aio.lock(r, "cancelled", wait=0):
+                pass
+            await r.aclose()
+
+        asyncio.run(main())
+
+    def test_lost(self):
+        async def main():
+            r = redis.asyncio.Redis(port=self.proxy.port)
+            with self.assertRaises(Lost):
+                async with aio.lock(r, "forced-aio", lease=1) as held:
+                    await r.execute_command("UNLOCK", "forced-aio", "FORCE")
+                    while not held.lost:
+                        await asyncio.sleep(0.05)
+            await r.aclose()
+
+        asyncio.run(asyncio.wait_for(main(), 30))
+
+
+if __name__ == "__main__":
+    unittest.main()
