@@ -43,7 +43,7 @@ class Server:
 
 def start_redis():
     port = free_port()
-    return Server(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes",
+    return Server(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always",
                    "--dir", tempfile.mkdtemp()], port)
 
 
