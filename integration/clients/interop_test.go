@@ -22,6 +22,7 @@ var (
 type client struct {
 	name    string
 	tools   []string // as the fields of harness.Project
+	beside  []string // folders of packages that its program uses
 	present []string
 	fetch   [][]string
 	build   [][]string
@@ -103,7 +104,7 @@ func (w way) test(t *testing.T, ready map[string]string) {
 
 func (c client) project() harness.Project {
 	return harness.Project{
-		Name: c.name, Folder: c.name, Tools: c.tools, Present: c.present, Fetch: c.fetch, Build: c.build, Env: c.env,
+		Name: c.name, Folder: c.name, Beside: c.beside, Tools: c.tools, Present: c.present, Fetch: c.fetch, Build: c.build, Env: c.env,
 	}
 }
 

@@ -4,7 +4,7 @@ import "github.com/lockproxy/lockproxy/integration/harness"
 
 var clients = []client{
 	{
-		name: "redis-py", tools: []string{"python3"}, push: true, cluster: true,
+		name: "redis-py", tools: []string{"python3"}, beside: []string{"../../clients/python/lockproxy"}, push: true, cluster: true,
 		fetch: [][]string{
 			{"python3", "-m", "venv", "venv"},
 			{"venv/bin/pip", "install", "-q", "-r", "requirements.txt"},

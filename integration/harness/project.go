@@ -14,6 +14,7 @@ import (
 type Project struct {
 	Name    string     // of its folder in the cache
 	Folder  string     // its sources
+	Beside  []string   // more folders, which are put into it under their own names
 	Tools   []string   // commands of the toolchain
 	Present []string   // says by its exit code that Fetch has nothing to do; nil: Fetch always runs
 	Fetch   [][]string // gets its packages, in a copy of the folder outside the repository; without them it is not tested
@@ -36,6 +37,9 @@ func (p Project) Ready(t testing.TB) (dir string) {
 	}
 	dir = filepath.Join(cache, "lockproxy-interop", p.Name)
 	copyFolder(t, p.Folder, dir)
+	for _, folder := range p.Beside {
+		copyFolder(t, folder, filepath.Join(dir, filepath.Base(folder)))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*Patience)
 	defer cancel()
 	if p.Present == nil || p.Command(ctx, dir, p.Present).Run() != nil {
