@@ -1,20 +1,14 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 )
-
-const defaultPort = "6379"
 
 // Target is one Redis address and the service account to use there.
 type Target struct {
@@ -74,176 +68,54 @@ type Renewer interface {
 	Client(base *tls.Config) *tls.Config
 }
 
-// ParseProxies reads the addresses of lockproxies to which the program's own commands connect: host:port, or what ParseTarget reads
-// except Sentinels, with hosts that are separated by commas. "" stands for LOCKPROXY_ADDRESS from the environment, or else for
-// 127.0.0.1:6380. There is one at least.
-func ParseProxies(addresses string) ([]Target, error) {
-	addresses = cmp.Or(addresses, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
-	if !strings.Contains(addresses, "://") {
-		addresses = "redis://" + addresses
-	}
-	before, hosts, after := addresses, "", "" // as of a unix socket, whose path may have commas
-	if !strings.HasPrefix(addresses, "unix:") {
-		before, hosts, after = cutHosts(addresses)
-	}
-	var all []Target
-	for host := range strings.SplitSeq(hosts, ",") {
-		t, err := ParseTarget(before + host + after)
-		if err != nil || t.Sentinels != nil {
-			return nil, errors.New("not host:port, redis://…, rediss://… or unix:///path")
-		}
-		all = append(all, t)
-	}
-	return all, nil
+// Sentinels say which Redis a Target means: the present master of that name.
+type Sentinels struct {
+	Addrs  []string // host:port of each
+	Master string   // the name they know it by
+	// User and Password are for the Sentinels themselves. Password with User "" belongs to their default user.
+	User, Password string
+	Secret         Secret // unless nil, it has the password instead
 }
 
-// cutHosts takes a URL apart: scheme and account, the hosts, and what follows them. url.Parse knows one host only.
-func cutHosts(rawURL string) (before, hosts, after string) {
-	scheme, rest, _ := strings.Cut(rawURL, "://")
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		rest, after = rest[:i], rest[i:]
-	}
-	account := rest[:strings.LastIndexByte(rest, '@')+1]
-	return scheme + "://" + account, rest[len(account):], after
-}
-
-// errTarget stands for every error of net/url: its own texts quote parts of the
-// URL, and with them parts of a password.
-var errTarget = errors.New("not of the form redis://[user[:password]@]host[:port][/db], rediss://…, redis+sentinel://…/master-name, redis-cluster://… or unix:///path[?db=n] (percent-encode special characters in the password)")
-
-// ParseTarget reads redis://, rediss:// and unix:// addresses, and those of a
-// master that Sentinels know. Credentials are percent-decoded; the port is 6379
-// (a Sentinel's 26379) unless given. rediss accepts ?insecure-skip-verify=true,
-// unix accepts ?db=n. No error quotes a password.
-func ParseTarget(rawURL string) (Target, error) {
-	if scheme, rest, ok := sentinelScheme(rawURL); ok {
-		return parseSentinels(scheme, rest)
-	}
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return Target{}, errTarget
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil || u.Opaque != "" || u.Fragment != "" {
-		return Target{}, errTarget
-	}
-	t := Target{User: u.User.Username()}
-	t.Password, _ = u.User.Password()
-	switch u.Scheme {
-	case "redis", "rediss":
-		err = t.parseTCP(u, query)
-	case "unix":
-		err = t.parseUnix(u, query)
-	default:
-		return Target{}, errTarget
-	}
-	if err == nil {
-		err = unknownParameter(query)
-	}
-	if err != nil {
-		return Target{}, err
-	}
-	return t, nil
-}
-
-// unknownParameter is an error if the query has parameters that no one has read.
-func unknownParameter(query url.Values) error {
-	for name := range query {
-		return fmt.Errorf("unknown parameter %q", name)
-	}
-	return nil
-}
-
-func (t *Target) parseTCP(u *url.URL, query url.Values) error {
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		return errors.New("the host is missing")
-	}
-	if port == "" {
-		port = defaultPort
-	}
-	if err := validPort(port); err != nil {
-		return err
-	}
-	t.Network, t.Addr = "tcp", net.JoinHostPort(host, port)
-	if path := u.Path; path != "" && path != "/" {
-		if err := t.parseDB(path[1:]); err != nil {
-			return err
-		}
-	}
-	if u.Scheme != "rediss" {
-		return nil
-	}
-	t.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
-	return t.parseSkipVerify(query)
-}
-
-func validPort(port string) error {
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return errors.New("the port must be from 1 to 65535")
-	}
-	return nil
-}
-
-func (t *Target) parseSkipVerify(query url.Values) error {
-	if v := query.Get("insecure-skip-verify"); v != "" {
-		skip, err := strconv.ParseBool(v)
-		if err != nil {
-			return errors.New("insecure-skip-verify must be true or false")
-		}
-		t.TLS.InsecureSkipVerify = skip
-	}
-	query.Del("insecure-skip-verify")
-	return nil
-}
-
-func (t *Target) parseUnix(u *url.URL, query url.Values) error {
-	if u.Host != "" || u.Path == "" || u.Path == "/" {
-		return errors.New("a unix socket is written unix:///path, with three slashes")
-	}
-	t.Network, t.Addr = "unix", u.Path
-	if v := query.Get("db"); v != "" {
-		if err := t.parseDB(v); err != nil {
-			return err
-		}
-	}
-	query.Del("db")
-	return nil
-}
-
-func (t *Target) parseDB(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 {
-		return errors.New("the database must be a number from 0 up")
-	}
-	t.DB = n
-	return nil
+// Account is who the proxy is at the Sentinels.
+func (s *Sentinels) Account() Identity {
+	return Identity{User: s.User, Password: s.Password, Secret: s.Secret}
 }
 
 // String is the address as ParseTarget reads it, without the password.
 func (t Target) String() string {
-	if t.Sentinels != nil {
-		return t.sentinelString()
-	}
-	u := url.URL{Scheme: "redis", Host: t.Addr}
-	if t.User != "" {
-		u.User = url.User(t.User)
-	}
-	if t.TLS != nil {
-		u.Scheme = "rediss"
-	}
-	if t.Network == "unix" {
-		u.Scheme, u.Host, u.Path = "unix", "", t.Addr
-		if t.DB != 0 {
-			u.RawQuery = "db=" + strconv.Itoa(t.DB)
-		}
-		return u.String()
-	}
+	db := ""
 	if t.DB != 0 {
-		u.Path = "/" + strconv.Itoa(t.DB)
+		db = strconv.Itoa(t.DB)
 	}
-	return u.String()
+	switch {
+	case t.Network == "unix":
+		u := url.URL{Path: t.Addr}
+		return t.printed("unix", "", u.EscapedPath(), "?db=", db)
+	case t.Sentinels != nil:
+		hosts, master := strings.Join(t.Sentinels.Addrs, ","), "/"+url.PathEscape(t.Sentinels.Master)
+		return t.printed("redis+sentinel", hosts, master, "/", db)
+	}
+	return t.printed("redis", t.Addr, "", "/", db)
 }
+
+// printed puts an address together. begin is written before db, if that is not "".
+func (t Target) printed(scheme, hosts, path, begin, db string) string {
+	if t.TLS != nil {
+		scheme = strings.Replace(scheme, "redis", "rediss", 1)
+	}
+	account := ""
+	if t.User != "" {
+		account = url.User(t.User).String() + "@"
+	}
+	if db != "" {
+		db = begin + db
+	}
+	return scheme + "://" + account + hosts + path + db
+}
+
+// at is the Target of the server at addr, whose certificate is for addr's host.
+func (t Target) at(addr string) Target { return ClusterTarget{Node: t}.At(addr, "") }
 
 // Service is the identity of the service account, in database 0.
 func (t Target) Service() Identity {
@@ -253,11 +125,4 @@ func (t Target) Service() Identity {
 // isService says whether a connection is made as the service account.
 func (id Identity) isService(t Target) bool {
 	return id.User == t.User && id.Password == t.Password && id.Secret == t.Secret && id.DB == 0
-}
-
-func (t Target) encrypted() bool { return t.TLS != nil }
-
-func (t Target) shown() string {
-	t.User = ""
-	return t.String()
 }

@@ -1,73 +1,53 @@
 package upstream
 
 import (
-	"errors"
 	"net"
-	"net/url"
 	"strings"
 )
 
 // URL is the address of an upstream, with all that is needed to connect to it. ParseURL makes it. The zero URL stands for the
 // embedded store.
 type URL struct {
-	place place // nil: the embedded store
-}
-
-// place is what a URL leads to: a Target, which is one Redis or the master that Sentinels name, or a ClusterTarget.
-type place interface {
-	encrypted() bool
-	shown() string // without user and password
-}
-
-// ParseURL reads the address of a Redis, of Sentinels or of a cluster; "" is the zero URL. No error quotes a password.
-func ParseURL(raw string) (URL, error) {
-	switch {
-	case raw == "":
-		return URL{}, nil
-	case strings.HasPrefix(raw, "redis-cluster:"), strings.HasPrefix(raw, "rediss-cluster:"):
-		ct, err := ParseClusterTarget(raw)
-		if err != nil {
-			return URL{}, err
-		}
-		return URL{ct}, nil
-	}
-	t, err := ParseTarget(raw)
-	if err != nil {
-		return URL{}, err
-	}
-	return URL{t}, nil
+	node  Target   // one Redis, the master that Sentinels name, or what all nodes of a cluster have in common
+	seeds []string // host:port of nodes of the cluster; nil: it is none
 }
 
 // Embedded says that there is no upstream.
-func (u URL) Embedded() bool { return u.place == nil }
+func (u URL) Embedded() bool { return u.node.Network == "" }
 
 // Single says that it is the address of one Redis, which neither Sentinels nor a cluster may replace.
-func (u URL) Single() bool {
-	t, ok := u.place.(Target)
-	return ok && t.Sentinels == nil
-}
+func (u URL) Single() bool { return u.Target().Network != "" && u.node.Sentinels == nil }
 
 // Target is a Redis, or the master that Sentinels name; zero for a cluster and for the embedded store.
 func (u URL) Target() Target {
-	t, _ := u.place.(Target)
-	return t
+	if u.seeds != nil {
+		return Target{}
+	}
+	return u.node
 }
 
 // Cluster is the cluster that u leads to; false: it leads to none.
 func (u URL) Cluster() (ClusterTarget, bool) {
-	ct, ok := u.place.(ClusterTarget)
-	return ct, ok
+	if u.seeds == nil {
+		return ClusterTarget{}, false
+	}
+	return ClusterTarget{u.seeds, u.node}, true
 }
 
 // TLS says whether the upstream is reached by TLS.
-func (u URL) TLS() bool { return !u.Embedded() && u.place.encrypted() }
+func (u URL) TLS() bool { return u.node.TLS != nil }
 
 // String is the address as it may be shown: without user and password.
 func (u URL) String() string {
-	if u.Embedded() {
+	u.node.User = ""
+	ct, clustered := u.Cluster()
+	switch {
+	case u.Embedded():
 		return "embedded"
+	case clustered:
+		return ct.String()
 	}
-	return u.place.shown()
+	return u.node.String()
 }
 
 // GoString is String, for %#v.
@@ -77,39 +57,6 @@ func (u URL) GoString() string { return u.String() }
 type ClusterTarget struct {
 	Seeds []string // host:port of nodes to ask; not all of them need to be up
 	Node  Target   // what all nodes have in common: account and TLS; Addr is empty
-}
-
-var errClusterTarget = errors.New("not of the form redis-cluster://[user[:password]@]host[:port][,host[:port]…] or rediss-cluster://… (percent-encode special characters in the password)")
-
-// ParseClusterTarget reads redis-cluster:// and rediss-cluster:// addresses. Credentials are percent-decoded; a port is
-// 6379 unless given; a database cannot be chosen, a cluster has one. rediss-cluster accepts
-// ?insecure-skip-verify=true. No error quotes a password.
-func ParseClusterTarget(rawURL string) (ClusterTarget, error) {
-	scheme, rest, found := strings.Cut(rawURL, "-cluster://")
-	if !found || scheme != "redis" && scheme != "rediss" {
-		return ClusterTarget{}, errClusterTarget
-	}
-	before, hosts, after := cutHosts(scheme + "://" + rest)
-	var ct ClusterTarget
-	for host := range strings.SplitSeq(hosts, ",") {
-		t, err := ParseTarget(before + host + after)
-		if err != nil {
-			if errors.Is(err, errTarget) {
-				err = errClusterTarget
-			}
-			return ClusterTarget{}, err
-		}
-		if t.DB != 0 {
-			return ClusterTarget{}, errors.New("a cluster has no databases but 0")
-		}
-		ct.Seeds = append(ct.Seeds, t.Addr)
-		t.Addr = ""
-		ct.Node = t
-	}
-	if ct.Node.TLS != nil {
-		ct.Node.TLS.ServerName = "" // each node's own
-	}
-	return ct, nil
 }
 
 // At returns the Target of one node. With TLS its certificate must be for name, or for addr's host if name is "". A
@@ -132,19 +79,5 @@ func (ct ClusterTarget) At(addr, name string) Target {
 
 // String is the address as ParseClusterTarget reads it, without the password.
 func (ct ClusterTarget) String() string {
-	u := url.URL{Scheme: "redis-cluster", Host: "x"}
-	if ct.Node.TLS != nil {
-		u.Scheme = "rediss-cluster"
-	}
-	if ct.Node.User != "" {
-		u.User = url.User(ct.Node.User)
-	}
-	return strings.TrimSuffix(u.String(), "x") + strings.Join(ct.Seeds, ",")
-}
-
-func (ct ClusterTarget) encrypted() bool { return ct.Node.encrypted() }
-
-func (ct ClusterTarget) shown() string {
-	ct.Node.User = ""
-	return ct.String()
+	return ct.Node.printed("redis-cluster", strings.Join(ct.Seeds, ","), "", "", "")
 }
