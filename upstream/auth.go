@@ -54,18 +54,22 @@ func (n *Node) inTurn(ctx context.Context, address string, do func(context.Conte
 		return &NotSentError{Cause: err}
 	}
 	defer n.auths.turns.give()
-	err := do(ctx)
-	for err != nil && Refused(err) == nil && ctx.Err() == nil && n.contact.lately() { // Redis may be back by then, as for commands
-		retry.Sleep(ctx, firstDelay, nil)
-		err = do(ctx)
+	for {
+		err := do(ctx)
+		left := min(timeLeft(ctx), n.contact.left()) // Redis may be back by then, as for commands
+		switch became := (Attempt{err, true, left}).Outcome(); {
+		case err == nil:
+			return nil
+		case became == Answered:
+			return Refused(err)
+		case became == SendAgain:
+			retry.Sleep(ctx, firstDelay, nil)
+		case ctx.Err() != nil:
+			return &NotSentError{Cause: context.Cause(ctx)}
+		default:
+			return notSent(err)
+		}
 	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && Refused(err) == nil:
-		return &NotSentError{Cause: context.Cause(ctx)}
-	}
-	return notSent(err)
 }
 
 // askOn asks by these steps whether Redis lets id in, on an idle connection, or on a new one; the caller has a turn. Redis may close
@@ -74,7 +78,7 @@ func (n *Node) inTurn(ctx context.Context, address string, do func(context.Conte
 func (n *Node) askOn(ctx context.Context, id Identity, steps []step) error {
 	for c := n.auths.take(); c != nil; c = n.auths.take() {
 		err := n.askOver(ctx, c, id, steps)
-		if err == nil || Refused(err) != nil || ctx.Err() != nil {
+		if (Attempt{err, true, timeLeft(ctx)}).Outcome() != SendAgain {
 			return err
 		}
 	}

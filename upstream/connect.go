@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -27,7 +28,6 @@ const useful = time.Second
 // run is the pipe's goroutine: it connects, reads the replies until the
 // connection ends, and connects again, for as long as the pipe has users.
 func (p *Pipe) run() {
-	defer p.node.running.Done()
 	defer p.share.give()
 	defer p.move(ended, nil)
 	defer p.stop()
@@ -116,10 +116,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 // connect makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any more its clients have to
 // log in again, as at Redis. So is one that only makes things quicker.
 func (p *Pipe) connect() (c *termConn, err error) {
-	p.mu.Lock()
-	again := p.connected
-	p.mu.Unlock()
-	if again || !p.ofClients() {
+	if p.state().connected || !p.ofClients() {
 		return connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	}
 	c, _, err = p.node.connectMore(p.ctx, p.id)
@@ -139,21 +136,16 @@ func (p *Pipe) noteLoss(err error) {
 // rest waits between two attempts: for the back-off, which ends early when Redis has moved since the attempt began, and after a
 // refusal also until somebody asks for the identity again. It says whether to go on.
 func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) bool {
+	refused, early := Refused(cause) != nil, p.demand
+	if refused {
+		early = nil
+	}
 	p.move(backingOff, cause)
-	if !p.sleep(min(delay, wantedDelay), nil, moved) {
+	slept := p.sleep(min(delay, wantedDelay), nil, moved) && p.sleep(delay-wantedDelay, early, moved)
+	if !slept || p.node.forgetIdle(p) {
 		return false
 	}
-	demand := p.demand
-	if Refused(cause) != nil {
-		demand = nil
-	}
-	if delay > wantedDelay && !p.sleep(delay-wantedDelay, demand, moved) {
-		return false
-	}
-	if p.node.forgetIdle(p) {
-		return false
-	}
-	if Refused(cause) == nil {
+	if !refused {
 		return true
 	}
 	select { // this refusal answers a demand that came before it
@@ -164,18 +156,14 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 	if p.node.forgetIdle(p) { // its last user has left since
 		return false
 	}
-	select {
-	case <-p.demand:
-		return true
-	case <-moved: // another Redis may not refuse
-		return true
-	case <-p.ctx.Done():
-		return false
-	}
+	return p.sleep(math.MaxInt64, p.demand, moved) // another Redis may not refuse
 }
 
-// sleep waits for d, or until somebody wants the pipe or Redis has moved. false: the pipe was closed.
+// sleep waits for d, if that is above 0, or until somebody wants the pipe or Redis has moved. false: the pipe was closed.
 func (p *Pipe) sleep(d time.Duration, wanted, moved <-chan struct{}) bool {
+	if d <= 0 {
+		return true
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -204,29 +192,6 @@ func (p *Pipe) move(to phase, cause error) (again bool, before error) {
 	close(p.changed)
 	p.changed = make(chan struct{})
 	return again, before
-}
-
-// wake has a resting pipe make a new attempt.
-func (p *Pipe) wake() { retry.Wake(p.demand) }
-
-// close ends the pipe for good. The pipe's goroutine is then about to end.
-func (p *Pipe) close() {
-	p.stop()
-	p.drop(ErrClosed)
-}
-
-// Connected says whether the pipe has a connection, as far as is known: without
-// one, Do may wait for it, or fail.
-func (p *Pipe) Connected() bool {
-	l := p.link.Load()
-	return l != nil && !l.dead.Load()
-}
-
-// backsOff says that Redis could not be reached, or has refused, and that the pipe waits before it tries again.
-func (p *Pipe) backsOff() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.phase == backingOff
 }
 
 func (p *Pipe) log(level slog.Level, text string, args ...any) {

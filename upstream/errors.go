@@ -82,9 +82,10 @@ var (
 var errTakesNothing = errors.New("no byte was taken by Redis in time")
 
 // Ended says that err comes from a Request's End.
-func Ended(err error) bool {
-	return errors.Is(err, ErrLeft) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrSlow)
-}
+func Ended(err error) bool { return abandoned(err) || errors.Is(err, ErrSlow) }
+
+// abandoned says that nobody waits for the reply any more.
+func abandoned(err error) bool { return errors.Is(err, ErrLeft) || errors.Is(err, ErrTimeout) }
 
 // violation is a break of the protocol by the peer; the connection is closed.
 func violation(format string, args ...any) error {

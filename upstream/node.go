@@ -64,12 +64,17 @@ type contact struct {
 	lost atomic.Pointer[time.Time] // when a pipe lost its connection last
 }
 
-// lately says that a pipe of the node, whoever used it, lost its connection less than a second ago. A client that connects anew then waits
-// for Redis as a client does that was there before.
-func (c *contact) lately() bool {
+// left is for how long Redis is still waited for, because a pipe of the node, whoever used it, lost its connection less than a second ago.
+// A client that connects anew then waits for Redis as a client does that was there before.
+func (c *contact) left() time.Duration {
 	at := c.lost.Load()
-	return at != nil && time.Since(*at) < patience
+	if at == nil {
+		return 0
+	}
+	return patience - time.Since(*at)
 }
+
+func (c *contact) lately() bool { return c.left() > 0 }
 
 // NewNode returns a Node that connects when it is first asked to.
 func NewNode(t Target, o NodeOptions) *Node {
@@ -111,39 +116,38 @@ func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
 
 // use counts one more use of id's shared pipe, and makes the pipe if there is none.
 func (n *Node) use(id Identity) (*Pipe, error) {
-	var counted *share
-	for {
-		n.mu.Lock()
-		p := n.shared[id]
-		switch {
-		case n.closed:
-			n.mu.Unlock()
-			if counted != nil {
-				counted.give()
-			}
-			return nil, &NotSentError{Cause: ErrClosed}
-		case p != nil:
-			if p.users == 0 {
-				n.idle.Remove(id)
-			}
-			p.users++
-			n.mu.Unlock()
-			if counted != nil { // another goroutine has made the pipe meanwhile
-				counted.give()
-			}
-			return p, nil
-		case counted != nil:
-			p = n.start(id, false, counted)
-			n.shared[id] = p
-			n.mu.Unlock()
-			return p, nil
-		}
-		n.mu.Unlock()
-		var err error
-		if counted, err = n.opts.Budget.take(id, id.alone()); err != nil { // may close idle pipes, under mu
-			return nil, err
-		}
+	p, err := n.sharedPipe(id, nil)
+	if p != nil || err != nil {
+		return p, err
 	}
+	counted, err := n.opts.Budget.take(id, id.alone()) // may close idle pipes, and takes mu for that
+	if err != nil {
+		return nil, err
+	}
+	p, err = n.sharedPipe(id, counted)
+	if p == nil || p.share != counted { // another goroutine has made the pipe meanwhile
+		counted.give()
+	}
+	return p, err
+}
+
+// sharedPipe is id's pipe, with one more user. If there is none it is made as counted's, or is nil if that is nil.
+func (n *Node) sharedPipe(id Identity, counted *share) (*Pipe, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.shared[id]
+	switch {
+	case n.closed:
+		return nil, &NotSentError{Cause: ErrClosed}
+	case p != nil:
+		n.idle.Remove(id)
+		p.users++
+	case counted != nil:
+		p = newPipe(n, id, false, counted)
+		n.shared[id] = p
+		n.running.Go(p.run)
+	}
+	return p, nil
 }
 
 // Private returns a pipe that nobody shares, with the errors of Open. Replies
@@ -164,25 +168,23 @@ func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
 }
 
 func (n *Node) openPrivate(ctx context.Context, id Identity, counted *share) (*Pipe, error) {
-	n.mu.Lock()
-	if n.closed {
-		n.mu.Unlock()
+	p := newPipe(n, id, true, counted)
+	if !n.startPrivate(p) {
 		counted.give()
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
-	p := n.start(id, true, counted)
-	n.private[p] = struct{}{}
-	n.mu.Unlock()
 	return n.connected(ctx, p)
 }
 
-// start makes a pipe with one user; mu is held.
-func (n *Node) start(id Identity, private bool, counted *share) *Pipe {
-	p := newPipe(n, id, private)
-	p.share = counted
-	n.running.Add(1)
-	go p.run()
-	return p
+func (n *Node) startPrivate(p *Pipe) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.private[p] = struct{}{}
+	n.running.Go(p.run)
+	return true
 }
 
 // connected waits until p has a connection. After an error it has released p.
@@ -232,7 +234,7 @@ func (n *Node) release(p *Pipe) {
 			n.drop(oldest)
 		}
 		n.idle.Add(p.id, p)
-	case p.backsOff():
+	case p.state().phase == backingOff:
 		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again and
 		// again would make a connection each time. When the back-off is over, the pipe forgets itself.
 	default:
@@ -284,17 +286,12 @@ func (p *Pipe) tellRefused(err error) {
 	f := n.refused
 	n.mu.Unlock()
 	re := Refused(err)
-	if re == nil || f == nil || !p.main() {
+	if re == nil || f == nil {
 		return
 	}
-	f(p.id, re)
-}
-
-// main says that the pipe has had the connection that all clients of one identity share.
-func (p *Pipe) main() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.connected && p.ofClients()
+	if p.state().connected && p.ofClients() { // the connection that all clients of the identity share
+		f(p.id, re)
+	}
 }
 
 // ofClients says that all clients of one identity share the pipe.

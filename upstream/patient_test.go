@@ -30,7 +30,7 @@ func TestPatientRequest(t *testing.T) {
 		p.node.contact.lost.Store(&at)
 	}
 	between.Disable()
-	eventually(t, "the back-off runs", p.backsOff)
+	eventually(t, "the back-off runs", func() bool { return p.state().phase == backingOff })
 	var unsent *NotSentError
 	eventually(t, "a request fails at once", func() bool {
 		_, err := ping(false)
@@ -177,7 +177,7 @@ func TestWhatIsALoss(t *testing.T) {
 		"a node of a cluster":   {err: io.EOF, nodeID: "id"},
 	} {
 		n := newNode(t, Target{Network: "tcp", Addr: "127.0.0.1:1", NodeID: c.nodeID}, NodeOptions{})
-		p := newPipe(n, Identity{}, false)
+		p := newPipe(n, Identity{}, false, &share{})
 		if p.noteLoss(c.err); n.contact.lately() != c.want {
 			t.Errorf("%s: %v", name, !c.want)
 		}

@@ -1,10 +1,13 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // patience is how long a request that was surely not sent may wait for the
@@ -52,8 +55,9 @@ type standing struct {
 	changed   chan struct{} // closed at the next change of these
 }
 
-func newPipe(n *Node, id Identity, private bool) *Pipe {
-	p := &Pipe{node: n, id: id, private: private, demand: make(chan struct{}, 1), users: 1, standing: standing{changed: make(chan struct{}), attempt: 1}}
+func newPipe(n *Node, id Identity, private bool, counted *share) *Pipe {
+	p := &Pipe{node: n, id: id, private: private, share: counted, demand: make(chan struct{}, 1), users: 1}
+	p.standing = standing{changed: make(chan struct{}), attempt: 1}
 	p.ctx, p.stop = context.WithCancel(n.ctx)
 	return p
 }
@@ -79,10 +83,10 @@ func (p *Pipe) Do(r *Request) error {
 		return p.redo(r, false)
 	}
 	err := l.do(r)
-	if _, unsent := err.(*NotSentError); unsent && !Ended(err) {
-		return p.redo(r, true)
+	if err == nil || (Attempt{Err: err, Left: patience}).Outcome() != SendAgain {
+		return err
 	}
-	return err
+	return p.redo(r, true)
 }
 
 // Ask is Do for a question of the proxy's own, and returns the replies, one behind the other, unless r has a Sink for them. It is given up,
@@ -115,7 +119,7 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 			return err
 		}
 		err = l.do(r)
-		if _, unsent := err.(*NotSentError); !unsent || Ended(err) {
+		if (Attempt{Err: err, Left: timeLeft(ctx)}).Outcome() != SendAgain {
 			return err
 		}
 		moved = true
@@ -127,50 +131,86 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 // two exceptions: with moved it waits for a Redis that cannot be reached, and
 // with fresh for the next answer of a Redis that has refused.
 func (p *Pipe) await(ctx context.Context, moved, fresh bool) (*link, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	need := p.attempt // a refusal counts from this attempt on
-	if p.phase == resting || fresh && p.phase == backingOff {
-		need++
-	}
+	now := p.state()
+	newest := now.newest(fresh)
 	for {
-		switch p.phase {
-		case up:
-			if l := p.link.Load(); l != nil && !l.dead.Load() {
-				return l, nil
-			}
-		case backingOff, resting:
-			wait := moved
-			if Refused(p.cause) != nil {
-				wait = p.attempt < need
-			}
-			if p.phase == resting && wait || p.phase == backingOff {
-				p.wake()
-			}
-			if !wait {
-				return nil, notSent(p.cause)
-			}
-		case ended:
-			return nil, &NotSentError{Cause: ErrClosed}
+		if l := p.live(); l != nil {
+			return l, nil
 		}
-		changed := p.changed
-		p.mu.Unlock()
+		wakes, err := now.meets(moved, newest)
+		if wakes {
+			retry.Wake(p.demand)
+		}
+		if err != nil {
+			return nil, err
+		}
 		select {
-		case <-changed:
-			p.mu.Lock()
+		case <-now.changed:
 		case <-ctx.Done():
-			p.mu.Lock()
-			return nil, &NotSentError{Cause: p.overdue(ctx)}
+			return nil, &NotSentError{Cause: p.state().overdue(context.Cause(ctx))}
 		}
+		now = p.state()
 	}
 }
 
-// overdue returns why a wait for the link ended: why there was no connection, if that is known. mu is held.
-func (p *Pipe) overdue(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != errNoLink || p.cause == nil {
-		return cause
+// newest is the number of the first attempt whose refusal answers a request that finds the pipe so.
+func (s standing) newest(fresh bool) int {
+	if s.phase == resting || fresh && s.phase == backingOff {
+		return s.attempt + 1
 	}
-	return p.cause
+	return s.attempt
+}
+
+// meets decides what a request does that finds the pipe so: it waits for a change, or ends with an error. wakes: the next attempt need not wait
+// for the end of the back-off.
+func (s standing) meets(moved bool, newest int) (wakes bool, end error) {
+	waits := moved
+	switch s.phase {
+	case ended:
+		return false, &NotSentError{Cause: ErrClosed}
+	case connecting, up: // up without a link: that has just ended
+		return false, nil
+	}
+	if Refused(s.cause) != nil {
+		waits = s.attempt < newest
+	}
+	if waits {
+		return true, nil
+	}
+	return s.phase == backingOff, notSent(s.cause)
+}
+
+// overdue returns why a wait for the link ended: why there was no connection, if that is known.
+func (s standing) overdue(cause error) error {
+	if cause == errNoLink {
+		return cmp.Or(s.cause, cause)
+	}
+	return cause
+}
+
+// state is the standing at present.
+func (p *Pipe) state() standing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.standing
+}
+
+// live returns the connection, as far as is known; nil: there is none.
+func (p *Pipe) live() *link {
+	if l := p.link.Load(); l != nil && !l.dead.Load() {
+		return l
+	}
+	return nil
+}
+
+// Connected says whether the pipe has a connection, as far as is known: without
+// one, Do may wait for it, or fail.
+func (p *Pipe) Connected() bool { return p.live() != nil }
+
+// close ends the pipe for good. The pipe's goroutine is then about to end.
+func (p *Pipe) close() {
+	p.stop()
+	p.drop(ErrClosed)
 }
 
 // Release gives the pipe back, once for every Open or Private; the caller must

@@ -21,7 +21,8 @@ func NewAsker(t Target, timeout time.Duration) *Asker {
 // the idle connection, the question goes over a new one. The errors are those of the connection, and Redis' refusal of it.
 func (a *Asker) Ask(ctx context.Context, words ...string) ([]byte, error) {
 	if a.conn != nil {
-		if reply, err := a.over(ctx, words); err == nil || ctx.Err() != nil {
+		reply, err := a.over(ctx, words)
+		if (Attempt{err, true, timeLeft(ctx)}).Outcome() != SendAgain {
 			return reply, err
 		}
 	}
