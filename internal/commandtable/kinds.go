@@ -24,6 +24,9 @@ func (k ConnKind) Starts() bool {
 	return k != ConnNone && k != ConnExec && k != ConnDiscard && k != ConnUnwatch
 }
 
+// Ends says that such a command, without an argument, ends a transaction.
+func (k ConnKind) Ends() bool { return k == ConnExec || k == ConnDiscard }
+
 // CannotFail says that what follows such a command would do harm if this proxy failed to run it at all.
 func (k ConnKind) CannotFail() bool { return k == ConnMulti || k == ConnWatch }
 

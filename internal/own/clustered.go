@@ -1,16 +1,19 @@
 package own
 
 import (
-	"bytes"
+	"context"
+	"strings"
 	"time"
 
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/subscription"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -22,10 +25,339 @@ type clustered struct {
 	subscriptions *subscription.Subscriptions // nil: none yet
 }
 
+// slots is what is known of a connection's slots. Only the client's goroutine uses it.
+type slots struct {
+	watched int          // the slot of what is watched, or backend.NoSlot
+	ask     bool         // the node is importing that slot: ASKING must come before MULTI
+	tx      *transaction // the one that is queued
+}
+
+// unwatched notes that nothing is watched any more.
+func (s *slots) unwatched() { s.watched, s.ask = backend.NoSlot, false }
+
 // databases is false, although the nodes may have more: see backend's selectDB.
 func (u *clustered) databases() bool { return false }
 
 func (u *clustered) left(n *cluster.Node) { u.nodes.Release(n) }
+
+// concerns is for subscribers in RESP2, who may not send what they like.
+func (u *clustered) concerns(c *commandtable.Command, _ bool) bool { return u.mutes(nil, c) }
+
+func (u *clustered) mutes(_ *conn, c *commandtable.Command) bool {
+	return u.client.Identity().Proto == 2 && u.View.Subscribed() && !c.Always
+}
+
+func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
+	needsOwn := c.Conn.Starts() || p != nil && c.Conn == commandtable.ConnUnwatch // without WATCH that changes nothing
+	switch {
+	case p != nil && p.InTransaction():
+		return u.inTransaction(p, cmd, c, here)
+	case u.mutes(p, c):
+		u.sendMute(cmd, c, here)
+		return true
+	case p != nil && !p.Settled():
+		return true
+	case !needsOwn, u.forwarder.Instead(c) != nil: // what concerns all nodes is answered otherwise
+		return false
+	}
+	return u.runOwn(p, cmd, c)
+}
+
+// runOwn runs a command that concerns the connection, or may wait. p is the client's own connection, nil if it has none.
+func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
+	switch c.Conn {
+	case commandtable.ConnMulti:
+		u.multi(p, cmd, c)
+	case commandtable.ConnWatch:
+		u.watch(p, cmd, c)
+	case commandtable.ConnBlock:
+		u.block(p, cmd, c)
+	case commandtable.ConnSubscribe:
+		u.subscribe(cmd, c)
+	case commandtable.ConnUnwatch:
+		u.send(p, cmd, c)
+		p.Settled()
+		p.slots.unwatched()
+	case commandtable.ConnAlone:
+		if p = u.at(p, backend.NoSlot, c); p != nil {
+			u.send(p, cmd, c)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// elsewhere says that a slot, if it is one, has another owner than n.
+func (u *clustered) elsewhere(slot int, n *cluster.Node) bool {
+	if slot == backend.NoSlot {
+		return false
+	}
+	owner := u.nodes.Snapshot().Owner(slot)
+	return owner != nil && owner != n
+}
+
+// watch is WATCH. All watched keys must be in one slot, whatever nodes there are, because only commands of that
+// slot can be run in the transaction.
+func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
+	before := backend.NoSlot // the slot of what is watched already
+	if p != nil {
+		before = p.slots.watched
+	}
+	if cross || differ(slot, before) {
+		u.client.Error(cluster.CrossSlot)
+		return
+	}
+	forwarded()
+	t := u.nodes.Tries(slot)
+	u.answerBy(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal) {
+		ask := t.Ask || p.slots.ask
+		refusal, over := p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1}, cmd.Raw, ask)
+		switch {
+		case over:
+		case len(refusal) == 0:
+			p.slots.watched, p.slots.ask = slot, ask
+		case before == backend.NoSlot: // else those keys have moved away: their transaction will find that out
+			r = u.nodes.Refusal(p.Node, refusal)
+		}
+		return refusal, r
+	})
+}
+
+// block runs a command that may wait. When its slot moves away meanwhile, Redis ends the wait and has done nothing:
+// the command is then sent to the slot's new node, for the time left.
+func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
+	switch {
+	case cross:
+		u.client.Error(cluster.CrossSlot)
+		return
+	case p != nil && u.elsewhere(slot, p.Node):
+		u.client.Error("ERR " + strings.ToUpper(c.Name) +
+			" on a connection that watches another node's keys: use another connection, or UNWATCH first")
+		return
+	}
+	forwarded()
+	began, raw := time.Now(), cmd.Raw
+	t := u.nodes.Tries(slot)
+	u.answerBy(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal) {
+		sent, wait := time.Now(), dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}
+		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: wait}, raw, t.Ask)
+		if now := time.Now(); now.Sub(sent) > time.Second { // a redirect that comes after a wait begins a new series
+			t.Until = now.Add(u.nodes.RetryFor())
+		}
+		if p.slots.watched == backend.NoSlot {
+			r = u.nodes.Refusal(p.Node, refusal)
+		}
+		raw = c.TimeLeft(cmd.Args, time.Since(began))
+		return refusal, r
+	})
+}
+
+// answerBy has send run a command, as follow does, and gives the client the refusal in which that ends, or the error.
+func (u *clustered) answerBy(c *commandtable.Command, p *conn, t *cluster.Tries, send func(*conn) ([]byte, cluster.Refusal)) {
+	var refusal []byte
+	err := u.follow(p, t, func(p *conn) (r cluster.Refusal) {
+		refusal, r = send(p)
+		return r
+	})
+	if err != nil {
+		u.Failed(c, err)
+		return
+	}
+	u.client.Give(refusal)
+}
+
+// follow has send use p, or if that is nil another connection of the client's own to where t says, and after each refusal that is worth it
+// one to where t says then. The error is that there is no such connection.
+func (u *clustered) follow(p *conn, t *cluster.Tries, send func(*conn) cluster.Refusal) (err error) {
+	for {
+		if p == nil {
+			if p, err = u.reach(t); err != nil {
+				return err
+			}
+		}
+		if !t.Again(u.client.Context(), send(p)) {
+			return nil
+		}
+		u.letGo()
+		p = nil
+	}
+}
+
+// reach gives the client a connection of its own to where t says, or to where it says then while there is none.
+func (u *clustered) reach(t *cluster.Tries) (*conn, error) {
+	for {
+		p, err := u.connectFor(t, &u.View)
+		if err == nil {
+			u.conn = p
+			return p, nil
+		}
+		if !t.Again(u.client.Context(), unreached(err)) {
+			return nil, err
+		}
+	}
+}
+
+// at returns p, or if that is nil a new connection of the client's own to the node that has a slot. If it returns nil, the client
+// has been given the error.
+func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
+	if p != nil {
+		return p
+	}
+	p, err := u.reach(u.nodes.Tries(slot))
+	if err != nil {
+		u.Failed(c, err)
+	}
+	return p
+}
+
+// letGo gives the client's own connection back, or closes it if Redis keeps state for it.
+func (u *clustered) letGo() {
+	u.release()
+	if u.current() != nil {
+		u.drop()
+	}
+}
+
+// try sends a command, after ASKING if ask, and returns an error reply of Redis' in place of giving it to the client. over: the
+// connection is lost, or the client has gone. Without either the client has its reply.
+func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, over bool) {
+	var got []byte
+	if ask {
+		p.Own(&dedicated.Reply{}, asking)
+	}
+	e.Refusal = &got
+	p.Send(e, raw)
+	if !p.Settled() || e.Lost != nil {
+		return nil, true
+	}
+	return got, false
+}
+
+var asking = resp.AppendCommand(nil, "ASKING")
+
+// unreached is what an error for a connection means for the tries of a request: none if there can be no other connection.
+func unreached(err error) cluster.Refusal {
+	if client.NoFurther(err) {
+		return cluster.Refusal{}
+	}
+	return cluster.Unreached
+}
+
+// refusalIn is the Refusal that an error is which n gave.
+func (u *clustered) refusalIn(n *cluster.Node, err error) cluster.Refusal {
+	if refused := upstream.Refused(err); refused != nil {
+		return u.nodes.Refusal(n, []byte("-"+refused.Line+"\r\n"))
+	}
+	return cluster.Refusal{}
+}
+
+// connect gives the client a connection of its own to any node.
+func (u *clustered) connect() (*conn, error) { return u.reach(u.nodes.Tries(backend.NoSlot)) }
+
+// connectFor makes a connection to where t says.
+func (u *clustered) connectFor(t *cluster.Tries, v *dedicated.View) (*conn, error) {
+	n := t.To
+	switch {
+	case t.Slot() == backend.NoSlot:
+		return u.connectAny(v)
+	case n == nil:
+		n = u.nodes.Snapshot().Owner(t.Slot())
+	}
+	if n == nil {
+		return nil, &upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"}
+	}
+	return u.connectAs(u.Context, u.client.Identity(), n, v)
+}
+
+// connectAny makes a connection to any master, for as long as that is not in trouble: to another one if it is not reached, or does not let
+// the client's user in.
+func (u *clustered) connectAny(v *dedicated.View) (p *conn, err error) {
+	s := u.nodes.Snapshot()
+	for passed := range s.Masters {
+		n := s.Any(int(u.client.Number), passed)
+		ctx, done := s.While(u.Context, n)
+		p, err = u.connectAs(ctx, u.client.Identity(), n, v)
+		done()
+		if err == nil || client.NoFurther(err) && !client.PasswordRefused(err) {
+			break
+		}
+	}
+	return p, err
+}
+
+// connectAs makes a connection to a node as id, which the client need not be any more.
+func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicated.View) (*conn, error) {
+	u.nodes.Acquire(n)
+	p, err := u.dial(ctx, id, n.Upstream(), n, v)
+	if err != nil {
+		u.nodes.Release(n)
+	}
+	return p, err
+}
+
+// masters has run use a connection to each master. It tries for as long as commands are retried on the cluster.
+func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error {
+	for t := u.nodes.Tries(backend.NoSlot); ; {
+		all, err := u.connectAll(id, u.nodes.Snapshot().Masters)
+		r := unreached(err)
+		if err == nil {
+			n := all[0].Node
+			err = run(all)
+			r = u.refusalIn(n, err)
+		}
+		if err == nil || !t.Again(u.client.Context(), r) {
+			return err
+		}
+	}
+}
+
+// connectAll makes a connection to each of the nodes, or else none.
+func (u *clustered) connectAll(id upstream.Identity, nodes []*cluster.Node) (all []*conn, err error) {
+	for _, n := range nodes {
+		p, err := u.connectAs(u.Context, id, n, new(dedicated.View))
+		if err != nil {
+			closeAll(all)
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Subscriptions have connections of their own.
+
+// subscribe runs a command of the SUBSCRIBE family.
+func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
+	if u.subscriptions == nil {
+		u.subscriptions = subscription.New(subscription.Config{Common: u.Common.Common, Host: subscriber{u}, Client: u.client,
+			Nodes: u.nodes, View: &u.View, Spread: int(u.client.Number), Listeners: &u.Listeners})
+	}
+	forwarded()
+	u.subscriptions.Run(cmd, c)
+}
+
+// sendMute handles a command of a subscriber in RESP2. Redis itself refuses what is not allowed. A command with keys is
+// refused here, because Redis might answer it with a redirect.
+func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here bool) {
+	switch {
+	case c.Conn == commandtable.ConnSubscribe:
+		u.subscribe(cmd, c)
+	case isNoSubcommand(c, cmd), !here && u.keyless(cmd, c):
+		if !u.subscriptions.Asks(cmd, c) {
+			u.client.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
+		}
+	default:
+		u.refuseMute(cmd, c)
+	}
+}
+
+// keyless says that a command, which is not about its connection, names no keys.
+func (u *clustered) keyless(cmd redcon.Command, c *commandtable.Command) bool {
+	return c == commandtable.Unlisted || c.Conn == commandtable.ConnNone && len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0
+}
 
 // helloSubscriptions has the connections that the client's subscriptions have speak another protocol.
 func (u *clustered) helloSubscriptions(id upstream.Identity) { u.subscriptions.Hello(id) }
@@ -38,147 +370,20 @@ func (u *clustered) dropSubscriptions() {
 	}
 }
 
-// concerns is for subscribers in RESP2, who may not send what they like.
-func (u *clustered) concerns(c *commandtable.Command, _ bool) bool { return u.mute() && !c.Always }
+// subscriber gives a client's subscriptions their connections: see subscription.Host.
+type subscriber struct{ u *clustered }
 
-// mute says that the client is a subscriber in RESP2.
-func (u *clustered) mute() bool { return u.client.Identity().Proto == 2 && u.View.Subscribed() }
+var _ subscription.Host = subscriber{}
 
-func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
-	switch {
-	case p != nil && p.InTransaction():
-		return u.inTransaction(p, cmd, c, here)
-	case u.concerns(c, here):
-		u.sendMute(cmd, c, here)
-		return true
-	case u.forwarder.Instead(c) != nil: // it concerns all nodes
-	case c.Conn.Starts(), p != nil && c.Conn != commandtable.ConnNone:
-		return u.runOwn(p, cmd, c)
+// Connect implements subscription.Host.
+func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *cluster.Node) (subscription.Link, error) {
+	p, err := h.u.connectAs(ctx, id, at, new(dedicated.View))
+	if err != nil {
+		return subscription.Link{}, err
 	}
-	return p != nil && !p.Settled()
+	relay := func(cmd redcon.Command, c *commandtable.Command) { h.u.send(p, cmd, c) }
+	return subscription.Link{Conn: p.Conn, Relay: relay, End: p.drop}, nil
 }
 
-// runOwn runs a command that concerns the connection, or may wait. p is the client's own connection, nil if it has none.
-func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
-	if p != nil && !p.Settled() {
-		return true
-	}
-	switch c.Conn {
-	case commandtable.ConnMulti:
-		u.multi(p, cmd, c)
-	case commandtable.ConnWatch:
-		u.watch(p, cmd, c)
-	case commandtable.ConnBlock:
-		u.block(p, cmd, c)
-	case commandtable.ConnSubscribe:
-		u.subscribe(cmd, c)
-	case commandtable.ConnUnwatch:
-		if p == nil {
-			return false
-		}
-		u.send(p, cmd, c)
-		p.Settled()
-		p.slots.watched, p.slots.ask = backend.NoSlot, false
-	case commandtable.ConnAlone:
-		if p = u.at(p, backend.NoSlot, c); p != nil {
-			u.send(p, cmd, c)
-		}
-	default: // EXEC and DISCARD without MULTI
-		return false
-	}
-	return true
-}
-
-// sendMute handles a command of a subscriber in RESP2. Redis itself refuses what is not allowed. A command with keys is
-// refused here, because Redis might answer it with a redirect.
-func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here bool) {
-	switch {
-	case c.Conn == commandtable.ConnSubscribe:
-		u.subscribe(cmd, c)
-	case c.Subs != nil && len(cmd.Args) > 1, // a subcommand that is none
-		!here && (c == commandtable.Unlisted || len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
-		if !u.subscriptions.Asks(cmd, c) {
-			u.client.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
-		}
-	default:
-		u.refuseMute(cmd, c)
-	}
-}
-
-// watch is WATCH. All watched keys must be in one slot, whatever nodes there are, because only commands of that
-// slot can be run in the transaction.
-func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) {
-	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
-	watching := p != nil && p.slots.watched != backend.NoSlot && u.View.Watch.Load()
-	if cross || watching && slot != backend.NoSlot && slot != p.slots.watched {
-		u.client.Error(cluster.CrossSlot)
-		return
-	}
-	if p = u.at(p, slot, c); p == nil {
-		return
-	}
-	forwarded()
-	for until := time.Now().Add(u.nodes.RetryFor()); ; {
-		e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1}
-		refusal, over := p.try(e, cmd.Raw, p.slots.ask)
-		if over {
-			return
-		}
-		if len(refusal) == 0 {
-			p.slots.watched = slot
-			return
-		}
-		if !dedicated.IsRedirect(refusal) || watching || time.Now().After(until) {
-			// Keys that were watched before have moved away: their transaction will find that out.
-			u.client.Give(refusal)
-			return
-		}
-		ask := false
-		if p, ask = u.move(p, refusal, slot, c); p == nil {
-			return
-		}
-		p.slots.ask = ask
-	}
-}
-
-// unblockedByChange is the error with which Redis ends its clients' waits when it is no longer a master.
-var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
-
-// block runs a command that may wait. When its slot moves away meanwhile, Redis ends the wait and has done nothing:
-// the command is then sent to the slot's new node, for the time left.
-func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) {
-	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
-	switch {
-	case cross:
-		u.client.Error(cluster.CrossSlot)
-		return
-	case p != nil && slot != backend.NoSlot && u.nodes.Snapshot().Owner(slot) != p.Node:
-		u.client.Error("ERR " + string(bytes.ToUpper([]byte(c.Name))) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
-		return
-	}
-	if p = u.at(p, slot, c); p == nil {
-		return
-	}
-	forwarded()
-	began, raw, ask := time.Now(), cmd.Raw, false
-	var redirectedSince time.Time
-	for {
-		sent := time.Now()
-		refusal, over := p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}}, raw, ask)
-		if over || len(refusal) == 0 {
-			return
-		}
-		if now := time.Now(); redirectedSince.IsZero() || now.Sub(sent) > time.Second { // this redirect came after a wait: it begins a new series
-			redirectedSince = now
-		}
-		follow := slot != backend.NoSlot && p.slots.watched == backend.NoSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
-		if !follow || time.Since(redirectedSince) > u.nodes.RetryFor() {
-			u.client.Give(refusal)
-			return
-		}
-		if p, ask = u.move(p, refusal, slot, c); p == nil {
-			return
-		}
-		raw = c.TimeLeft(cmd.Args, time.Since(began))
-	}
-}
+// Hello implements subscription.Host.
+func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return h.u.hello(c, id) }

@@ -2,11 +2,9 @@ package own
 
 import (
 	"strings"
-	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/fenced"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -24,103 +22,65 @@ func (u *clustered) fenced(p *conn, f *fenced.Fence) error {
 	if p != nil && u.View.Watch.Load() {
 		return errFencedWatch
 	}
-	w := fencedRoute{u: u, slot: cluster.Slot([]byte(f.Request.Key)), until: time.Now().Add(u.nodes.RetryFor())}
-	if err := w.takes(f.Command, f.Args); err != nil {
-		return err
+	slot, c := cluster.Slot([]byte(f.Request.Key)), f.Command
+	switch of, cross := u.forwarder.SlotOf(c, f.Args); {
+	case cross, differ(of, slot):
+		return &upstream.ReplyError{Line: fencedCrossSlot}
+	case of == backend.NoSlot && u.Routes.Load().AtAllNodes(c):
+		return &lock.Error{Code: "ERR", Text: "'" + c.Title() +
+			"' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
 	}
 	f.Slot.Guarded = true
+	t := u.nodes.Tries(slot)
 	for changed := 0; changed < fencedTries; {
 		if err := f.Locks.Lost(f.Request); err != nil {
 			return err
 		}
-		done, err := w.try(f)
+		done, r, err := u.fencedOnce(t, f)
 		switch {
 		case done:
 			return nil
 		case err == nil:
 			changed++
-		case !w.mayRetry(f, err):
+		case !t.Again(u.client.Context(), r):
+			if r == cluster.Unreached {
+				u.Trouble(err)
+			}
 			return halfWay(err)
 		}
 	}
 	return errFencedChanged
 }
 
+// fencedOnce tries f once, on a connection of its own. With an error r is why it has not run.
+func (u *clustered) fencedOnce(t *cluster.Tries, f *fenced.Fence) (done bool, r cluster.Refusal, err error) {
+	f.Slot.Ask = t.Ask
+	p, err := u.connectFor(t, new(dedicated.View))
+	if err != nil {
+		return false, unreached(err), err
+	}
+	defer p.endAside()
+	done, err = p.fencedAt(f)
+	refused := upstream.Refused(err)
+	switch {
+	case upstream.IsNotSent(err):
+		r = cluster.Unreached
+	case refused == nil:
+	case f.Slot.Looked && isAsk(refused): // a key has moved ahead of the lock, or is missing while the slot moves: the rest follows soon
+		r = cluster.Incomplete
+	default:
+		r = u.refusalIn(p.Node, err)
+	}
+	return done, r, err
+}
+
+// isAsk says that a node has sent on what was asked of it, but not for good.
+func isAsk(refused *upstream.ReplyError) bool { return strings.HasPrefix(refused.Line, "ASK ") }
+
 // halfWay returns err as clients get it, who must not follow a node's ASK.
 func halfWay(err error) error {
-	if refusal := upstream.Refused(err); refusal != nil && strings.HasPrefix(refusal.Line, "ASK ") {
+	if refused := upstream.Refused(err); refused != nil && isAsk(refused) {
 		return &upstream.ReplyError{Line: "TRYAGAIN Multiple keys request during rehashing of slot"}
 	}
 	return err
-}
-
-// fencedRoute is how one FENCED finds its node.
-type fencedRoute struct {
-	u     *clustered
-	slot  int
-	until time.Time     // after that no further try is made
-	to    *cluster.Node // where a redirect says; nil: the slot's owner
-	ask   bool          // ASKING is sent first
-}
-
-// takes returns an error for a command that does not run at the lock's node, or not only there.
-func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
-	slot, cross := w.u.forwarder.SlotOf(c, args)
-	if cross || slot != backend.NoSlot && slot != w.slot {
-		return &upstream.ReplyError{Line: fencedCrossSlot}
-	}
-	if slot == backend.NoSlot && w.u.Routes.Load().AtAllNodes(c) {
-		return &lock.Error{Code: "ERR", Text: "'" + c.Title() + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
-	}
-	return nil
-}
-
-// try tries f once, on a connection of its own.
-func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
-	var p *conn
-	if w.to != nil {
-		p, err = w.u.connectAt(w.u.Context, w.to, new(dedicated.View))
-	}
-	if f.Slot.Ask = w.ask; w.to == nil || err != nil {
-		f.Slot.Ask = false
-		p, err = w.u.connectSlot(w.slot, new(dedicated.View))
-	}
-	w.to, w.ask = nil, false
-	if err != nil {
-		w.u.Trouble(err)
-		w.until = time.Time{} // connectSlot has tried for long enough
-		return false, err
-	}
-	defer p.endAside()
-	return p.fencedAt(f)
-}
-
-// mayRetry says whether to try once more after err: nothing has run, and another node, or the same one later, may run it. It
-// waits if that helps.
-func (w *fencedRoute) mayRetry(f *fenced.Fence, err error) bool {
-	var line []byte
-	switch refusal := upstream.Refused(err); {
-	case refusal != nil:
-		line = []byte("-" + refusal.Line + "\r\n")
-		if !dedicated.IsRedirect(line) && !strings.HasPrefix(refusal.Line, "READONLY ") {
-			return false
-		}
-	case !upstream.IsNotSent(err):
-		return false
-	}
-	if !time.Now().Before(w.until) || w.u.client.End.Over() || w.u.Context.Err() != nil {
-		return false
-	}
-	to, ask, redirected := w.u.nodes.Redirect(line, w.slot, f.Conn.Node)
-	switch {
-	case redirected && !ask, redirected && !f.Slot.Looked: // the lock itself is there
-		w.to, w.ask = to, ask
-	case redirected: // a key has moved ahead of the lock, or is missing while the slot moves: the rest follows soon
-		w.u.client.Pause(backend.SlotPause)
-		return true
-	}
-	if w.to == nil {
-		w.u.nodes.LookAgain(w.u.client)
-	}
-	return true
 }

@@ -53,6 +53,9 @@ type path interface {
 	// run runs a command if it concerns the client's own connection p, which may be nil, or needs one. here: lockproxy answers the
 	// command, unless it is in a transaction. false: the command is to be answered, or forwarded, as usual.
 	run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool)
+	// mutes says that the client is a subscriber in RESP2, to which Redis refuses most commands, and c is no exception. p is the client's own
+	// connection; nil: it has none.
+	mutes(p *conn, c *commandtable.Command) bool
 	// databases says that there are others than database 0.
 	databases() bool
 	// connect makes a connection for what needs no certain node.

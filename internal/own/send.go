@@ -1,12 +1,12 @@
 package own
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/commands"
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
@@ -99,7 +99,8 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 	}
 	if tx := p.slots.tx; tx != nil {
 		e.Queues = true
-		tx.keep(cmd, c, e.Effect)
+		tx.keep(queuedCommand{slices.Clone(cmd.Raw), c, e.Effect}, cmd.Args)
+		tx.kept.Set(tx.held())
 	}
 	forwarded()
 	p.noteChanges(c, cmd.Args)
@@ -148,7 +149,7 @@ func (p *conn) discard() {
 
 // undo ends the transaction at p's node, if it has not ended it already.
 func (p *conn) undo() {
-	p.slots.watched, p.slots.ask = backend.NoSlot, false
+	p.slots.unwatched()
 	if p.InTransaction() {
 		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
 		p.Settled()
@@ -156,6 +157,11 @@ func (p *conn) undo() {
 }
 
 var discardCommand = resp.AppendCommand(nil, "DISCARD")
+
+// isNoSubcommand says that the command is one that has subcommands, and none of them.
+func isNoSubcommand(c *commandtable.Command, cmd redcon.Command) bool {
+	return c.Subs != nil && len(cmd.Args) > 1
+}
 
 // refuseMute answers a subscriber in RESP2 that sends what it may not, or with a wrong number of words.
 func (o *Connections) refuseMute(cmd redcon.Command, c *commandtable.Command) {

@@ -16,9 +16,16 @@ type single struct{ *Connections }
 // concerns is for all that is forwarded while writes are paused: it would wait for others, or others for it.
 func (u *single) concerns(_ *commandtable.Command, here bool) bool { return !here && u.Writes.Paused() }
 
+func (u *single) mutes(p *conn, c *commandtable.Command) bool {
+	if p != nil {
+		return p.Status().Mute && !c.Always
+	}
+	return u.restore.Load().mutes(c)
+}
+
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	if p == nil {
-		if !c.Conn.Starts() && !u.restore.Load().mutes(c) && !u.concerns(c, here) {
+		if !c.Conn.Starts() && !u.mutes(p, c) && !u.concerns(c, here) {
 			return false
 		}
 		var err error
@@ -54,7 +61,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case u.lost.Multi: // just now
 		u.inLostTransaction(c.Conn, false)
 		return true
-	case p == nil && u.restore.Load().mutes(c): // just now, too: it still is a subscriber
+	case p == nil && u.mutes(p, c): // just now, too: it still is a subscriber
 		var err error
 		if p, err = u.open(); err != nil {
 			u.Failed(c, err)
@@ -68,7 +75,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 		p.bar(c)
 	case now.Multi:
 		u.queue(p, cmd, c, true)
-	case now.Mute && c.Subs != nil: // a subcommand that is none
+	case now.Mute && isNoSubcommand(c, cmd):
 		forwarded()
 		p.Send(&dedicated.Reply{Cmd: c}, cmd.Raw)
 	case now.Mute && !c.Always:

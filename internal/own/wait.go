@@ -29,8 +29,7 @@ var writeNothing = resp.AppendCommand(nil, "FUNCTION", "RESTORE", noFunctions)
 // waits runs a WAIT or WAITAOF that needs a write in front. false: it is run as other commands are. p is the client's own connection, nil if
 // it has none.
 func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
-	if c.Conn != commandtable.ConnWait || !counts(c, cmd.Args) || o.restore.Load().mutes(c) ||
-		o.client.Identity().Proto == 2 && o.View.Subscribed() {
+	if c.Conn != commandtable.ConnWait || !counts(c, cmd.Args) || o.path.mutes(p, c) {
 		return false // Redis refuses it
 	}
 	multi := false
