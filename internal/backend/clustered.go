@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -114,13 +113,4 @@ func (b *Clustered) Members() (all []Member) {
 		all = append(all, Member{Node: n.Upstream(), ID: n.ID, Addr: n.Addr, Role: role, Slots: slots[n], Trouble: n.Trouble()})
 	}
 	return all
-}
-
-// SlotPause is the time before a node is tried again.
-const SlotPause = 20 * time.Millisecond
-
-// LookAgain waits for a refresh of the topology, and for SlotPause, at most until the client has gone.
-func (b *Clustered) LookAgain(c *client.Client) {
-	b.Refreshed(c.Context())
-	c.Pause(SlotPause)
 }

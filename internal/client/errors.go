@@ -22,6 +22,9 @@ func refusedWith(err error, code string) bool {
 	return refusal != nil && strings.HasPrefix(refusal.Line, code)
 }
 
+// Denied says that Redis does not let a user in, or do something.
+func Denied(err error) bool { return PasswordRefused(err) || LogIn(err) || refusedWith(err, "NOPERM ") }
+
 // TooMany says that the budget allows no further connection upstream.
 func TooMany(err error) bool { return upstream.IsFull(err) }
 

@@ -7,12 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -26,9 +24,6 @@ const (
 	keyspacePrefix = "__keyspace@"
 	keyeventPrefix = "__keyevent@"
 )
-
-// eventRetry is the pause before subscribing is tried again at masters where it failed.
-const eventRetry = time.Second
 
 // isEvents says whether a subscription may be for keyspace notifications. A pattern may be, unless what stands before
 // its first wildcard rules that out.
@@ -92,14 +87,10 @@ func bulkHead(b []byte) (size int, body []byte, ok bool) {
 	return size, body, err == nil && size >= 0
 }
 
-// events are a client's connections for keyspace notifications.
+// events are a client's connections for keyspace notifications. Whoever has the turn of the subscriptions may use them.
 type events struct {
-	x     *Subscriptions
-	ended chan struct{} // closed when follow has ended
-	woken chan struct{} // one slot: the topology, the subscriptions or a connection have changed
-
-	// Who has the turn of the subscriptions may use these.
-	as     upstream.Identity
+	x      *Subscriptions
+	as     upstream.Identity // without a protocol
 	at     map[*cluster.Node]*eventConn
 	wanted subscriptionSet
 }
@@ -128,53 +119,20 @@ func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [
 	}
 	v := x.events.Load()
 	if v == nil {
-		v = &events{x: x, ended: make(chan struct{}), woken: make(chan struct{}, 1), at: map[*cluster.Node]*eventConn{}, wanted: subscriptionSet{}}
+		v = &events{x: x, at: map[*cluster.Node]*eventConn{}, wanted: subscriptionSet{}}
 		x.events.Store(v)
-		x.Listeners.add(v)
-		go v.follow()
+		x.Listeners.add(x)
 	}
 	v.as = x.Client.Identity()
+	v.as.Proto = 0
 	err := v.cover(more)
 	if err != nil {
-		v.wake()
+		x.wake()
 	}
 	if client.TooMany(err) {
 		return err
 	}
 	return nil
-}
-
-// wake makes follow look again.
-func (v *events) wake() { retry.Wake(v.woken) }
-
-// end waits for follow; the context of the subscriptions has ended.
-func (v *events) end() {
-	v.x.Listeners.remove(v)
-	<-v.ended
-}
-
-// follow is the goroutine that keeps one connection to each master.
-func (v *events) follow() {
-	defer close(v.ended)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		select {
-		case <-v.x.ctx.Done():
-			return
-		case <-v.woken:
-		case <-timer.C:
-		}
-		if !v.x.take() {
-			return
-		}
-		next := time.Hour
-		if v.cover(nil) != nil {
-			next = eventRetry
-		}
-		v.x.giveTurn()
-		timer.Reset(next)
-	}
 }
 
 // want brings wanted in line with what the client is subscribed to, and more, which it is about to be. Only what has changed is looked at: a
@@ -227,14 +185,12 @@ func (v *events) cover(more subscriptionSet) (err error) {
 // coverAt brings one master's subscriptions in line.
 func (v *events) coverAt(n *cluster.Node) error {
 	e := v.at[n]
-	if e == nil || !e.keep() {
-		p, err := v.x.Host.Connect(v.x.ctx, v.as, n)
+	if e == nil || !e.hold() {
+		c, err := v.x.connect(v.x.ctx, &subscriptionConn{events: true, as: v.as}, n)
 		if err != nil {
 			return err
 		}
-		e = &eventConn{&subscriptionConn{x: v.x, p: p, events: true, id: v.as, since: time.Now()}, subscriptionSet{}, maps.Clone(v.wanted)}
-		p.Intercept(e.subscriptionConn)
-		v.x.all = append(v.x.all, e.subscriptionConn)
+		e = &eventConn{c, subscriptionSet{}, maps.Clone(v.wanted)}
 		v.at[n] = e
 	}
 	defer e.rest()
@@ -305,32 +261,32 @@ func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
 	return !subscribed, known
 }
 
-// Listeners are the sessions that have asked for keyspace notifications.
+// Listeners are the subscriptions of those clients that have asked for keyspace notifications.
 type Listeners struct {
 	mu  sync.Mutex // a leaf
-	all map[*events]struct{}
+	all map[*Subscriptions]struct{}
 }
 
-func (l *Listeners) add(v *events) {
+func (l *Listeners) add(x *Subscriptions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
-		l.all = map[*events]struct{}{}
+		l.all = map[*Subscriptions]struct{}{}
 	}
-	l.all[v] = struct{}{}
+	l.all[x] = struct{}{}
 }
 
-func (l *Listeners) remove(v *events) {
+func (l *Listeners) remove(x *Subscriptions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.all, v)
+	delete(l.all, x)
 }
 
 // TopologyChanged is called when the nodes have changed, or their slots.
 func (l *Listeners) TopologyChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for v := range l.all {
-		v.wake()
+	for x := range l.all {
+		x.wake()
 	}
 }

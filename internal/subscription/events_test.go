@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
 func TestIsEvents(t *testing.T) {
@@ -63,7 +64,7 @@ func TestEventMessage(t *testing.T) {
 // A keyspace notification is passed on while the client is subscribed: not before its confirmation, and not after that of the end.
 func TestEventsOfSubscribers(t *testing.T) {
 	t.Parallel()
-	x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}}
+	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}
 	c := &subscriptionConn{x: x, events: true}
 	frames := map[dedicated.Subscription][]byte{
 		{Kind: dedicated.OfChannel, Name: "__keyevent@0__:del"}: []byte("*3\r\n" + bulk("message", "__keyevent@0__:del", "k")),

@@ -1,7 +1,6 @@
 package subscription
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -18,7 +18,7 @@ func TestConfirmedOfMany(t *testing.T) {
 	t.Parallel()
 	const many = 50_000
 	view := new(dedicated.View)
-	x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: view}}
+	x := &Subscriptions{where: newPlaces(downstream.Account{}, view)}
 	c := &subscriptionConn{x: x}
 	e := &dedicated.Reply{Cmd: &commandtable.Command{Name: "subscribe"}, Kind: commandtable.ConnSubscribe}
 	for i := range many {
@@ -47,7 +47,7 @@ func TestConfirmedOfMany(t *testing.T) {
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	const many = 50_000
-	x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}}
+	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}
 	e := &eventConn{}
 	v := &events{x: x, at: map[*cluster.Node]*eventConn{nil: e}, wanted: subscriptionSet{}}
 	began := time.Now()
@@ -75,7 +75,7 @@ func TestManyEvents(t *testing.T) {
 // What is counted goes up and down with the subscriptions, once for each.
 func TestPlacesCount(t *testing.T) {
 	t.Parallel()
-	w := places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}
+	w := newPlaces(downstream.Account{}, new(dedicated.View))
 	c := new(subscriptionConn)
 	for range 2 {
 		for kind := range dedicated.SubscriptionKind(3) {
@@ -97,20 +97,69 @@ func TestPlacesCount(t *testing.T) {
 	}
 }
 
+// What becomes of one subscription. It is on connection 1 or 2, to be made again (?), or there is none (-).
+func TestPlacesOfASubscription(t *testing.T) {
+	t.Parallel()
+	one, two := &subscriptionConn{as: upstream.Identity{User: "u"}}, &subscriptionConn{}
+	sub := dedicated.Subscription{Name: "news"}
+	events := map[string]func(w *places) bool{
+		"put 1":    func(w *places) bool { w.put(sub, one); return true },
+		"put 2":    func(w *places) bool { w.put(sub, two); return true },
+		"lose 1":   func(w *places) bool { return w.lose(sub, one) },
+		"lose 2":   func(w *places) bool { return w.lose(sub, two) },
+		"regain 2": func(w *places) bool { return w.regain(sub, two) },
+		"drop":     func(w *places) bool { w.drop(sub); return true },
+	}
+	place := func(w *places) string {
+		at, there := w.on[sub]
+		as, lost := w.lost[sub]
+		switch {
+		case !there && !lost:
+			return "-"
+		case there && at == nil && lost && as == one.as:
+			return "?"
+		case at == one && !lost:
+			return "1"
+		case at == two && !lost:
+			return "2"
+		}
+		return "wrong"
+	}
+	before := map[string][]string{"-": nil, "1": {"put 1"}, "?": {"put 1", "lose 1"}}
+	for _, c := range []struct {
+		from, event string
+		did         bool
+		to          string
+	}{
+		{"-", "put 1", true, "1"}, {"-", "lose 1", false, "-"}, {"-", "regain 2", false, "-"}, {"-", "drop", true, "-"},
+		{"1", "put 2", true, "2"}, {"1", "lose 1", true, "?"}, {"1", "lose 2", false, "1"}, {"1", "regain 2", false, "1"}, {"1", "drop", true, "-"},
+		{"?", "put 2", true, "2"}, {"?", "lose 1", false, "?"}, {"?", "regain 2", true, "2"}, {"?", "drop", true, "-"},
+	} {
+		w := newPlaces(downstream.Account{}, new(dedicated.View))
+		for _, event := range before[c.from] {
+			events[event](&w)
+		}
+		did := events[c.event](&w)
+		if to := place(&w); did != c.did || to != c.to {
+			t.Errorf("%s at %s: %v, then %s", c.event, c.from, did, to)
+		}
+		if want := min(len(w.on), 1); w.kinds[sub.Kind] != want {
+			t.Errorf("%s at %s: %d are counted", c.event, c.from, w.kinds[sub.Kind])
+		}
+	}
+}
+
 // A connection that this proxy has closed, because its node did not answer in time, was not closed by Redis: its client is not closed for it.
 func TestEndedOfGivenUp(t *testing.T) {
 	t.Parallel()
-	overdue, cancel := context.WithTimeout(t.Context(), 0)
-	defer cancel()
-	answered, cancel := context.WithTimeout(t.Context(), time.Hour)
-	cancel()
-	for called, givenUp := range map[context.Context]bool{nil: false, answered: false, overdue: true} {
-		x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}, lost: map[dedicated.Subscription]upstream.Identity{}}
-		x.maker = make(chan struct{}) // it is under way
-		c := &subscriptionConn{x: x, called: called, p: Link{Conn: &dedicated.Conn{Config: dedicated.Config{Node: new(cluster.Node)}}}}
+	for _, asked := range []bool{false, true} {
+		x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View)), woken: make(chan struct{}, 1)}
+		c := &subscriptionConn{x: x, p: Link{Conn: &dedicated.Conn{Config: dedicated.Config{Node: new(cluster.Node)}}}}
+		c.asks(true)
+		c.asks(asked)
 		x.where.put(dedicated.Subscription{Name: "news"}, c)
-		if c.Ended(); len(x.lost) != 1 || (len(x.dead) == 0) != givenUp {
-			t.Errorf("given up %v: %d are lost, %d connections were closed by Redis", givenUp, len(x.lost), len(x.dead))
+		if c.Ended(); len(x.where.lost) != 1 || len(x.woken) != 1 || (len(x.dead) == 0) != asked {
+			t.Errorf("asked %v: %d are lost, %d connections were closed by Redis", asked, len(x.where.lost), len(x.dead))
 		}
 	}
 }

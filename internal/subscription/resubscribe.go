@@ -14,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -23,71 +22,88 @@ const (
 	remakePause = 100 * time.Millisecond // between tries
 	remakeFor   = 30 * time.Second       // after so long without progress the client is closed, if it holds no lock
 	remakeStep  = 2 * time.Second        // for one node's answer
+	eventRetry  = time.Second            // before subscribing is tried again at masters where it failed
 )
 
 var errNotServed = errors.New("hash slot not served")
 
-// resubscribe is the goroutine that makes lost subscriptions again. It ends when none is left, or with the session.
-func (x *Subscriptions) resubscribe(gone chan<- struct{}) {
-	defer close(gone)
-	began := time.Now()
+// keep is the goroutine that makes lost subscriptions again, and has keyspace notifications come from all masters. It ends with the session.
+func (x *Subscriptions) keep() {
+	defer close(x.ended)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	left, progress := 0, time.Now() // what could not be made again yet, and since when that has not become less
 	for {
-		all, dead := x.lostNow()
-		if all == 0 || x.ctx.Err() != nil {
+		select {
+		case <-x.ctx.Done():
 			return
+		case <-x.woken:
+		case <-timer.C:
 		}
-		for _, e := range dead {
-			if x.Client.Lockless() && x.deliberate(e) {
-				x.cutOff("its connection upstream was closed")
-				return
-			}
+		before, dead := x.lostNow()
+		if left == 0 {
+			progress = time.Now()
 		}
-		if time.Since(began) > remakeFor && x.Client.Lockless() {
+		switch {
+		case !x.Client.Lockless():
+		case slices.ContainsFunc(dead, x.deliberate):
+			x.cutOff("its connection upstream was closed")
+			return
+		case time.Since(progress) > remakeFor:
 			x.cutOff("its subscriptions could not be made again")
 			return
 		}
-		if !x.take() {
-			return
-		}
-		for as, subs := range x.lostAs() { // by now: HELLO may have had the turn
-			x.resubscribeAll(as, subs)
-		}
-		x.giveTurn()
-		left := x.left()
-		if left < all {
-			began = time.Now()
+		var next time.Duration
+		if next, left = x.keepOnce(); left < before {
+			progress = time.Now()
 		}
 		if left > 0 {
 			x.Nodes.Refreshed(x.ctx)
-			retry.Sleep(x.Context, remakePause, x.ctx.Done())
 		}
+		timer.Reset(next)
 	}
 }
 
-// lostNow is how much is to be made again. When that is nothing the goroutine ends: whoever loses something starts another.
+// keepOnce makes again what is lost, as far as that can be done just now. It returns how much is left, and when to try again.
+func (x *Subscriptions) keepOnce() (next time.Duration, left int) {
+	if !x.take() {
+		return 0, 0
+	}
+	defer x.giveTurn()
+	for as, subs := range x.lostAs() {
+		x.resubscribeAll(as, subs)
+	}
+	next = time.Hour
+	if v := x.events.Load(); v != nil && v.cover(nil) != nil {
+		next = eventRetry
+	}
+	if left = x.left(); left > 0 {
+		next = remakePause
+	}
+	return next, left
+}
+
+// lostNow is how much is to be made again, and which connections were lost since it was called before.
 func (x *Subscriptions) lostNow() (all int, dead []*subscriptionConn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.lost) == 0 {
-		x.maker = nil
-	}
 	dead, x.dead = x.dead, nil
-	return len(x.lost), dead
+	return len(x.where.lost), dead
 }
 
 func (x *Subscriptions) left() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.lost)
+	return len(x.where.lost)
 }
 
-// lostAs is what is to be made again, by the identity as which it was there. The caller has the turn.
+// lostAs is what is to be made again, by the identity as which it was there.
 func (x *Subscriptions) lostAs() map[upstream.Identity][]dedicated.Subscription {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := map[upstream.Identity][]dedicated.Subscription{}
-	for sub, id := range x.lost {
-		all[id] = append(all[id], sub)
+	for sub, as := range x.where.lost {
+		all[as] = append(all[as], sub)
 	}
 	return all
 }
@@ -127,46 +143,48 @@ func (x *Subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Su
 	silent := map[*cluster.Node]bool{} // each is waited for once: the client may be waiting for the turn
 	for g, all := range groups {
 		for names := range slices.Chunk(all, dedicated.RemadeAtOnce) {
-			at, answered := x.home(g.slot), true
-			for range 3 { // redirects
-				if at == nil || silent[at] {
-					break
-				}
-				from := at
-				if at, answered = x.resubscribeAt(as, g.kind, g.slot, names, at); !answered {
-					silent[from] = true
-				}
-			}
-			if !answered {
+			if !x.resubscribe(as, g.kind, g.slot, names, silent) {
 				break
 			}
 		}
 	}
 }
 
-// resubscribeAt makes subscriptions of one slot again at a node, and returns another node if the first redirects there.
-func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node, answered bool) {
-	e, err := x.open(as, kind == dedicated.OfShard, at)
-	if err != nil {
-		if client.PasswordRefused(err) {
-			x.cutOff("its subscriptions could not be made again: " + err.Error())
+// resubscribe makes subscriptions of one slot again, at the node that has it, and follows redirects; false: that node does not answer.
+func (x *Subscriptions) resubscribe(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, silent map[*cluster.Node]bool) bool {
+	for t := x.Nodes.Tries(slot); ; {
+		at := x.nodeFor(t)
+		if at == nil || silent[at] {
+			return true
 		}
-		x.passOver(slot)
-		return nil, false
+		refusal, answered := x.resubscribeAt(as, kind, names, at)
+		if !answered {
+			silent[at] = true
+			x.passOver(kind == dedicated.OfShard)
+			return false
+		}
+		if t.After(x.Nodes.Refusal(at, refusal), time.Now()) != cluster.Follow {
+			return true
+		}
 	}
-	defer e.rest()
-	refusal, answered := e.call(dedicated.SubscribeVerbs[kind], names)
-	if !answered {
-		x.passOver(slot)
-		return nil, false
+}
+
+// resubscribeAt makes subscriptions again at a node.
+func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, names []string, at *cluster.Node) (refusal []byte, answered bool) {
+	e, err := x.open(as, kind == dedicated.OfShard, at)
+	if err == nil {
+		defer e.rest()
+		if refusal, answered = e.call(dedicated.SubscribeVerbs[kind], names); !answered {
+			return nil, false
+		}
+		if line, bad := resp.ErrorLine(refusal); bad {
+			err = &upstream.ReplyError{Line: line}
+		}
 	}
-	if to, ask, ok := x.Nodes.Redirect(refusal, slot, e.p.Node); ok && !ask {
-		return to, true
+	if client.Denied(err) {
+		x.cutOff("its subscriptions could not be made again: " + err.Error())
 	}
-	if line, bad := resp.ErrorLine(refusal); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
-		x.cutOff("its subscriptions could not be made again: " + line)
-	}
-	return nil, true
+	return refusal, answered
 }
 
 // call has the proxy's own SUBSCRIBE, or its like, confirmed or refused, past the session's goroutine. If the node does not answer, the
@@ -174,19 +192,27 @@ func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.Subsc
 func (c *subscriptionConn) call(verb string, names []string) (refusal []byte, answered bool) {
 	ctx, cancel := context.WithTimeout(c.x.ctx, remakeStep)
 	defer cancel()
-	c.x.mu.Lock()
-	c.called = ctx
-	c.x.mu.Unlock()
-	e := &dedicated.Reply{Cmd: c.x.Routes.Load().Table.Find([][]byte{[]byte(verb)}), Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
-	if answered = c.p.Exchange(ctx, e, resp.AppendCommand(nil, append([]string{verb}, names...)...)); !answered {
-		c.p.Lose()
-	}
-	return refusal, answered
+	row := c.x.Routes.Load().Table.Find([][]byte{[]byte(verb)})
+	e := &dedicated.Reply{Cmd: row, Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
+	raw := resp.AppendCommand(nil, append([]string{verb}, names...)...)
+	return refusal, c.answers(func() bool { return c.p.Exchange(ctx, e, raw) })
 }
 
-// givenUp says that the proxy has closed the connection, because its node did not answer in time. mu is held.
-func (c *subscriptionConn) givenUp() bool {
-	return c.greeting || c.p.Node.InTrouble() || c.called != nil && c.called.Err() == context.DeadlineExceeded
+// answers says whether the node answers the proxy, which ask finds out. If it does not, the connection is closed.
+func (c *subscriptionConn) answers(ask func() bool) bool {
+	c.asks(true)
+	if !ask() {
+		c.p.Lose()
+		return false
+	}
+	c.asks(false)
+	return true
+}
+
+func (c *subscriptionConn) asks(now bool) {
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	c.asked = now
 }
 
 // Confirmed implements dedicated.Interceptor. The confirmation of the client's own command is passed on. That of a
@@ -208,14 +234,8 @@ func (c *subscriptionConn) Confirmed(n dedicated.Confirmation, e *dedicated.Repl
 		x.lose(sub, c)
 	case asked && !e.Own:
 		x.where.put(sub, c)
-	default:
-		if at, wanted := x.where.on[sub]; wanted && at == nil {
-			x.where.put(sub, c)
-			x.Nodes.Resubscribed.Add(1)
-		}
-	}
-	if x.where.on[sub] != nil || n.Ends && asked {
-		delete(x.lost, sub)
+	case x.where.regain(sub, c):
+		x.Nodes.Resubscribed.Add(1)
 	}
 	if asked && !e.Own {
 		told = x.confirm(nil, proto, n.Verb, sub.Kind, n.Name())
@@ -224,58 +244,34 @@ func (c *subscriptionConn) Confirmed(n dedicated.Confirmation, e *dedicated.Repl
 }
 
 // lose notes that a subscription is to be made again, if it was on that connection. mu is held.
-func (x *Subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) {
-	if at, wanted := x.where.on[sub]; !wanted || at != was {
-		return
+func (x *Subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) (lost bool) {
+	if lost = x.where.lose(sub, was); lost {
+		x.wake()
 	}
-	x.where.put(sub, nil)
-	x.lost[sub] = was.id
-	x.wakeMaker()
+	return lost
 }
 
 // Ended implements dedicated.Interceptor: all that was subscribed to there is made again.
 func (c *subscriptionConn) Ended() {
 	x := c.x
-	if v := x.events.Load(); v != nil && c.events {
-		v.wake()
+	if c.events {
+		x.wake()
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.over {
-		return
-	}
 	lost := false
-	for sub, at := range x.where.on {
-		if at == c {
-			x.lose(sub, c)
-			lost = true
-		}
+	for sub := range x.where.on {
+		lost = x.lose(sub, c) || lost
 	}
-	if lost && !c.givenUp() {
+	closed := c.asked || c.p.Node.InTrouble() // by the proxy, because its node has not answered in time
+	if lost && !closed {
 		x.dead = append(x.dead, c)
 	}
 }
 
-// wakeMaker starts the goroutine that makes subscriptions again, unless it is there. mu is held.
-func (x *Subscriptions) wakeMaker() {
-	if x.maker == nil && !x.over {
-		x.maker = make(chan struct{})
-		go x.resubscribe(x.maker)
-	}
-}
-
 // cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
-func (x *Subscriptions) cutOff(why string) {
-	x.Client.End.Cut(downstream.Left, why)
-}
-
-// greets notes that the connection is asked to speak another protocol; what does not answer that is closed by the proxy.
-func (c *subscriptionConn) greets(now bool) {
-	c.x.mu.Lock()
-	defer c.x.mu.Unlock()
-	c.greeting = now
-}
+func (x *Subscriptions) cutOff(why string) { x.Client.Cut(downstream.Left, why) }
 
 // Hello has all connections speak another protocol. One that does not answer is lost: what it was for is made again, and speaks it then.
 func (x *Subscriptions) Hello(id upstream.Identity) {
@@ -283,24 +279,8 @@ func (x *Subscriptions) Hello(id upstream.Identity) {
 		return
 	}
 	defer x.giveTurn()
+	x.proto = id.Proto
 	for _, e := range x.live() {
-		e.greets(true)
-		if x.Host.Hello(e.p.Conn, id) != nil {
-			e.p.Lose()
-			continue
-		}
-		e.greets(false)
-	}
-	if v := x.events.Load(); v != nil {
-		v.as.Proto = id.Proto
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, e := range x.all {
-		e.id.Proto = id.Proto
-	}
-	for sub, as := range x.lost {
-		as.Proto = id.Proto
-		x.lost[sub] = as
+		e.answers(func() bool { return x.Host.Hello(e.p.Conn, id) == nil })
 	}
 }

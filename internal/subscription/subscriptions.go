@@ -19,6 +19,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -59,10 +60,8 @@ type subscriptionConn struct {
 	sharded bool
 	events  bool // it is for keyspace notifications: see events
 	since   time.Time
-	id      upstream.Identity // as which it was made, and will be again; written with the turn and subscriptions.mu
-	// The proxy closes the connection if it is not answered there. Both are guarded by subscriptions.mu.
-	greeting bool            // HELLO is under way
-	called   context.Context // of the proxy's last call there
+	as      upstream.Identity // as which it was made, without a protocol
+	asked   bool              // the proxy waits for an answer there, and closes it if none comes; guarded by Subscriptions.mu
 }
 
 // Subscriptions are a client's subscriptions.
@@ -71,38 +70,31 @@ type Subscriptions struct {
 	ctx    context.Context // ends with the session
 	stop   context.CancelFunc
 	turn   chan struct{}          // one slot: who has it may subscribe, and change all
+	woken  chan struct{}          // one slot: keep is to look again
+	ended  chan struct{}          // closed when keep has ended
 	events atomic.Pointer[events] // nil: it has asked for no keyspace notifications
+	proto  int                    // of the connections; written with the turn
 	all    []*subscriptionConn    // some may have been given back or lost: see live
 
 	mu    sync.Mutex // guards all below; taken under the lock of a connection
 	where places
-	lost  map[dedicated.Subscription]upstream.Identity // of where, those to be made again
-	dead  []*subscriptionConn                          // connections that were lost, it is not known yet why
-	maker chan struct{}                                // closed when the goroutine that makes them again has ended; nil: there is none
-	over  bool
+	dead  []*subscriptionConn // connections that were lost, it is not known yet why
 }
 
 // New makes the subscriptions of a client that has none yet.
 func New(c Config) *Subscriptions {
-	x := &Subscriptions{Config: c, turn: make(chan struct{}, 1), lost: map[dedicated.Subscription]upstream.Identity{}}
-	x.where = places{on: map[dedicated.Subscription]*subscriptionConn{}, kept: c.Client.Writer.NewAccount(), view: c.View}
+	x := &Subscriptions{Config: c, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), ended: make(chan struct{}),
+		proto: c.Client.Identity().Proto, where: newPlaces(c.Client.PendingReplies(), c.View)}
 	x.ctx, x.stop = context.WithCancel(c.Context)
+	go x.keep()
 	return x
 }
 
 // Close ends all subscriptions.
 func (x *Subscriptions) Close() {
 	x.stop()
-	x.mu.Lock()
-	x.over = true
-	maker := x.maker
-	x.mu.Unlock()
-	if maker != nil {
-		<-maker
-	}
-	if v := x.events.Load(); v != nil {
-		v.end()
-	}
+	<-x.ended
+	x.Listeners.remove(x)
 	for _, e := range x.all {
 		e.p.End()
 	}
@@ -110,6 +102,9 @@ func (x *Subscriptions) Close() {
 	x.where.clear()
 	x.mu.Unlock()
 }
+
+// wake makes keep look again.
+func (x *Subscriptions) wake() { retry.Wake(x.woken) }
 
 // names are what is subscribed to of a kind.
 func (x *Subscriptions) names(k dedicated.SubscriptionKind) (names []string) {
@@ -155,22 +150,20 @@ func (x *Subscriptions) live() []*subscriptionConn {
 	return x.all
 }
 
-// keep keeps a connection from being given back until rest; false: it is gone.
-func (c *subscriptionConn) keep() bool {
-	return !c.p.Hold().Released
-}
+// hold keeps a connection from being given back until rest; false: it is gone.
+func (c *subscriptionConn) hold() bool { return !c.p.Hold().Released }
 
-// rest ends keep: a connection on which nothing is subscribed to is given back.
-func (c *subscriptionConn) rest() {
-	c.p.Release()
-}
+// rest ends hold: a connection on which nothing is subscribed to is given back.
+func (c *subscriptionConn) rest() { c.p.Release() }
 
 // open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any, for as long as that is not in
-// trouble. It is kept until rest.
-func (x *Subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
+// trouble. It is held until rest.
+func (x *Subscriptions) open(as upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
+	as.Proto = 0
 	for _, e := range x.live() {
+		serves := !e.events && e.sharded == sharded && e.as == as
 		fits := e.p.Node == at || !sharded && !e.p.Node.InTrouble()
-		if !e.events && e.sharded == sharded && e.id == id && fits && e.keep() {
+		if serves && fits && e.hold() {
 			return e, nil
 		}
 	}
@@ -179,14 +172,21 @@ func (x *Subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Nod
 		ctx, done = x.Nodes.Snapshot().While(ctx, at)
 	}
 	defer done()
+	return x.connect(ctx, &subscriptionConn{sharded: sharded, as: as}, at)
+}
+
+// connect makes c's connection to a node.
+func (x *Subscriptions) connect(ctx context.Context, c *subscriptionConn, at *cluster.Node) (*subscriptionConn, error) {
+	id := c.as
+	id.Proto = x.proto
 	p, err := x.Host.Connect(ctx, id, at)
 	if err != nil {
 		return nil, err
 	}
-	e := &subscriptionConn{x: x, p: p, sharded: sharded, id: id, since: time.Now()}
-	p.Intercept(e)
-	x.all = append(x.all, e)
-	return e, nil
+	c.x, c.p, c.since = x, p, time.Now()
+	p.Intercept(c)
+	x.all = append(x.all, c)
+	return c, nil
 }
 
 // Run runs SUBSCRIBE, UNSUBSCRIBE and their variants.
@@ -197,8 +197,8 @@ func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 	defer x.giveTurn()
 	names := cmd.Args[1:]
 	defer func() { // looks only then, since this may be the first command that asks for keyspace notifications
-		if v := x.events.Load(); v != nil {
-			v.wake() // some may have ended, or been refused
+		if x.events.Load() != nil {
+			x.wake() // some may have ended, or been refused
 		}
 	}()
 	if kind := slices.Index(dedicated.UnsubscribeVerbs[:], c.Name); kind >= 0 {
@@ -232,67 +232,66 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		x.Client.Fail(err)
 		return false
 	}
-	var to *cluster.Node
-	for until := time.Now().Add(x.Nodes.RetryFor()); ; {
-		at := to
-		if to = nil; at == nil {
-			at = x.home(slot)
-		}
-		refusal, from, err := x.ask(c, names, at)
-		done := len(refusal) == 0 && err == nil
-		if err != nil {
-			x.passOver(slot)
-		}
+	for t := x.Nodes.Tries(slot); ; {
+		refusal, r, err := x.ask(c, names, x.nodeFor(t))
 		switch {
-		case done || x.Client.End.Over():
-			return done
-		case client.NoFurther(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
-			if err != nil {
-				x.Client.Fail(err)
-				x.Trouble(err)
-			}
-			x.Client.Give(refusal)
-			return false
-		}
-		if next, ask, ok := x.Nodes.Redirect(refusal, slot, from); ok && !ask && next != nil {
-			to = next
+		case err == nil && len(refusal) == 0:
+			return true
+		case t.Again(x.Client.Context(), r):
 			continue
+		case err != nil:
+			x.Client.Fail(err)
+			x.Trouble(err)
 		}
-		x.Nodes.LookAgain(x.Client)
+		x.Client.Give(refusal)
+		return false
 	}
 }
 
-// home is the node at which a slot's channels are subscribed to, or with backend.NoSlot all others; nil: there is none.
-func (x *Subscriptions) home(slot int) *cluster.Node {
+// nodeFor is where a subscription is asked for by the next of its tries; nil: there is no such node.
+func (x *Subscriptions) nodeFor(t *cluster.Tries) *cluster.Node {
 	snapshot := x.Nodes.Snapshot()
-	if slot == backend.NoSlot {
+	switch {
+	case t.To != nil:
+		return t.To
+	case t.Slot() == backend.NoSlot: // channels and patterns are at any node
 		return snapshot.Any(x.Spread, 0)
 	}
-	return snapshot.Owner(slot)
+	return snapshot.Owner(t.Slot())
 }
 
-// passOver has what has no slot go to another node from now on, since home did not answer.
-func (x *Subscriptions) passOver(slot int) {
-	if slot == backend.NoSlot {
+// passOver has what has no slot go to another node from now on, since the one for it did not answer.
+func (x *Subscriptions) passOver(sharded bool) {
+	if !sharded {
 		x.Spread++
 	}
 }
 
-// ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis'.
-func (x *Subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal []byte, from *cluster.Node, err error) {
+// ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis', and r is for the
+// tries.
+func (x *Subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal []byte, r cluster.Refusal, err error) {
 	if at == nil {
-		return nil, nil, &upstream.NotSentError{Cause: errNotServed}
+		return nil, cluster.Unreached, &upstream.NotSentError{Cause: errNotServed}
 	}
-	e, err := x.open(x.Client.Identity(), c.Name == dedicated.SubscribeVerbs[dedicated.OfShard], at)
-	if err != nil {
-		return nil, at, err
+	sharded := c.Name == dedicated.SubscribeVerbs[dedicated.OfShard]
+	e, err := x.open(x.Client.Identity(), sharded, at)
+	if err == nil {
+		defer e.rest()
+		at = e.p.Node
+		refusal, err = x.sent(e, c, names)
 	}
-	defer e.rest()
-	return x.sent(e, c, names)
+	switch {
+	case err == nil:
+		return refusal, x.Nodes.Refusal(at, refusal), nil
+	case !client.NoFurther(err):
+		r = cluster.Unreached
+	}
+	x.passOver(sharded)
+	return nil, r, err
 }
 
 // sent is ask on a connection that exists.
-func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal []byte, from *cluster.Node, err error) {
+func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal []byte, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
@@ -306,9 +305,9 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 		o.Lost = dedicated.ErrGone
 	}
 	if o.Lost != nil {
-		return nil, e.p.Node, &upstream.NotSentError{Cause: o.Lost}
+		return nil, &upstream.NotSentError{Cause: o.Lost}
 	}
-	return got, e.p.Node, nil
+	return got, nil
 }
 
 func texts(words [][]byte) []string {
@@ -335,14 +334,13 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 		e := x.where.on[sub]
 		x.mu.Unlock()
 		if e != nil && name != nil {
-			refusal, _, err := x.sent(e, c, [][]byte{name})
+			refusal, err := x.sent(e, c, [][]byte{name})
 			if err == nil && len(refusal) == 0 {
 				continue
 			}
 		}
 		x.mu.Lock()
 		x.where.drop(sub)
-		delete(x.lost, sub)
 		confirmation := x.confirm(nil, x.Client.Identity().Proto, c.Name, kind, name)
 		x.mu.Unlock()
 		x.Client.Push(confirmation)
@@ -363,7 +361,7 @@ func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
 
 func (x *Subscriptions) askAny(cmd redcon.Command, c *commandtable.Command) bool {
 	for _, e := range x.live() {
-		if e.p.Status().Subscribed && !e.events && e.keep() {
+		if e.p.Status().Subscribed && !e.events && e.hold() {
 			e.p.Relay(cmd, c)
 			e.p.Settled()
 			e.rest()
