@@ -50,12 +50,12 @@ func (u *clustered) mutes(_ *conn, c *commandtable.Command) bool {
 func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	needsOwn := c.Conn.Starts() || p != nil && c.Conn == commandtable.ConnUnwatch // without WATCH that changes nothing
 	switch {
-	case p != nil && p.InTransaction():
+	case p.InTransaction():
 		return u.inTransaction(p, cmd, c, here)
 	case u.mutes(p, c):
 		u.sendMute(cmd, c, here)
 		return true
-	case p != nil && !p.Settled():
+	case !p.Settled():
 		return true
 	case !needsOwn, u.forwarder.Instead(c) != nil: // what concerns all nodes is answered otherwise
 		return false

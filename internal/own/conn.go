@@ -25,6 +25,12 @@ type conn struct {
 	rights  backend.RightsChange // that commands sent here may cause, in a transaction perhaps
 }
 
+// Settled is that of dedicated.Conn; on no connection no reply is pending.
+func (p *conn) Settled() bool { return p == nil || p.Conn.Settled() }
+
+// InTransaction is that of dedicated.Conn; without a connection the client is in none.
+func (p *conn) InTransaction() bool { return p != nil && p.Conn.InTransaction() }
+
 // dial makes a connection for this client alone at a node, which is one of the cluster's unless that is nil. The client's own connection is
 // the one with the client's View as v.
 func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*conn, error) {

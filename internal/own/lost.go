@@ -51,68 +51,89 @@ func (l *lostState) line() string {
 	return client.ErrorLine(l.Cause)
 }
 
+// afterwards is what becomes of a command once something was lost.
+type afterwards uint8
+
+const (
+	runs     afterwards = iota // it runs as usual
+	runsFree                   // it does, and nothing is remembered any more
+	aborts                     // it is EXEC of the lost transaction
+	discards                   // it is DISCARD of that
+	nests                      // it is MULTI within that
+	isLost                     // it is any other command of that
+	nulls                      // it is EXEC of another transaction, and what was watched before may have changed
+)
+
+// after says what becomes of a command of that kind; alone: it has no arguments. multi: the client is in another transaction.
+func (l *lostState) after(k commandtable.ConnKind, alone, multi bool) afterwards {
+	exec, ends := k == commandtable.ConnExec && alone, k.Ends() && alone
+	switch {
+	case l.Multi && exec:
+		return aborts
+	case l.Multi && ends:
+		return discards
+	case l.Multi && k == commandtable.ConnMulti:
+		return nests
+	case l.Multi:
+		return isLost
+	case !l.Watch:
+		return runs
+	case multi && exec:
+		return nulls
+	case multi && ends, !multi && alone && k == commandtable.ConnUnwatch:
+		return runsFree
+	}
+	return runs
+}
+
 // afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
 // client's own connection now, nil if it has none.
-func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Command) bool {
-	if c.Always { // QUIT, RESET
+func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
+	if c.Always || !o.lost.any() { // QUIT, RESET
 		return false
 	}
-	kind, alone := c.Conn, len(cmd.Args) == 1
-	ends := alone && (kind == commandtable.ConnExec || kind == commandtable.ConnDiscard)
-	if o.lost.Multi {
-		o.inLostTransaction(kind, ends)
-		return true
-	}
-	if !ends && (kind != commandtable.ConnUnwatch || !alone) {
-		return false
-	}
-	multi := false
-	if p != nil { // it may be in another transaction, or may just be losing that one
+	if !o.lost.Multi { // it may be in another transaction, or may just be losing that one
 		if !p.Settled() {
 			return true
 		}
-		if p = o.current(); o.lost.Multi {
-			o.inLostTransaction(kind, ends)
-			return true
-		}
-		multi = p != nil && p.InTransaction()
+		p = o.current()
 	}
-	if multi != ends { // there is nothing to end, or UNWATCH is queued
-		return false
-	}
-	o.lost.clear(o)
-	if kind != commandtable.ConnExec {
-		return false
-	}
-	p.forgetQueued()
-	p.discard()
-	o.null()
-	return true
+	return o.answerLost(p, c.Conn, len(cmd.Args) == 1)
 }
 
-// inLostTransaction answers a command within a transaction that was lost.
-func (o *Connections) inLostTransaction(k commandtable.ConnKind, ends bool) {
+// answerLost is afterLoss when no reply is pending on p.
+func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, alone bool) (taken bool) {
 	line := o.lost.line()
-	switch {
-	case ends && k == commandtable.ConnExec:
+	what := o.lost.after(k, alone, p.InTransaction())
+	switch what {
+	case runsFree, aborts, discards, nulls:
 		o.lost.clear(o)
-		o.client.Error(commandtable.ExecAborted(line))
-	case ends:
-		o.lost.clear(o)
-		o.client.OK()
-	case k == commandtable.ConnMulti:
-		o.client.Error("ERR MULTI calls can not be nested")
-	default:
-		o.client.Error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
 	}
+	switch what {
+	case aborts:
+		o.client.Error(commandtable.ExecAborted(line))
+	case discards:
+		o.client.OK()
+	case nests:
+		o.client.Error("ERR MULTI calls can not be nested")
+	case isLost:
+		o.client.Error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
+	case nulls:
+		p.forgetQueued()
+		p.discard()
+		o.null()
+	default:
+		return false
+	}
+	return true
 }
 
 // notSent answers e's command, which came just after its connection was lost.
 func (o *Connections) notSent(e *dedicated.Reply) {
 	o.current() // notes what was lost
-	if o.lost.Multi {
-		o.inLostTransaction(e.Kind, e.Args == 0 && (e.Kind == commandtable.ConnExec || e.Kind == commandtable.ConnDiscard))
+	if !o.lost.Multi {
+		o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
 		return
 	}
-	o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
+	o.answerLost(nil, e.Kind, e.Args == 0)
 }

@@ -74,6 +74,34 @@ type holder struct{ client.Holder }
 
 func (holder) Held() int { return 1 }
 
+// What becomes of a command by what was lost before.
+func TestAfterALoss(t *testing.T) {
+	t.Parallel()
+	const exec, discard, multi, unwatch, watch, none = commandtable.ConnExec, commandtable.ConnDiscard, commandtable.ConnMulti,
+		commandtable.ConnUnwatch, commandtable.ConnWatch, commandtable.ConnNone
+	transaction, watched, both := dedicated.Lost{Multi: true}, dedicated.Lost{Watch: true}, dedicated.Lost{Multi: true, Watch: true}
+	for _, c := range []struct {
+		lost  dedicated.Lost
+		kind  commandtable.ConnKind
+		alone bool
+		multi bool // the client is in another transaction by then
+		want  afterwards
+	}{
+		{transaction, exec, true, false, aborts}, {both, exec, true, false, aborts}, {transaction, discard, true, false, discards},
+		{transaction, multi, true, false, nests}, {transaction, exec, false, false, isLost}, {transaction, none, false, false, isLost},
+		{transaction, unwatch, true, false, isLost}, {both, watch, false, false, isLost},
+		{watched, exec, true, true, nulls}, {watched, discard, true, true, runsFree}, {watched, unwatch, true, true, runs},
+		{watched, exec, true, false, runs}, {watched, discard, true, false, runs}, {watched, unwatch, true, false, runsFree},
+		{watched, exec, false, true, runs}, {watched, unwatch, false, false, runs}, {watched, multi, true, false, runs}, {watched, none, false, true, runs},
+		{dedicated.Lost{}, exec, true, true, runs},
+	} {
+		l := lostState{c.lost}
+		if got := l.after(c.kind, c.alone, c.multi); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
 // command is a command as a client sends it, and what is known of it.
 func command(words ...string) (redcon.Command, *commandtable.Command) {
 	cmd := redcon.Command{Raw: resp.AppendCommand(nil, words...)}

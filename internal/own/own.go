@@ -94,7 +94,7 @@ func (o *Connections) Concerns(c *commandtable.Command, here bool) bool {
 func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	o.next = next
 	p := o.current()
-	taken = o.lost.any() && o.afterLoss(p, cmd, c) || o.waits(p, cmd, c) || o.path.run(p, cmd, c, here)
+	taken = o.afterLoss(p, cmd, c) || o.waits(p, cmd, c) || o.path.run(p, cmd, c, here)
 	o.release()
 	o.next = nil
 	return taken

@@ -2,7 +2,6 @@ package own
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,23 +61,23 @@ func (r *restore) remade() bool {
 	o := r.o
 	for r.ctx.Err() == nil && !o.client.End.Over() {
 		id := o.client.IdentityNow()
-		p, line, err := r.make(id)
+		p, err := r.make(id)
 		if err == nil && r.install(p, id) {
 			return true
 		}
 		if p != nil {
 			p.Drop(r.ctx) // the client may have a part of a message
 		}
-		if err == nil || o.client.IdentityNow() != id { // the client has logged in, or out, meanwhile, or said HELLO
+		switch {
+		case err == nil, o.client.IdentityNow() != id: // the client has logged in, or out, meanwhile, or said HELLO
 			continue
+		case client.Denied(err), o.client.Lockless():
+			o.client.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
+			return false
 		}
 		r.mu.Lock()
 		r.cause = err
 		r.mu.Unlock()
-		if client.PasswordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || o.client.Lockless() {
-			o.client.End.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
-			return false
-		}
 		retry.Sleep(o.Context, restorePause, r.ctx.Done())
 	}
 	return false
@@ -94,29 +93,29 @@ func (o *Connections) forget() {
 	})
 }
 
-// make tries once, as id. line is Redis' error, if that is why it failed.
-func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
+// make tries once, as id.
+func (r *restore) make(id upstream.Identity) (p *conn, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
 	defer cancel()
 	if p, err = r.o.dial(ctx, id, r.o.Backend.Node(), nil, &r.o.View); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	p.Remaking()
 	r.mu.Lock()
 	r.trying, r.id = p, id
 	r.mu.Unlock()
 	if r.o.client.IdentityNow() != id { // and tryAgain has not seen p
-		return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
+		return p, &upstream.NotSentError{Cause: dedicated.ErrGone}
 	}
 	for _, e := range r.what.Calls(r.o.find) {
 		if !r.call(p, e) {
-			return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
+			return p, &upstream.NotSentError{Cause: dedicated.ErrGone}
 		}
 		if line, bad := resp.ErrorLine(*e.Got); bad {
-			return p, line, &upstream.ReplyError{Line: line}
+			return p, &upstream.ReplyError{Line: line}
 		}
 	}
-	return p, "", nil
+	return p, nil
 }
 
 // tryAgain ends the try that is under way if it is not made as id, which the client's HELLO has agreed to: what comes by it is in the

@@ -59,7 +59,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case leaves(c, cmd):
 		return false
 	case u.lost.Multi: // just now
-		u.inLostTransaction(c.Conn, false)
+		u.answerLost(nil, c.Conn, false)
 		return true
 	case p == nil && u.mutes(p, c): // just now, too: it still is a subscriber
 		var err error

@@ -29,23 +29,18 @@ var writeNothing = resp.AppendCommand(nil, "FUNCTION", "RESTORE", noFunctions)
 // waits runs a WAIT or WAITAOF that needs a write in front. false: it is run as other commands are. p is the client's own connection, nil if
 // it has none.
 func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
-	if c.Conn != commandtable.ConnWait || !counts(c, cmd.Args) || o.path.mutes(p, c) {
-		return false // Redis refuses it
-	}
-	multi := false
-	if p != nil {
-		if !p.Settled() {
-			return true
-		}
-		now := p.Status()
-		if multi = now.Multi; now.Ended || now.Mute {
-			return false
-		}
+	switch {
+	case c.Conn != commandtable.ConnWait, !counts(c, cmd.Args): // Redis refuses it
+		return false
+	case !p.Settled():
+		return true
+	case p != nil && p.Status().Ended, o.path.mutes(p, c):
+		return false
 	}
 	switch needs, err := o.needsWrite(); {
 	case err == nil && !needs:
 		return false
-	case multi:
+	case p.InTransaction():
 		p.barAs("ERR " + c.Title() + " inside a transaction is not supported by lockproxy on Redis 7.2 and newer: send it after EXEC")
 	case err != nil:
 		o.Failed(c, err)
