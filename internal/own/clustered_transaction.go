@@ -15,7 +15,7 @@ import (
 
 // multi is MULTI. It goes to the node where keys are watched, or to that of the first key that follows in the same pipeline.
 func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) {
-	tx := &transaction{slot: backend.NoSlot, kept: u.client.CommandsKept()}
+	tx := &transaction{slot: backend.NoSlot, kept: u.client.Reader.NewAccount()}
 	if p != nil {
 		tx.slot = p.slots.watched
 	} else if ahead := u.slotAhead(); ahead == backend.NoSlot {
@@ -56,7 +56,7 @@ func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 	if err == nil {
 		err = lost
 	}
-	if err != nil && !u.client.Over() {
+	if err != nil && !u.client.End.Over() {
 		u.Failed(c, err)
 	}
 }
@@ -224,7 +224,7 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 		err = lost
 	}
 	switch {
-	case u.client.Over():
+	case u.client.End.Over():
 	case err != nil:
 		u.failAt(err)
 	case ends == endsCross:

@@ -72,7 +72,7 @@ func (r *restore) remade() bool {
 		case err == nil, o.client.IdentityNow() != id: // the client has logged in, or out, meanwhile, or said HELLO
 			continue
 		case client.Denied(err), o.client.Lockless():
-			o.client.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
+			o.client.End.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
 			return false
 		}
 		r.mu.Lock()

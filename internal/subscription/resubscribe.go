@@ -271,7 +271,7 @@ func (c *subscriptionConn) Ended() {
 }
 
 // cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
-func (x *Subscriptions) cutOff(why string) { x.Client.Cut(downstream.Left, why) }
+func (x *Subscriptions) cutOff(why string) { x.Client.End.Cut(downstream.Left, why) }
 
 // Hello has all connections speak another protocol. One that does not answer is lost: what it was for is made again, and speaks it then.
 func (x *Subscriptions) Hello(id upstream.Identity) {

@@ -84,7 +84,7 @@ type Subscriptions struct {
 // New makes the subscriptions of a client that has none yet.
 func New(c Config) *Subscriptions {
 	x := &Subscriptions{Config: c, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), ended: make(chan struct{}),
-		proto: c.Client.Identity().Proto, where: newPlaces(c.Client.PendingReplies(), c.View)}
+		proto: c.Client.Identity().Proto, where: newPlaces(c.Client.Writer.NewAccount(), c.View)}
 	x.ctx, x.stop = context.WithCancel(c.Context)
 	go x.keep()
 	return x
