@@ -149,31 +149,28 @@ func (s *scripts) run(p *Pipe, verb, script string, keys, args []string, ask boo
 	return parseInts(reply)
 }
 
-// parseInts takes apart a RESP2 array of integers, one integer, or an error.
-func parseInts(reply []byte) ([]int64, error) {
-	head, rest, _ := bytes.Cut(reply, []byte("\r\n"))
-	if len(head) > 1 && head[0] == '-' {
-		return nil, &ReplyError{Line: string(head[1:])}
+// parseInts takes apart an array of integers, one integer, or an error.
+func parseInts(reply []byte) (all []int64, err error) {
+	f, rest, ok := resp.Next(reply)
+	n := f.N
+	switch f.Kind {
+	case '-':
+		return nil, &ReplyError{Line: string(f.Text)}
+	case ':':
+		n, rest = 1, reply
+	case '*':
+	default:
+		ok = false
 	}
-	if len(rest) == 0 && len(head) > 1 && head[0] == ':' {
-		if n, err := strconv.ParseInt(string(head[1:]), 10, 64); err == nil {
-			return []int64{n}, nil
+	for ok && len(all) < n {
+		if f, rest, ok = resp.Next(rest); ok {
+			var v int64
+			v, err = strconv.ParseInt(string(f.Text), 10, 64)
+			all, ok = append(all, v), err == nil && f.Kind == ':'
 		}
 	}
-	var out []int64
-	for line := range bytes.SplitSeq(rest, []byte("\r\n")) {
-		if len(line) == 0 {
-			continue
-		}
-		n, err := strconv.ParseInt(string(line[1:]), 10, 64)
-		if err != nil || line[0] != ':' {
-			out = nil
-			break
-		}
-		out = append(out, n)
-	}
-	if len(out) == 0 || string(head) != "*"+strconv.Itoa(len(out)) {
+	if !ok || len(all) == 0 || len(rest) > 0 {
 		return nil, &ReplyError{Line: "ERR the reply of a lock script is neither an integer nor an array of integers"}
 	}
-	return out, nil
+	return all, nil
 }

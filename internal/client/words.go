@@ -2,8 +2,9 @@ package client
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // wordsIn returns the words of a command of which call is the beginning; "..." stands for what is missing.
@@ -11,17 +12,16 @@ func wordsIn(call string) (words [][]byte) {
 	if !strings.HasPrefix(call, "*") {
 		return bytes.Fields([]byte(call))
 	}
-	head, rest, _ := strings.Cut(call, "\r\n")
-	for n, _ := strconv.Atoi(head[1:]); n > 0; n-- {
-		head, word, whole := strings.Cut(rest, "\r\n")
-		if !whole {
+	command, rest, _ := resp.Next([]byte(call))
+	for range command.N {
+		word, behind, ok := resp.Next(rest)
+		switch {
+		case !ok:
 			return append(words, []byte("..."))
+		case len(word.Text) < word.N:
+			return append(words, append(word.Text, "..."...))
 		}
-		size, _ := strconv.Atoi(strings.TrimPrefix(head, "$"))
-		if size < 0 || size > len(word) {
-			return append(words, []byte(word+"..."))
-		}
-		words, rest = append(words, []byte(word[:size])), strings.TrimPrefix(word[size:], "\r\n")
+		words, rest = append(words, word.Text), behind
 	}
 	return words
 }

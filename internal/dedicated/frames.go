@@ -2,6 +2,7 @@ package dedicated
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -52,32 +53,17 @@ var firstWords = map[string]struct {
 
 // FirstText is the first element of an array or push when it is a short string, else "".
 func FirstText(frame []byte) string {
-	_, rest, ok := bytes.Cut(frame, []byte("\r\n"))
-	if !ok || len(rest) == 0 || rest[0] != '$' {
+	e, _ := resp.Element(frame, 0)
+	if e.Kind != '$' || !e.Whole || e.N > commandtable.LongestName {
 		return ""
 	}
-	_, rest, ok = bytes.Cut(rest, []byte("\r\n"))
-	if !ok {
-		return ""
-	}
-	text, _, ok := bytes.Cut(rest, []byte("\r\n"))
-	if !ok || len(text) > commandtable.LongestName {
-		return ""
-	}
-	return string(text)
+	return string(e.Text)
 }
 
 // secondText says whether the second element of an array is that string, as far as the frame's beginning tells.
 func secondText(frame []byte, text string) bool {
-	for range 3 { // the array's line, and the two of its first element
-		var ok bool
-		if _, frame, ok = bytes.Cut(frame, []byte("\r\n")); !ok {
-			return false
-		}
-	}
-	want := resp.AppendBulk(nil, []byte(text))
-	n := min(len(frame), len(want))
-	return n > 0 && bytes.Equal(frame[:n], want[:n])
+	e, _ := resp.Element(frame, 1)
+	return e.Kind == '$' && e.N == len(text) && strings.HasPrefix(text, string(e.Text))
 }
 
 // monitorLine says whether a frame is a line of MONITOR: +1700000000.123456 [0 127.0.0.1:1] "get" "k".

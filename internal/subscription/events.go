@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -58,33 +58,18 @@ func eventMessage(frame []byte) (by dedicated.Subscription, is, known bool) {
 	default:
 		return by, false, true
 	}
-	_, rest, _ := bytes.Cut(frame, []byte("\r\n"))
-	var name []byte // of the subscription, which stands behind the verb
-	for at := range channel + 1 {
-		size, text, ok := bulkHead(rest)
-		if at == channel && ok && len(text) >= min(size, len(keyspacePrefix)) && !isEventChannel(text) {
-			return by, false, true
-		}
-		if !ok || len(text) < size+2 {
-			return by, false, false
-		}
-		if at == 1 {
-			name = text[:size]
-		}
-		rest = text[size+2:]
+	e, ok := resp.Element(frame, channel)
+	switch {
+	case !ok:
+		return by, false, false
+	case len(e.Text) >= min(e.N, len(keyspacePrefix)) && !isEventChannel(e.Text):
+		return by, false, true
+	case !e.Whole:
+		return by, false, false
 	}
-	by.Name = string(name)
+	name, _ := resp.Element(frame, 1)
+	by.Name = string(name.Text) // of the subscription, which stands behind the verb
 	return by, true, true
-}
-
-// bulkHead reads the length of a bulk string.
-func bulkHead(b []byte) (size int, body []byte, ok bool) {
-	line, body, ok := bytes.Cut(b, []byte("\r\n"))
-	if !ok || len(line) < 2 || line[0] != '$' {
-		return 0, nil, false
-	}
-	size, err := strconv.Atoi(string(line[1:]))
-	return size, body, err == nil && size >= 0
 }
 
 // events are a client's connections for keyspace notifications. Whoever has the turn of the subscriptions may use them.

@@ -3,6 +3,7 @@ package resp
 import (
 	"bytes"
 	"math"
+	"strconv"
 )
 
 // state is where in a request the next byte stands.
@@ -227,86 +228,83 @@ func expectedDollar(got byte) error {
 // Integer is a word as Redis takes it for an integer, with string2ll: there is one way to write each number, so no
 // leading zero, no plus, no "-0", and nothing beyond 64 bits.
 func Integer(s []byte) (int64, bool) {
-	if len(s) == 1 && s[0] == '0' {
-		return 0, true
-	}
-	negative := len(s) > 0 && s[0] == '-'
-	if negative {
-		s = s[1:]
-	}
-	if len(s) == 0 || len(s) > 19 || s[0] == '0' {
+	var same [20]byte // the longest
+	if len(s) > len(same) {
 		return 0, false
 	}
-	var n uint64 // 19 digits fit
-	for _, c := range s {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	switch {
-	case negative && n <= 1<<63:
-		return -int64(n), true
-	case !negative && n <= math.MaxInt64:
-		return int64(n), true
-	default:
+	n, err := strconv.ParseInt(string(s), 10, 64)
+	if err != nil || string(strconv.AppendInt(same[:0], n, 10)) != string(s) {
 		return 0, false
 	}
+	return n, true
 }
 
 // wholeCommands returns how many bytes at the start of b are complete multibulk
 // commands that need no correction and break no limit. It is the fast way past
 // step, which judges whatever it stops at.
-func wholeCommands(b []byte, l *Limits) int {
-	end := 0
-	for {
-		if end >= len(b) || b[end] != '*' {
-			return end
+func wholeCommands(b []byte, l *Limits) (end int) {
+	for end < len(b) {
+		n := wholeCommand(b[end:], l)
+		if n == 0 {
+			break
 		}
-		args, i := shortNumber(b, end+1)
-		if args < 1 || args > l.Args {
-			return end
-		}
-		for ; args > 0; args-- {
-			if i >= len(b) || b[i] != '$' {
-				return end
-			}
-			var size int
-			size, i = shortNumber(b, i+1)
-			if size < 0 || size > l.Bulk {
-				return end
-			}
-			i += size + 2
-			if i > len(b) || b[i-2] != '\r' || b[i-1] != '\n' {
-				return end
-			}
-		}
-		if i-end > l.Command {
-			return end
-		}
-		end = i
+		end += n
 	}
+	return end
 }
 
-// shortNumber reads a number of at most nine digits and its CR LF at b[i:], and
-// returns it with the index behind them; -1 when there is no such number.
-func shortNumber(b []byte, i int) (n, next int) {
-	if i+2 < len(b) && b[i+1] == '\r' && b[i+2] == '\n' { // nearly all are one digit
+// wholeCommand is the length of the command at the start of b; 0: step is to judge it.
+func wholeCommand(b []byte, l *Limits) int {
+	args, i := shortLength(b, 0, '*')
+	if args < 1 || args > l.Args {
+		return 0
+	}
+	for ; args > 0; args-- {
+		size, body := shortLength(b, i, '$')
+		if size < 0 || size > l.Bulk {
+			return 0
+		}
+		i = body + size + 2
+		if !endsLine(b, i-2) {
+			return 0
+		}
+	}
+	if i > l.Command {
+		return 0
+	}
+	return i
+}
+
+// shortLength reads the line at b[i:] that has that first byte and a number of at most nine digits, and returns the number with
+// the index behind the line; -1 when there is no such line.
+func shortLength(b []byte, i int, kind byte) (n, next int) {
+	if i+4 > len(b) || b[i] != kind {
+		return -1, i
+	}
+	i++
+	if endsLine(b, i+1) { // nearly all are one digit
 		if d := b[i] - '0'; d <= 9 {
 			return int(d), i + 3
 		}
 		return -1, i
 	}
+	if b[i] == '0' {
+		return -1, i
+	}
 	first := i
-	for ; i < len(b) && i-first <= 9; i++ {
-		d := b[i] - '0'
+	for _, c := range b[i:min(len(b), i+9)] {
+		d := c - '0'
 		if d > 9 {
 			break
 		}
 		n = n*10 + int(d)
+		i++
 	}
-	if i-first > 9 || i == first || b[first] == '0' || i+1 >= len(b) || b[i] != '\r' || b[i+1] != '\n' {
+	if i == first || !endsLine(b, i) {
 		return -1, i
 	}
 	return n, i + 2
 }
+
+// endsLine says whether CR LF stands at b[i:].
+func endsLine(b []byte, i int) bool { return i+2 <= len(b) && b[i] == '\r' && b[i+1] == '\n' }

@@ -86,9 +86,11 @@ func (l *Limits) checkArgs(n int64) error {
 // checkBulk judges an announced length of an argument.
 func (l *Limits) checkBulk(n int64) error {
 	switch {
-	case n >= 0 && n <= int64(l.Bulk):
+	case n < 0:
+		return errBulkLength
+	case n <= int64(l.Bulk):
 		return nil
-	case n >= 0 && l.unauthenticated && n <= int64(DefaultLimits.Bulk):
+	case l.unauthenticated && n <= int64(DefaultLimits.Bulk):
 		return errUnauthenticatedBulk
 	default:
 		return errBulkLength

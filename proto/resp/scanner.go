@@ -28,14 +28,11 @@ const (
 	scanType   scan = iota // at a type byte
 	scanLine               // in a line of text, up to its CR LF
 	scanNumber             // in the line of a length
-	scanMinus              // behind "$-" or "*-"
-	scanNull               // behind "$-1" or "*-1"
+	scanNull               // behind "$-" or "*-"
 	scanNumLF              // behind the CR of a length
-	scanNullLF             // behind the CR of a null
 	scanBody               // in a body
-	scanBodyCR
-	scanBodyLF
-	scanBroken // behind an error
+	scanEnd                // behind a body
+	scanBroken             // behind an error
 )
 
 // level is an aggregate whose elements are being scanned.
@@ -60,7 +57,8 @@ type Scanner struct {
 	kind   byte // of the outermost frame
 	typ    byte // of the present one
 	at     scan
-	cr     bool // the last byte of the line was a CR
+	cr     bool   // the last byte of the line was a CR
+	want   string // what must come in scanNull, scanNumLF and scanEnd
 	digits uint8
 	depth  int
 	n      int64 // the length so far, or what is left of the body
@@ -96,35 +94,33 @@ func (s *Scanner) Kind() byte { return s.kind }
 // the current frame; done says that it ends there. When it does not, n is
 // len(p), and the next Scan goes on. An error is final.
 func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
-	i := 0
-	for i < len(p) {
-		var complete bool
-		if s.at == scanType {
-			if s.depth == 0 {
-				s.kind = p[i]
-			}
-			if end := scalar(p[i:]); end > 0 && !s.naming {
-				i += end
-				complete = true
-			} else {
-				if err := s.begin(p[i]); err != nil {
-					return s.fail(err)
-				}
-				i++
-				continue
-			}
-		} else {
-			var k int
-			if k, complete, err = s.goOn(p[i:]); err != nil {
-				return s.fail(err)
-			}
-			i += k
+	for n < len(p) {
+		k, complete, err := s.step(p[n:])
+		if err != nil {
+			s.at, s.err = scanBroken, err
+			return 0, false, err
 		}
-		if complete && s.finish() {
-			return i, true, nil
+		if n += k; complete && s.finish() {
+			return n, true, nil
 		}
 	}
-	return i, false, nil
+	return n, false, nil
+}
+
+// step takes bytes of one state. complete says that a frame ends there, as an element of what is around it.
+func (s *Scanner) step(p []byte) (n int, complete bool, err error) {
+	if s.at != scanType {
+		return s.goOn(p)
+	}
+	if s.depth == 0 {
+		s.kind = p[0]
+	}
+	if !s.naming {
+		if n := scalar(p); n > 0 {
+			return n, true, nil
+		}
+	}
+	return 1, false, s.begin(p[0])
 }
 
 // scalar returns the length of the frame that p begins with when it is a text
@@ -138,23 +134,11 @@ func scalar(p []byte) int {
 			return end + 1
 		}
 	case '$':
-		if len(p) >= 5 && string(p[1:5]) == "-1\r\n" {
+		if bytes.HasPrefix(p, []byte("$-1\r\n")) {
 			return 5
 		}
-		n, i := 0, 1
-		for ; i < len(p) && i < 10; i++ { // nine digits
-			d := p[i] - '0'
-			if d > 9 {
-				break
-			}
-			n = n*10 + int(d)
-		}
-		if i == 1 || i+2+n+2 > len(p) || p[i] != '\r' || p[i+1] != '\n' {
-			return 0
-		}
-		i += 2 + n
-		if p[i] == '\r' && p[i+1] == '\n' {
-			return i + 2
+		if n, body := shortLength(p, 0, '$'); n >= 0 && endsLine(p, body+n) {
+			return body + n + 2
 		}
 	}
 	return 0
@@ -182,38 +166,43 @@ func (s *Scanner) goOn(p []byte) (n int, complete bool, err error) {
 		n, complete = s.line(p)
 		return n, complete, nil
 	case scanNumber:
-		return s.number(p)
-	case scanMinus:
-		s.at = scanNull
-		return 1, false, expect(p[0], '1', ErrFrameLength)
-	case scanNull:
-		s.at = scanNullLF
-		return 1, false, expect(p[0], '\r', ErrFrameLength)
-	case scanNullLF:
-		return 1, true, expect(p[0], '\n', ErrFrameLength)
-	case scanNumLF:
-		if p[0] != '\n' {
-			return 0, false, ErrFrameLength
-		}
-		complete, err = s.length()
-		return 1, complete, err
+		n, err = s.number(p)
+		return n, false, err
 	case scanBody:
 		k := min(s.n, int64(len(p)))
 		if s.naming && s.typ == '$' {
 			s.name.add(p[:k])
 		}
 		if s.n -= k; s.n == 0 {
-			s.at = scanBodyCR
+			s.expect(scanEnd, "\r\n")
 		}
 		return int(k), false, nil
-	case scanBodyCR:
-		s.at = scanBodyLF
-		return 1, false, expect(p[0], '\r', ErrFrameEnd)
-	case scanBodyLF:
-		return 1, true, expect(p[0], '\n', ErrFrameEnd)
-	default: // scanBroken; scanType does not come here
+	case scanBroken:
 		return 0, false, s.err
+	default: // scanNull, scanNumLF, scanEnd
+		complete, err = s.wanted(p[0])
+		return 1, complete, err
 	}
+}
+
+// expect has the next bytes be those.
+func (s *Scanner) expect(at scan, want string) { s.at, s.want = at, want }
+
+// wanted takes one of the bytes that must come.
+func (s *Scanner) wanted(got byte) (complete bool, err error) {
+	if got != s.want[0] {
+		if s.at == scanEnd {
+			return false, ErrFrameEnd
+		}
+		return false, ErrFrameLength
+	}
+	if s.want = s.want[1:]; s.want != "" {
+		return false, nil
+	}
+	if s.at == scanNumLF {
+		return s.length()
+	}
+	return true, nil
 }
 
 // line takes text up to and with its CR LF. A CR or LF alone is text.
@@ -237,49 +226,51 @@ func (s *Scanner) line(p []byte) (n int, complete bool) {
 }
 
 // number takes the digits of a length and the CR behind them.
-func (s *Scanner) number(p []byte) (n int, complete bool, err error) {
+func (s *Scanner) number(p []byte) (n int, err error) {
 	for i, c := range p {
-		switch {
-		case c >= '0' && c <= '9' && s.digits < maxDigits:
-			s.n = s.n*10 + int64(c-'0')
+		switch d := c - '0'; {
+		case d <= 9 && s.digits < maxDigits:
+			s.n = s.n*10 + int64(d)
 			s.digits++
 		case c == '\r' && s.digits > 0:
-			s.at = scanNumLF
-			return i + 1, false, nil
-		case c == '-' && s.digits == 0 && (s.typ == '$' || s.typ == '*'):
-			s.at = scanMinus
-			return i + 1, false, nil
+			s.expect(scanNumLF, "\n")
+			return i + 1, nil
+		case c == '-' && s.digits == 0:
+			if s.typ != '$' && s.typ != '*' {
+				return i, ErrFrameLength
+			}
+			s.expect(scanNull, "1\r\n")
+			return i + 1, nil
 		default:
-			return i, false, ErrFrameLength
+			return i, ErrFrameLength
 		}
 	}
-	return len(p), false, nil
+	return len(p), nil
 }
 
 // length ends the line of a length.
 func (s *Scanner) length() (complete bool, err error) {
 	switch s.typ {
 	case '$', '=', '!':
-		s.at = scanBody
-		if s.n == 0 {
-			s.at = scanBodyCR
+		if s.at = scanBody; s.n == 0 {
+			s.expect(scanEnd, "\r\n")
 		}
 		return false, nil
 	case '%', '|':
 		s.n *= 2
 	}
 	within := s.typ == '>' && s.depth > 0
+	aside := within || s.typ == '|'
 	if s.n == 0 {
-		if s.typ == '|' || within {
+		if aside {
 			s.at, s.naming = scanType, false // what is counted follows
-			return false, nil
 		}
-		return true, nil
+		return !aside, nil
 	}
 	if s.depth == maxDepth {
 		return false, ErrFrameDepth
 	}
-	s.levels = append(s.levels[:s.depth], level{s.n, s.typ == '|' || within})
+	s.levels = append(s.levels[:s.depth], level{s.n, aside})
 	s.depth++
 	s.naming, s.name = within, shortName{}
 	s.at = scanType
@@ -305,18 +296,4 @@ func (s *Scanner) finish() bool {
 		}
 	}
 	return true
-}
-
-// fail ends the scan for good.
-func (s *Scanner) fail(err error) (int, bool, error) {
-	s.at, s.err = scanBroken, err
-	return 0, false, err
-}
-
-// expect returns err unless got is want.
-func expect(got, want byte, err error) error {
-	if got != want {
-		return err
-	}
-	return nil
 }
