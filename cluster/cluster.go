@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,15 +76,19 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	if o.RetryFor <= 0 {
 		o.RetryFor = defaultRetryFor
 	}
+	if o.Timeout <= 0 {
+		o.Timeout = math.MaxInt64
+	}
 	if o.Node.DialTimeout <= 0 {
 		o.Node.DialTimeout = upstream.DefaultDialTimeout
 	}
 	if o.Node.Logger == nil {
 		o.Node.Logger = slog.Default()
 	}
-	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}, confirming: map[credentials]chan struct{}{}}
+	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, refresh: newRefresher(),
+		nodes: map[*Node]struct{}{}, confirming: map[credentials]chan struct{}{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.refresh = newRefresher()
+	c.snapshot.Store(&Snapshot{})
 	if o.Replicas {
 		c.replicaReads = &replicaReads{}
 	}
@@ -102,12 +107,13 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 
 // counters are what Stats reads.
 type counters struct {
-	moved, asked, triedAgain, down, retried, refreshes, replicaReads, replicaFailures atomic.Int64
+	refusals                                          [refusalKinds]atomic.Int64
+	retried, refreshes, replicaReads, replicaFailures atomic.Int64
 }
 
 // Stats count what has happened since Open.
 type Stats struct {
-	Moved, Asked, TriedAgain, Down int64 // redirects and refusals that were followed
+	Moved, Asked, TriedAgain, Down int64 // refusals of commands, by their kinds
 	Retried                        int64 // commands sent again because their node was out of reach, or was lost while they only read
 	Refreshes                      int64 // looks at the topology
 	ReplicaReads                   int64 // commands that a replica has answered
@@ -117,7 +123,12 @@ type Stats struct {
 // Stats returns the counts.
 func (c *Cluster) Stats() Stats {
 	n := &c.count
-	return Stats{n.moved.Load(), n.asked.Load(), n.triedAgain.Load(), n.down.Load(), n.retried.Load(), n.refreshes.Load(), n.replicaReads.Load(), n.replicaFailures.Load()}
+	return Stats{
+		Moved: n.refusals[moved].Load(), Asked: n.refusals[asked].Load(),
+		TriedAgain: n.refusals[tryAgain].Load(), Down: n.refusals[clusterDown].Load(),
+		Retried: n.retried.Load(), Refreshes: n.refreshes.Load(),
+		ReplicaReads: n.replicaReads.Load(), ReplicaFailures: n.replicaFailures.Load(),
+	}
 }
 
 // Snapshot is the topology as it was last seen.
@@ -202,15 +213,13 @@ func (c *Cluster) Acquire(n *Node) {
 func (c *Cluster) Release(n *Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n.users--
-	c.closeUnused(n)
+	if n.users--; n.left && n.users == 0 {
+		c.close(n)
+	}
 }
 
-// retire removes nodes that the topology no longer names. Those that have failed are closed at once.
+// retire removes nodes that the topology no longer names. Those that have failed are closed at once, those that nobody uses, too.
 func (c *Cluster) retire(old, now *Snapshot, failed map[string]bool) {
-	if old == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range old.All() {
@@ -218,27 +227,15 @@ func (c *Cluster) retire(old, now *Snapshot, failed map[string]bool) {
 			continue
 		}
 		n.left = true
-		if failed[n.ID] {
+		if n.users == 0 || failed[n.ID] {
 			c.close(n)
+			continue
 		}
-		c.closeUnused(n)
-		if !n.closed { // idle sessions do not notice, and keep it
-			time.AfterFunc(c.leftFor, func() { c.closeLate(n) })
-		}
-	}
-}
-
-// closeLate closes a node that has left for so long that only sessions without anything to do can still have it.
-func (c *Cluster) closeLate(n *Node) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.close(n)
-}
-
-// closeUnused closes a node that has left and that nobody uses; mu is held.
-func (c *Cluster) closeUnused(n *Node) {
-	if n.left && n.users == 0 {
-		c.close(n)
+		time.AfterFunc(c.leftFor, func() { // idle sessions do not notice, and keep it
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.close(n)
+		})
 	}
 }
 

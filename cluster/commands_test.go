@@ -53,7 +53,7 @@ func testSplit(cl *client, proto int) {
 
 func testPolicies(t *testing.T, cl *client, tc *testredis.Cluster) {
 	cl.expect("FLUSHDB", "+OK\r\n")
-	cl.expect("RANDOMKEY", map[bool]string{true: "_\r\n", false: "$-1\r\n"}[cl.e.id.Proto == 3])
+	cl.expect("RANDOMKEY", map[bool]string{true: "_\r\n", false: "$-1\r\n"}[cl.e.links.id.Proto == 3])
 	for i := range 30 {
 		cl.expect(fmt.Sprint("SET key", i, " v"), "+OK\r\n")
 	}

@@ -120,29 +120,24 @@ func FactsOf(name string, flags, tips []string) *Facts {
 	return f
 }
 
+// What COMMAND's tips name the policies. Those that are not named here are as if nothing was said.
+var (
+	requestPolicies = map[string]Request{
+		"all_nodes": AllNodes, "all_shards": AllShards, "multi_shard": MultiShard,
+	}
+	responsePolicies = map[string]Response{
+		"one_succeeded": OneSucceeded, "all_succeeded": AllSucceeded, "agg_sum": Sum, "agg_min": Min, "agg_max": Max,
+		"agg_logical_and": LogicalAnd, "agg_logical_or": LogicalOr,
+	}
+)
+
 func (f *Facts) addTip(tip string) {
-	switch tip {
-	case "request_policy:all_nodes":
-		f.Request = AllNodes
-	case "request_policy:all_shards":
-		f.Request = AllShards
-	case "request_policy:multi_shard":
-		f.Request = MultiShard
-	case "response_policy:one_succeeded":
-		f.Response = OneSucceeded
-	case "response_policy:all_succeeded":
-		f.Response = AllSucceeded
-	case "response_policy:agg_sum":
-		f.Response = Sum
-	case "response_policy:agg_min":
-		f.Response = Min
-	case "response_policy:agg_max":
-		f.Response = Max
-	case "response_policy:agg_logical_and":
-		f.Response = LogicalAnd
-	case "response_policy:agg_logical_or":
-		f.Response = LogicalOr
-	case "response_policy:special": // comes after the request policy
+	switch what, policy, _ := strings.Cut(tip, ":"); {
+	case tip == "response_policy:special": // comes after the request policy
 		f.Request = OneNode
+	case what == "request_policy":
+		f.Request = requestPolicies[policy]
+	case what == "response_policy":
+		f.Response = responsePolicies[policy]
 	}
 }

@@ -261,3 +261,32 @@ func TestHomeCostsAnsweredCommandsNothing(t *testing.T) {
 		t.Errorf("%v allocations", got)
 	}
 }
+
+// Where a command goes that any of three nodes can answer, by how it has failed at home and at the next nodes.
+func TestPass(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		passed, masters int
+		f               failure
+	}
+	for s, want := range map[step]string{
+		{0, 3, unsent}:     "0 false", // it is sent again, and home is left
+		{0, 3, lost}:       "0 false",
+		{0, 3, refused}:    "0 false", // home's word stands
+		{0, 3, full}:       "0 false",
+		{0, 3, slow}:       "1 true",
+		{0, 3, ranNothing}: "1 true",
+		{0, 1, ranNothing}: "1 false", // there is no other
+		{3, 3, ranNothing}: "4 false", // all others have been asked
+		{1, 3, ranNothing}: "2 true",
+		{1, 3, refused}:    "2 true",
+		{2, 3, refused}:    "3 true", // back to home
+		{1, 3, full}:       "3 true",
+		{1, 3, unsent}:     "2 false",
+		{1, 3, ended}:      "2 false",
+	} {
+		if now, again := s.f.pass(s.passed, s.masters); fmt.Sprint(now, again) != want {
+			t.Errorf("%+v: got %d %v, want %s", s, now, again, want)
+		}
+	}
+}

@@ -21,9 +21,6 @@ var errForeign = errors.New("the node describes another cluster")
 // membershipOf compares a view with the shards that have slots: a shard is known to the view if the view names the shard's
 // master or one of its replicas. While no cluster is known, every view is ours.
 func (s *Snapshot) membershipOf(v *view) int {
-	if s == nil {
-		return ours
-	}
 	shards, named := 0, 0
 	for _, master := range s.Masters {
 		if s.firstOf(master) < 0 {

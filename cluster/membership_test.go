@@ -54,7 +54,7 @@ func TestKinship(t *testing.T) {
 			t.Errorf("of %q the view %q has membership %d, want %d", c.known, c.view, got, c.want)
 		}
 	}
-	if (*Snapshot)(nil).membershipOf(&view{}) != ours {
+	if new(Snapshot).membershipOf(&view{}) != ours {
 		t.Error("the first view is believed")
 	}
 }

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -14,9 +16,8 @@ const badReply = "ERR the nodes' replies cannot be merged"
 
 // finish makes Reply and Err of what the units got. A part that failed fails the whole: the first error in the order
 // of the keys, or of the nodes, is the answer, but a part whose outcome is unknown goes before any other. The other
-// parts of a split write have been done then, which is the same as when their client had sent them one by one. A replica
-// that can run nothing at the moment is left out, like one that is out of reach. While replies are merged they are held
-// twice, as the nodes' and as the client's: hold is asked whether they may be.
+// parts of a split write have been done then, which is the same as when their client had sent them one by one. While replies are merged
+// they are held twice, as the nodes' and as the client's: hold is asked whether they may be.
 func (p *Plan) finish(hold func(n int) bool) {
 	if p.done {
 		return
@@ -32,33 +33,54 @@ func (p *Plan) finish(hold func(n int) bool) {
 	}
 	var replies []resp.Reply
 	var left error // of a node that was left out
-	f := p.cmd.Facts
+	p.Err = nil
 	for i := range p.units {
 		u := &p.units[i]
 		switch {
-		case u.err != nil && u.optional && (f.Partial || !upstream.IsLost(u.err) && !upstream.IsFull(u.err)):
-			left = u.err
-		case u.err != nil:
-			if p.Err == nil || upstream.IsLost(u.err) && !upstream.IsLost(p.Err) {
-				p.Err = u.err
-			}
-		case u.optional && !f.Partial && runsNothing(u.reply):
-		default:
-			v, ok := resp.Outline(u.join())
-			if !ok {
-				v = resp.Reply{Kind: '-', Raw: resp.AppendError(nil, badReply)}
-			}
-			replies = append(replies, v)
+		case u.leftOut():
+			left = cmp.Or(left, u.err)
+		case u.err == nil:
+			replies = append(replies, u.outline())
+		case p.Err == nil, upstream.IsLost(u.err) && !upstream.IsLost(p.Err):
+			p.Err = u.err
 		}
 	}
-	if len(replies) == 0 && p.Err == nil {
-		p.Err = left
+	if len(replies) == 0 {
+		p.Err = cmp.Or(p.Err, left)
 	}
-	if p.Err != nil && !(f.Response == OneSucceeded && slices.ContainsFunc(replies, succeeded)) {
+	if p.Err != nil && !p.succeededOnce(replies) {
 		return
 	}
 	p.Err = nil
 	p.Reply = p.join(replies)
+}
+
+// leftOut says that the whole does not need the unit: of a Partial command a node that did not answer, else a replica that is out of reach, or
+// can run nothing at the moment.
+func (u *unit) leftOut() bool {
+	switch {
+	case !u.optional:
+		return false
+	case u.plan.cmd.Facts.Partial:
+		return u.err != nil
+	case u.err == nil:
+		return readRefusal(u.reply).kind == runsNothing
+	}
+	return !upstream.IsLost(u.err) && !upstream.IsFull(u.err)
+}
+
+// outline is the unit's reply.
+func (u *unit) outline() resp.Reply {
+	v, ok := resp.Outline(u.join())
+	if !ok {
+		return resp.Reply{Kind: '-', Raw: resp.AppendError(nil, badReply)}
+	}
+	return v
+}
+
+// succeededOnce says that the command needs no more than one reply that is no error, and has it.
+func (p *Plan) succeededOnce(replies []resp.Reply) bool {
+	return p.cmd.Facts.Response == OneSucceeded && slices.ContainsFunc(replies, succeeded)
 }
 
 // gathered is how many bytes of replies the units have.
@@ -72,41 +94,61 @@ func (p *Plan) gathered() (size int) {
 	return size
 }
 
+// isError says that the reply is one.
+func isError(r resp.Reply) bool { return r.Kind == '-' || r.Kind == '!' }
+
 func succeeded(r resp.Reply) bool { return !isError(r) }
 
-// join makes one reply of several.
+// joins make one reply of several. Where they are not about errors there are none.
+var joins = [...]func(p *Plan, replies []resp.Reply) []byte{
+	NoPolicy:     (*Plan).joinAny,
+	OneSucceeded: func(_ *Plan, replies []resp.Reply) []byte { return telling(replies) },
+	AllSucceeded: func(_ *Plan, replies []resp.Reply) []byte { return replies[0].Raw },
+	Sum:          reckoned(func(a, b int64) int64 { return a + b }),
+	Min:          reckoned(func(a, b int64) int64 { return min(a, b) }),
+	Max:          reckoned(func(a, b int64) int64 { return max(a, b) }),
+	LogicalAnd:   reckoned(func(a, b int64) int64 { return min(truth(a), truth(b)) }),
+	LogicalOr:    reckoned(func(a, b int64) int64 { return max(truth(a), truth(b)) }),
+	Each:         func(_ *Plan, replies []resp.Reply) []byte { return array(replies) },
+}
+
+// join makes one reply of several: mostly the first error, if there is one.
 func (p *Plan) join(replies []resp.Reply) []byte {
+	how := p.cmd.Facts.Response
 	if len(replies) == 0 {
 		return resp.AppendError(nil, badReply)
 	}
-	f := p.cmd.Facts
-	if f.Response == Each {
-		out := resp.AppendArray(nil, len(replies))
-		for _, v := range replies {
-			out = append(out, v.Raw...)
-		}
-		return out
-	}
-	for _, v := range replies {
-		if isError(v) != (f.Response == OneSucceeded) {
-			return v.Raw // the first error, or the first success
-		}
-	}
-	switch f.Response {
+	decides := isError
+	switch how {
+	case Each:
+		return joins[how](p, replies)
 	case OneSucceeded:
-		return telling(replies)
-	case AllSucceeded:
-		return replies[0].Raw
-	case Sum, Min, Max, LogicalAnd, LogicalOr:
-		return aggregate(f.Response, replies)
+		decides = succeeded
 	}
-	switch {
-	case f.Name == "mget":
+	if at := slices.IndexFunc(replies, decides); at >= 0 {
+		return replies[at].Raw
+	}
+	return joins[how](p, replies)
+}
+
+// joinAny is for commands without a policy: arrays, and sets, become one; of other replies any will do.
+func (p *Plan) joinAny(replies []resp.Reply) []byte {
+	switch kind := replies[0].Kind; {
+	case p.cmd.Facts.Name == "mget":
 		return p.inOrder(replies)
-	case replies[0].Kind == '*' || replies[0].Kind == '~':
+	case kind == '*', kind == '~':
 		return concat(replies)
 	}
 	return one(replies)
+}
+
+// array has the replies as they are.
+func array(replies []resp.Reply) []byte {
+	out := resp.AppendArray(nil, len(replies))
+	for _, v := range replies {
+		out = append(out, v.Raw...)
+	}
+	return out
 }
 
 // telling returns the error of a node that had something to kill, UNKILLABLE or BUSY with the other kind of script, or
@@ -176,74 +218,70 @@ func one(replies []resp.Reply) []byte {
 	return replies[at].Raw
 }
 
-// aggregate combines integers, or the integers of arrays one by one. What stands between them, as the names in PUBSUB NUMSUB, is the same for
-// all.
-func aggregate(how Response, replies []resp.Reply) []byte {
-	left, column := make([][]byte, len(replies)), make([][]byte, len(replies))
-	length := 0
-	for i, v := range replies {
-		n, body, array := resp.Open(v.Raw)
-		if !array {
-			n, body = 1, v.Raw
+// reckoned combines integers two by two, or the integers of arrays one by one. What stands between them, as the names in PUBSUB NUMSUB, is the
+// same for all.
+func reckoned(two func(a, b int64) int64) func(*Plan, []resp.Reply) []byte {
+	return func(_ *Plan, replies []resp.Reply) []byte {
+		left, column := make([][]byte, len(replies)), make([][]byte, len(replies))
+		lengths := make([]int, len(replies))
+		for i, v := range replies {
+			n, body, array := resp.Open(v.Raw)
+			if !array {
+				n, body = 1, v.Raw
+			}
+			lengths[i], left[i] = n, body
 		}
-		if i == 0 {
-			length = n
-		}
-		if n != length {
+		if len(slices.Compact(lengths)) > 1 {
 			return resp.AppendError(nil, badReply)
 		}
-		left[i] = body
-	}
-	var out []byte
-	if replies[0].Kind != ':' {
-		out = resp.AppendArray(nil, length)
-	}
-	for range length {
-		for i := range left {
-			column[i], left[i] = resp.Cut(left[i])
+		var out []byte
+		if replies[0].Kind != ':' {
+			out = resp.AppendArray(nil, lengths[0])
 		}
-		if out = combine(out, how, column); out[0] == '-' {
-			return out
+		for range lengths[0] {
+			for i := range left {
+				column[i], left[i] = resp.Cut(left[i])
+			}
+			one, ok := combine(two, column)
+			if !ok {
+				return resp.AppendError(nil, badReply)
+			}
+			out = append(out, one...)
 		}
+		return out
 	}
-	return out
 }
 
-// combine appends what the nodes' answers to one thing make together; if they do not fit it returns the error instead.
-func combine(out []byte, how Response, answers [][]byte) []byte {
-	first, _ := resp.Outline(answers[0])
-	if first.Kind == '$' {
-		return append(out, first.Raw...)
+// combine is what the nodes' answers to one thing make together; false: they do not fit.
+func combine(two func(a, b int64) int64, answers [][]byte) ([]byte, bool) {
+	if first, _ := resp.Outline(answers[0]); first.Kind == '$' {
+		return first.Raw, true
 	}
-	total, ok := integerOf(first)
-	for _, raw := range answers[1:] {
+	numbers := make([]int64, len(answers))
+	for i, raw := range answers {
 		v, _ := resp.Outline(raw)
 		n, is := integerOf(v)
-		total, ok = reckon(how, total, n), ok && is
+		if !is {
+			return nil, false
+		}
+		numbers[i] = n
 	}
-	if !ok {
-		return resp.AppendError(nil, badReply)
+	total := numbers[0]
+	for _, n := range numbers[1:] {
+		total = two(total, n)
 	}
-	return resp.AppendInt(out, total)
+	return resp.AppendInt(nil, total), true
 }
 
-func reckon(how Response, a, b int64) int64 {
-	switch how {
-	case Min:
-		return min(a, b)
-	case Max:
-		return max(a, b)
-	case LogicalAnd:
-		return truth(a != 0 && b != 0)
-	case LogicalOr:
-		return truth(a != 0 || b != 0)
-	}
-	return a + b
+// integerOf is the number of an integer reply, or of a string with one.
+func integerOf(r resp.Reply) (int64, bool) {
+	n, err := strconv.ParseInt(string(r.Text), 10, 64)
+	return n, err == nil
 }
 
-func truth(is bool) int64 {
-	if is {
-		return 1
+func truth(n int64) int64 {
+	if n == 0 {
+		return 0
 	}
-	return 0
+	return 1
 }

@@ -17,29 +17,38 @@ func openFake(t *testing.T, port int, o Options) *Cluster {
 	return openTarget(t, upstream.ClusterTarget{Seeds: []string{seed}, Node: upstream.Target{Network: "tcp"}}, o)
 }
 
-// A redirect counts only if it names a slot that a cluster can have.
-func TestReadRedirect(t *testing.T) {
+// What a node's error says of the slot, or of the node. A redirect counts only if it names a slot that a cluster can have.
+func TestReadRefusal(t *testing.T) {
 	t.Parallel()
 	for reply, want := range map[string]struct {
-		kind redirectKind
+		kind refusalKind
 		slot int
 		addr string
 	}{
 		"-MOVED 0 h:1\r\n":                       {moved, 0, "h:1"},
 		"-ASK 16383 h:1\r\n":                     {asked, 16383, "h:1"},
-		"-TRYAGAIN x\r\n":                        {tryAgain, noSlot, ""},
-		"-CLUSTERDOWN x\r\n":                     {clusterDown, noSlot, ""},
-		"-MOVED 16384 h:1\r\n":                   {noRedirect, noSlot, ""},
-		"-MOVED -1 h:1\r\n":                      {noRedirect, noSlot, ""},
-		"-ASK 99999 h:1\r\n":                     {noRedirect, noSlot, ""},
-		"-ASK -9223372036854775808 h:1\r\n":      {noRedirect, noSlot, ""},
-		"-MOVED 99999999999999999999999 h:1\r\n": {noRedirect, noSlot, ""},
-		"-MOVED 1\r\n":                           {noRedirect, noSlot, ""},
-		"-MOVED 1 h:1 x\r\n":                     {noRedirect, noSlot, ""},
-		"-ERR MOVED 1 h:1\r\n":                   {noRedirect, noSlot, ""},
+		"-TRYAGAIN x\r\n":                        {tryAgain, 0, ""},
+		"-CLUSTERDOWN x\r\n":                     {clusterDown, 0, ""},
+		"-MOVED 16384 h:1\r\n":                   {noRefusal, 0, ""},
+		"-MOVED -1 h:1\r\n":                      {noRefusal, 0, ""},
+		"-ASK 99999 h:1\r\n":                     {noRefusal, 0, ""},
+		"-ASK -9223372036854775808 h:1\r\n":      {noRefusal, 0, ""},
+		"-MOVED 99999999999999999999999 h:1\r\n": {noRefusal, 0, ""},
+		"-MOVED 1\r\n":                           {noRefusal, 0, ""},
+		"-MOVED 1 h:1 x\r\n":                     {noRefusal, 0, ""},
+		"-ERR WAIT cannot be used with replica instances.\r\n": {demoted, 0, ""},
+		"-READONLY x\r\n": {demoted, 0, ""},
+		"-BUSY x\r\n":     {runsNothing, 0, ""},
+		"-BUSYKEY x\r\n":  {noRefusal, 0, ""},
+		"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n": {noRefusal, 0, ""},
+		"-LOADING\r\n":         {runsNothing, 0, ""},
+		"-NOPERM x\r\n":        {notAllowed, 0, ""},
+		"$5\r\n-ASK \r\n":      {noRefusal, 0, ""},
+		"":                     {noRefusal, 0, ""},
+		"-ERR MOVED 1 h:1\r\n": {noRefusal, 0, ""},
 	} {
-		if kind, slot, addr := readRedirect([]byte(reply)); kind != want.kind || slot != want.slot || addr != want.addr {
-			t.Errorf("%q: got %v, %d, %q", reply, kind, slot, addr)
+		if r := readRefusal([]byte(reply)); r.kind != want.kind || r.slot != want.slot || r.addr != want.addr {
+			t.Errorf("%q: got %+v", reply, r)
 		}
 	}
 }

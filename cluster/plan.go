@@ -41,58 +41,55 @@ type Plan struct {
 	inPieces bool
 
 	cmd   Command
+	kind  planKind
 	units []unit
 	one   [1]unit // units of a plan that is not split, without another allocation
-	whole *unit   // of a plan for many nodes: its wait for a topology in which no slot is without a master
-	scan  bool    // SCAN: see scan.go
-	fan   bool    // units are by node, and made when its turn comes
-	alone bool    // no other command of the client is under way at the same time
-	merge bool
+	whole *unit   // of a plan by node: its wait for a topology in which no slot is without a master
+	merge bool    // the replies of the units become one
 	done  bool
 }
+
+// planKind is where a plan's units go.
+type planKind uint8
+
+const (
+	byKeys   planKind = iota // to the masters of its keys' slots
+	atHome                   // to the executor's home
+	byNode                   // to all masters, or all nodes: the units are made when its turn comes
+	byCursor                 // SCAN, from one master to the next: see scan.go
+)
+
+// joins says that a plan may be under way together with those before it, which are of that kind. Those that go home keep their order in one
+// write.
+func (p *Plan) joins(kind planKind) bool { return p.kind == kind && kind <= atHome }
 
 // unit is what one node gets of a plan.
 type unit struct {
 	plan     *Plan
 	raw      []byte
-	slot     int   // noSlot: by node, or anywhere
+	slot     int   // noSlot: at fixed, or anywhere
 	keys     []int // of plan.cmd.Keys, which are this unit's; nil: all
-	node     *Node // where it goes, when that is not the slot's owner
-	home     bool  // it can go to no other node
-	optional bool  // node may be left out: a replica, or any of a Partial command
-	ask      bool  // ASKING is sent first
+	fixed    *Node // it can go to no other node
+	optional bool  // fixed may be left out: a replica, or any of a Partial command
+
+	to  *Node // where a redirect says; nil: to the slot's owner
+	ask bool  // ASKING is sent first
 
 	reading bool // goes, or went, to a replica
 	master  bool // must not go to a replica any more
 
-	attempts *attempts // nil: nothing has gone wrong yet
+	attempts
 	outcome
 }
 
-// attempts counts how often a unit was sent, and when it may be sent again.
+// attempts count how often a unit was sent, and when it may be sent again.
 type attempts struct {
-	redirects int
-	repeats   int // see mostRepeats
-	passed    int // nodes that a unit which goes home has passed over: see passOn
-	failures  retry.Backoff
-	ready     time.Time // not to be sent before
-	until     time.Time // is not tried again after; zero: it has not been tried again yet
-}
-
-// tries returns the unit's attempts, which the first call makes.
-func (u *unit) tries() *attempts {
-	if u.attempts == nil {
-		u.attempts = &attempts{}
-	}
-	return u.attempts
-}
-
-// due is when the unit may be sent; zero: at once.
-func (u *unit) due() time.Time {
-	if u.attempts == nil {
-		return time.Time{}
-	}
-	return u.attempts.ready
+	followed int // redirects, one after the other
+	repeats  int // see mostRepeats
+	passed   int // nodes that a unit which goes home has passed over: see failure.pass
+	failures retry.Backoff
+	ready    time.Time // not to be sent before; zero: it may be sent at once
+	until    time.Time // is not tried again after; zero: it has not been tried again yet
 }
 
 // outcome is the result of a unit.
@@ -103,6 +100,17 @@ type outcome struct {
 	begun  bool     // the reply, or a part of it, has been passed on
 	err    error
 	done   bool
+}
+
+// later lets it be tried again after a pause, which grows from first; false: its time, of so long in all, is up.
+func (t *attempts) later(first, most time.Duration) bool {
+	now := time.Now()
+	if t.until.IsZero() {
+		t.until = now.Add(most)
+	}
+	t.failures.First, t.failures.Most = first, 200*time.Millisecond
+	t.ready = now.Add(t.failures.Next())
+	return t.ready.Before(t.until)
 }
 
 // NewPlan makes the plan of a command.
@@ -119,26 +127,17 @@ func (p *Plan) Set(cmd Command) {
 		p.cmd.Facts = unlistedCommand
 	}
 	f := p.cmd.Facts
-	if len(cmd.Keys) == 0 {
-		p.alone = true
-		if f.Name == "scan" && p.scans() {
-			return
-		}
-		if p.fan = f.Request == AllNodes || f.Request == AllShards; p.fan {
-			p.whole, p.merge = &unit{plan: p}, true
-			return
-		}
+	switch {
+	case len(cmd.Keys) > 0:
+		p.bySlots()
+	case f.Name == "scan":
+		p.planScan()
+	case f.Request == AllNodes, f.Request == AllShards:
+		p.kind, p.whole, p.merge = byNode, &unit{plan: p}, true
+	default:
+		p.kind = atHome
 		p.single(noSlot)
-		return
 	}
-	slot := Slot(cmd.Args[cmd.Keys[0]])
-	for _, k := range cmd.Keys[1:] {
-		if Slot(cmd.Args[k]) != slot {
-			p.several(f)
-			return
-		}
-	}
-	p.single(slot)
 }
 
 // single has one unit, the command as it is.
@@ -147,23 +146,29 @@ func (p *Plan) single(slot int) {
 	p.units = p.one[:]
 }
 
-// several splits a command whose keys are in several slots, or refuses it in Redis' words. Redis wants one slot in a
+// bySlots plans a command by its keys. One whose keys are in several slots is split, or refused in Redis' words: Redis wants one slot in a
 // command even where one node has them all.
-func (p *Plan) several(f *Facts) {
+func (p *Plan) bySlots() {
 	args, keys := p.cmd.Args, p.cmd.Keys
-	if f.Request != MultiShard {
-		p.answer(CrossSlot)
+	slot := Slot(args[keys[0]])
+	if !slices.ContainsFunc(keys, func(k int) bool { return Slot(args[k]) != slot }) {
+		p.single(slot)
 		return
 	}
 	step := keys[1] - keys[0]
 	switch {
-	case !evenly(keys, step): // COMMAND has given odd places for keys
+	case p.cmd.Facts.Request != MultiShard, !evenly(keys, step): // or COMMAND has given odd places for keys
 		p.answer(CrossSlot)
-		return
 	case (len(args)-keys[0])%step != 0, keys[0]+len(keys)*step > len(args):
-		p.answer("ERR wrong number of arguments for '" + f.Name + "' command")
-		return
+		p.answer("ERR wrong number of arguments for '" + p.cmd.Facts.Name + "' command")
+	default:
+		p.split(step)
 	}
+}
+
+// split makes a unit for each slot of the keys, each of which begins so many words.
+func (p *Plan) split(step int) {
+	args, keys := p.cmd.Args, p.cmd.Keys
 	bySlot := map[int]int{} // slot → index of its unit
 	for i, k := range keys {
 		slot := Slot(args[k])
@@ -177,15 +182,11 @@ func (p *Plan) several(f *Facts) {
 	}
 	for i := range p.units {
 		u := &p.units[i]
-		u.raw = resp.AppendArray(nil, keys[0]+len(u.keys)*step)
-		for _, a := range args[:keys[0]] {
-			u.raw = resp.AppendBulk(u.raw, a)
-		}
+		words := slices.Clone(args[:keys[0]])
 		for _, k := range u.keys {
-			for _, a := range args[keys[k] : keys[k]+step] {
-				u.raw = resp.AppendBulk(u.raw, a)
-			}
+			words = append(words, args[keys[k]:keys[k]+step]...)
 		}
+		u.raw = resp.Command(words)
 	}
 	p.merge = true
 }
@@ -206,20 +207,28 @@ func (p *Plan) answer(line string) {
 	p.done = true
 }
 
+// only is the unit of a plan that one node answers; nil: there are several, or none.
+func (p *Plan) only() *unit {
+	if p.merge || len(p.units) != 1 {
+		return nil
+	}
+	return &p.units[0]
+}
+
 // Slot is the slot of the command's keys; false when it has none, or several.
 func (p *Plan) Slot() (int, bool) {
-	if p.fan || p.scan || p.merge || p.done && len(p.units) == 0 || p.units[0].slot == noSlot {
-		return 0, false
+	if u := p.only(); u != nil {
+		return u.slot, u.slot != noSlot
 	}
-	return p.units[0].slot, true
+	return 0, false
 }
 
 // From is the node that gave Reply; nil when there is no reply, or it was made of several.
 func (p *Plan) From() *Node {
-	if p.merge || len(p.units) != 1 {
-		return nil
+	if u := p.only(); u != nil {
+		return u.from
 	}
-	return p.units[0].from
+	return nil
 }
 
 // readOnly says that the command changes nothing.
@@ -228,27 +237,56 @@ func (p *Plan) readOnly() bool { return p.cmd.Facts.ReadOnly }
 // repeatable says that the command may be sent again when its reply was lost.
 func (p *Plan) repeatable() bool { return p.readOnly() && !p.cmd.Facts.Script }
 
-// fanOut makes the units of a plan for many nodes, and keeps them up with the topology: a node that has come gets one,
+// fanOut makes the units of a plan by node, and keeps them up with the topology: a node that has come gets one,
 // one that has left, or is a replica now, is not waited for, and what it said does not count. A Partial command leaves out nodes in trouble.
 func (p *Plan) fanOut(s *Snapshot) {
-	nodes := s.Masters
+	nodes, partial := s.Masters, p.cmd.Facts.Partial
 	if p.cmd.Facts.Request == AllNodes {
 		nodes = s.All()
 	}
 	before := p.units
 	p.units = make([]unit, 0, len(nodes))
 	for i, n := range nodes {
-		u := unit{plan: p, raw: p.cmd.Raw, slot: noSlot, node: n, home: true}
-		if at := slices.IndexFunc(before, func(b unit) bool { return b.node == n }); at >= 0 {
+		u := unit{plan: p, raw: p.cmd.Raw, slot: noSlot, fixed: n}
+		if at := slices.IndexFunc(before, func(b unit) bool { return b.fixed == n }); at >= 0 {
 			u = before[at]
 		}
-		if !u.done && p.cmd.Facts.Partial && n.InTrouble() && s.otherWell(n) {
-			continue
+		u.optional = partial || i >= len(s.Masters)
+		if u.done || !partial || !s.passable(n) {
+			p.units = append(p.units, u)
 		}
-		u.optional = i >= len(s.Masters) || p.cmd.Facts.Partial
-		p.units = append(p.units, u)
 	}
 }
+
+// NoConnection says that there was no connection for what ended with err: a Budget allowed none, or a node let the user in no more.
+func NoConnection(err error) bool { return upstream.IsFull(err) || isRefusal(err) }
+
+// Unsent says that there was no connection for any part of a plan that is done: no node has run anything of it. Err alone says less: other
+// parts may have run.
+func (p *Plan) Unsent() bool {
+	ran := func(u unit) bool { return !NoConnection(u.err) }
+	return NoConnection(p.Err) && !slices.ContainsFunc(p.units, ran)
+}
+
+// Resume readies a plan for which there was NoConnection for another Do, which sends the parts that were not sent and no other. The
+// reply is not streamed then. It changes no other plan.
+func (p *Plan) Resume() {
+	if !NoConnection(p.Err) {
+		return
+	}
+	p.Err, p.stream, p.done = nil, nil, false
+	if p.whole != nil {
+		p.whole.forget()
+	}
+	for i := range p.units {
+		if u := &p.units[i]; NoConnection(u.err) {
+			u.forget()
+		}
+	}
+}
+
+// forget readies a unit that was not sent as if nothing had been tried.
+func (u *unit) forget() { u.attempts, u.outcome, u.to, u.ask = attempts{}, outcome{}, nil, false }
 
 // count is how many keys the unit has.
 func (u *unit) count() int {
@@ -264,6 +302,14 @@ func (u *unit) key(i int) []byte {
 		i = u.keys[i]
 	}
 	return u.plan.cmd.Args[u.plan.cmd.Keys[i]]
+}
+
+// conflicts says that two units must run in their order: they have a key in common, and one of them may change it.
+func (u *unit) conflicts(v *unit) bool {
+	if u.plan.readOnly() && v.plan.readOnly() {
+		return false
+	}
+	return u.shares(v)
 }
 
 // fewKeys is how many keys of a unit are compared with each of another's.
@@ -296,27 +342,35 @@ func (u *unit) shares(v *unit) bool {
 	return false
 }
 
-// goesHome says that the plan is for the one node that the executor's commands without keys go to: such plans keep their
-// order in one write.
-func (p *Plan) goesHome() bool { return p.alone && !p.fan && !p.scan }
-
 // severalKeys says that the command has more than one key.
 func (p *Plan) severalKeys() bool { return len(p.cmd.Keys) > 1 }
 
-func (p *Plan) unsettled() bool { return !p.settled() }
+func (u *unit) isDone() bool { return u.done }
 
 // settled says that nothing of the plan is still to be done.
 func (p *Plan) settled() bool {
 	if p.done {
 		return true
 	}
-	if (p.fan || p.scan) && len(p.units) == 0 {
-		return false
-	}
 	for i := range p.units {
 		if !p.units[i].done {
 			return false
 		}
 	}
-	return true
+	return len(p.units) > 0 // else they are to be made
+}
+
+// giveUp ends all that is not done.
+func (p *Plan) giveUp(err error) {
+	if p.settled() {
+		return
+	}
+	if len(p.units) == 0 {
+		p.Err, p.done = err, true
+	}
+	for i := range p.units {
+		if u := &p.units[i]; !u.done {
+			u.err, u.done = err, true
+		}
+	}
 }

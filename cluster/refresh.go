@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"slices"
@@ -11,18 +10,11 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-const (
-	// refreshGap is the least time between two refreshes, before jitter: each slot that moves would be a reason for one.
-	refreshGap = 50 * time.Millisecond
-	// askTimeout is how long one node may take to describe the cluster before another is asked.
-	askTimeout = time.Second
-	// controlLane keeps the proxy's own questions on connections apart from the clients'.
-	controlLane = -1
-)
+// refreshGap is the least time between two refreshes, before jitter: each slot that moves would be a reason for one.
+const refreshGap = 50 * time.Millisecond
 
 // refresher lets others ask for a refresh, and wait for it.
 type refresher struct {
@@ -102,55 +94,65 @@ func (c *Cluster) refreshLoop() {
 // were known is believed only if no node names more. One that knows fewer than half of our shards is of another cluster, and never
 // believed.
 func (c *Cluster) look(ctx context.Context, hint *Node) error {
-	old := c.snapshot.Load()
-	var best *view
-	last := errNoTopology
-	known := 1
-	if old != nil {
-		known = max(known, old.claimed)
-	}
-	full := func(ask context.Context, up *upstream.Node, addr string) bool {
-		v, err := c.viewOf(ask, up, addr)
-		switch {
-		case err != nil:
-			last = err
-		case old.membershipOf(v) == foreign:
-			last = errForeign
-			c.rejectForeign(addr)
-		default:
-			delete(c.refresh.disowned, addr)
-			if old.better(v, best) {
-				best = v
-			}
-		}
-		return ctx.Err() != nil || best != nil && best.claimed() >= known && old.membershipOf(best) == ours
-	}
-	done := false
-	for _, n := range lookOrder(old, hint) {
-		c.Acquire(n)
-		ask, asked := old.While(ctx, n)
-		done = full(ask, n.up, n.Addr)
-		asked()
-		c.Release(n)
-		if done {
+	l := topologyLook{c: c, old: c.Snapshot(), err: errNoTopology}
+	for _, n := range l.old.lookOrder(hint) {
+		if l.enough() || ctx.Err() != nil {
 			break
 		}
+		c.Acquire(n)
+		ask, asked := l.old.While(ctx, n)
+		l.ask(ask, n.up, n.Addr)
+		asked()
+		c.Release(n)
 	}
 	for _, addr := range c.target.Seeds {
-		if done {
+		if l.enough() || ctx.Err() != nil {
 			break
 		}
 		o := c.opts.Node
 		o.Logger = slog.New(slog.DiscardHandler) // look reports the failures of these nodes, which each look makes anew
 		seed := upstream.NewNode(c.target.At(addr, ""), o)
-		done = full(ctx, seed, addr)
+		l.ask(ctx, seed, addr)
 		seed.Close()
 	}
-	if best == nil {
-		return last
+	if l.best == nil {
+		return l.err
 	}
-	c.take(best)
+	c.replace(l.best)
 	return nil
+}
+
+// topologyLook is what one look at the topology has found.
+type topologyLook struct {
+	c    *Cluster
+	old  *Snapshot
+	best *view // nil: none that is to be believed
+	err  error // of the last node that told nothing
+}
+
+// enough says that no other node can tell more.
+func (l *topologyLook) enough() bool {
+	if l.best == nil || l.old.membershipOf(l.best) != ours {
+		return false
+	}
+	return l.best.claimed() >= max(1, l.old.claimed)
+}
+
+// ask asks one node what the cluster looks like.
+func (l *topologyLook) ask(ctx context.Context, up *upstream.Node, addr string) {
+	v, err := l.c.viewOf(ctx, up, addr)
+	switch {
+	case err != nil:
+		l.err = err
+	case l.old.membershipOf(v) == foreign:
+		l.err = errForeign
+		l.c.rejectForeign(addr)
+	default:
+		delete(l.c.refresh.disowned, addr)
+		if l.old.better(v, l.best) {
+			l.best = v
+		}
+	}
 }
 
 // rejectForeign logs, once, that the node at an address is not believed.
@@ -163,23 +165,13 @@ func (c *Cluster) rejectForeign(addr string) {
 		"address", addr, "upstream", c.target.String())
 }
 
-// lookOrder returns the known nodes in the order in which they are asked: those in trouble last.
-func lookOrder(old *Snapshot, hint *Node) []*Node {
-	if old == nil {
-		return nil
-	}
-	order := old.All()
+// lookOrder returns the nodes in the order in which they are asked: those in trouble last.
+func (s *Snapshot) lookOrder(hint *Node) []*Node {
+	order := s.All()
 	jitter.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	slices.SortStableFunc(order, func(a, b *Node) int {
-		switch {
-		case a.InTrouble() == b.InTrouble():
-			return 0
-		case b.InTrouble():
-			return -1
-		}
-		return 1
-	})
-	if hint != nil && old.has(hint) {
+	last := map[bool]int{true: 1}
+	slices.SortStableFunc(order, func(a, b *Node) int { return last[a.InTrouble()] - last[b.InTrouble()] })
+	if slices.Contains(order, hint) {
 		order = append([]*Node{hint}, order...)
 	}
 	return order
@@ -195,10 +187,10 @@ func (c *Cluster) viewOf(ctx context.Context, up *upstream.Node, addr string) (*
 	return readView(replies[0], replies[1], replies[2], host, c.target.Node.TLS != nil)
 }
 
-// take makes the next snapshot from a view.
-func (c *Cluster) take(v *view) {
-	old := c.snapshot.Load()
-	now := adopt(old, v, c.opts.AddressMap, c.openNode)
+// replace makes the next snapshot from a view.
+func (c *Cluster) replace(v *view) {
+	old := c.Snapshot()
+	now := old.after(v, c.opts.AddressMap, c.openNode)
 	c.replicaReads.changed(old, now)
 	c.snapshot.Store(now)
 	c.count.refreshes.Add(1)
@@ -207,66 +199,7 @@ func (c *Cluster) take(v *view) {
 		failed[d.id] = d.failed
 	}
 	c.retire(old, now, failed)
-	if old != nil && old.stamp != now.stamp {
+	if old.stamp != now.stamp {
 		c.tellChanged(old, now)
 	}
-}
-
-var errSlow = errors.New("the node did not answer in time")
-
-// ask sends commands as the service account, in RESP2, on a connection of its own, and takes the replies apart.
-func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) ([]resp.Reply, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSlow)
-	defer cancel()
-	p, err := up.Aside(ctx, c.account())
-	if err != nil {
-		return nil, err
-	}
-	var raw [][]byte
-	for _, cmd := range cmds {
-		raw = append(raw, resp.AppendCommand(nil, cmd...))
-	}
-	replies, err := exchange(ctx, p, raw)
-	if err == nil {
-		p.Release()
-	}
-	return replies, err
-}
-
-// exchange sends commands over a private pipe, and takes the replies apart. With an error the pipe has been released.
-func exchange(ctx context.Context, p *upstream.Pipe, cmds [][]byte) ([]resp.Reply, error) {
-	stop := context.AfterFunc(ctx, p.Release) // a Do under way then ends
-	var got upstream.Gathered
-	err := p.Do(&upstream.Request{Cmds: cmds, Sink: &got})
-	switch left := stop(); {
-	case !left:
-		return nil, context.Cause(ctx)
-	case err != nil:
-		p.Release()
-		return nil, err
-	}
-	replies, err := takeApart(got)
-	if err != nil {
-		p.Release()
-	}
-	return replies, err
-}
-
-func takeApart(got []byte) (replies []resp.Reply, err error) {
-	for len(got) > 0 {
-		v, ok := resp.ParseReply(got)
-		if !ok {
-			return nil, errNoTopology
-		}
-		replies = append(replies, v)
-		got = got[len(v.Raw):]
-	}
-	return replies, nil
-}
-
-// account is the proxy's own identity, for questions about the cluster.
-func (c *Cluster) account() upstream.Identity {
-	id := c.target.Node.Service()
-	id.Lane = controlLane
-	return id
 }

@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 const (
@@ -22,8 +19,8 @@ const (
 	settling = 5 * time.Second
 	// barred is for how long an executor asks no replica after one has refused its identity.
 	barred = 10 * time.Second
-	// full is for how long none is asked after a bound of ours has refused a connection to one.
-	full = time.Second
+	// barredByBound is for how long it asks none after a bound of ours has refused a connection to one.
+	barredByBound = time.Second
 )
 
 // replicaReads says which slots may not be read from replicas at the moment. Node.serves says which replicas may be read from.
@@ -32,9 +29,9 @@ type replicaReads struct {
 }
 
 // hold makes a slot be read at its master for a while, and also all slots of giver, the node that gives it away: when one slot moves,
-// others often follow. s may be nil.
+// others often follow. s may be nil, and so may giver.
 func (s *replicaReads) hold(slot int, giver *Node) {
-	if s == nil || slot == noSlot {
+	if s == nil {
 		return
 	}
 	until := time.Now().Add(settling).UnixNano()
@@ -45,9 +42,9 @@ func (s *replicaReads) hold(slot int, giver *Node) {
 }
 
 // changed holds the slots that have another master. Replicas that have another master are checked before they are
-// read from. s may be nil, and so may old.
+// read from. s may be nil, and old empty, when nothing has changed.
 func (s *replicaReads) changed(old, now *Snapshot) {
-	if s == nil || old == nil {
+	if s == nil || len(old.Masters) == 0 {
 		return
 	}
 	for _, n := range now.Masters {
@@ -70,7 +67,7 @@ func (s *replicaReads) changed(old, now *Snapshot) {
 // replicaFor returns the replica of owner that reads of a slot may go to, or nil. Equal first get the same replica for as
 // long as that serves, so that a client does not read data older than it has read before.
 func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
-	if t := now.UnixNano(); c.replicaReads.master[slot].Load() > t || owner.gives.Load() > t {
+	if max(c.replicaReads.master[slot].Load(), owner.gives.Load()) > now.UnixNano() {
 		return nil
 	}
 	all := s.copies[owner]
@@ -80,11 +77,6 @@ func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time
 		}
 	}
 	return nil
-}
-
-// replicaWatch is what the checks of a node keep. There is one check of a node at a time.
-type replicaWatch struct {
-	pipe *upstream.Pipe // nil: none
 }
 
 // watchReplicas is the goroutine that keeps what is known of replicas up to date.
@@ -106,120 +98,104 @@ func (c *Cluster) watchReplicas() {
 	}
 }
 
-var askRole = resp.AppendCommand(nil, "ROLE")
-
 // checkReplica finds out whether a replica has its master's data and goes on getting it.
 func (c *Cluster) checkReplica(n *Node) {
-	r, err := c.askNode(n, askRole)
-	if err != nil {
-		n.serves.Store(false)
-		return
+	said, err := n.watch.ask(c.ctx, n.up, c.account(), askRole)
+	n.serves.Store(err == nil && follows(said[0]))
+}
+
+// follows reads a replica's answer to ROLE. If the service account may not ask, only the topology can tell.
+func follows(role resp.Reply) bool {
+	if e := role.Elems; len(e) > 3 {
+		return string(e[0].Text) == "slave" && string(e[3].Text) == "connected"
 	}
-	follows := len(r.Elems) > 3 && string(r.Elems[0].Text) == "slave" && string(r.Elems[3].Text) == "connected"
-	unknown := isError(r) && strings.HasPrefix(string(r.Text), "NOPERM") // then only the topology can tell
-	n.serves.Store(follows || unknown)
+	return readRefusal(role.Raw).kind == notAllowed
 }
 
 // lookForMoves finds out which slots a master gives away, which its replicas do not know.
 func (c *Cluster) lookForMoves(n *Node) {
-	r, err := c.askNode(n, askNodes)
+	said, err := n.watch.ask(c.ctx, n.up, c.account(), askNodes)
 	if err != nil {
 		return
 	}
-	if own, ok := readSelfDescription(string(r.Text)); ok {
+	if own, ok := readSelfDescription(string(said[0].Text)); ok {
 		for slot := range own.moving {
 			c.replicaReads.hold(slot, n)
 		}
 	}
 }
 
-// askNode asks a node one thing, as the service account, on a connection that is kept for that.
-func (c *Cluster) askNode(n *Node, cmd []byte) (r resp.Reply, err error) {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, askTimeout, errSlow)
-	defer cancel()
-	w := &n.watch
-	if w.pipe == nil {
-		if w.pipe, err = n.up.Aside(ctx, c.account()); err != nil {
-			w.pipe = nil
-			return r, err
-		}
-	}
-	var replies []resp.Reply
-	if replies, err = exchange(ctx, w.pipe, [][]byte{cmd}); err != nil {
-		w.pipe = nil
-		return r, err
-	}
-	return replies[0], nil
-}
-
-// mayRead says whether a unit may go to a replica. Within the plans of one Do a slot that is written to is read at its
-// master, so that no read passes a write of the same client's. A read that a replica does not answer goes to the master, and its client goes
-// on while the replica's connection may still write it: so a read of which that has no copy is the master's.
-func (e *Executor) mayRead(u *unit) bool {
-	return e.replicas.now && u.plan.cmd.Facts.Replica && !u.master && u.node == nil && !e.replicas.writes[u.slot] && u.copied()
-}
-
-// Replicas makes commands that only read go to replicas, or again to masters. It changes nothing without
-// Options.Replicas. Such reads may be stale: even what this client has written before may be missing.
-func (e *Executor) Replicas(on bool) { e.replicas.wanted = on && e.c.replicaReads != nil }
-
-// prepareReads finds out, before the plans are carried out, which slots they write to.
-func (e *Executor) prepareReads(plans []*Plan) {
-	if e.replicas.now = e.replicas.wanted && time.Now().After(e.replicas.barred); !e.replicas.now {
-		return
-	}
-	if clear(e.replicas.writes); len(plans) == 1 {
-		return
-	}
-	for _, p := range plans {
-		for i := range p.units {
-			if u := &p.units[i]; !p.cmd.Facts.Replica && u.slot != noSlot {
-				e.replicas.writes[u.slot] = true
-			}
-		}
-	}
-}
-
-// refuses are the errors by which a replica says that it cannot serve a read, or not this client's. Its master may.
-var refuses = []string{"-MOVED ", "-ASK ", "-TRYAGAIN", "-CLUSTERDOWN", "-LOADING ", "-MASTERDOWN ", "-READONLY ", "-NOPERM ", "-NOAUTH "}
-
-// readRefused makes a unit that a replica has refused go to the master; false: the reply stands.
-func (e *Executor) readRefused(u *unit, n *Node, reply []byte) bool {
-	if reply[0] != '-' {
-		return false
-	}
-	for i, word := range refuses {
-		if !strings.HasPrefix(string(reply[:min(len(reply), 16)]), word) {
-			continue
-		}
-		if i < len(refuses)-2 { // it is about the replica's state, which the next check judges anew
-			n.serves.Store(false)
-			e.c.refreshFrom(n)
-		}
-		if i < 3 {
-			e.c.replicaReads.hold(u.slot, nil)
-		}
-		e.toMaster(u)
-		return true
-	}
-	return false
-}
-
-// countRead counts a unit that a replica has answered.
-func (e *Executor) countRead(u *unit) {
+// countRead counts a unit if a replica has answered it.
+func (c *Cluster) countRead(u *unit) {
 	if u.reading {
-		e.c.count.replicaReads.Add(1)
+		c.count.replicaReads.Add(1)
 		telemetry.ReplicaReads.Add(1)
 	}
 }
 
+// replicaChoice is whether an executor's reads go to replicas.
+type replicaChoice struct {
+	wanted bool
+	first  int          // which: see Cluster.replicaFor
+	now    bool         // in this Do they go there
+	barred time.Time    // reads do not go to replicas before
+	writes map[int]bool // slots that this Do's plans write to
+}
+
+// begin finds out, before the plans are carried out, which slots they write to.
+func (r *replicaChoice) begin(plans []*Plan) {
+	if r.now = r.wanted && time.Now().After(r.barred); !r.now {
+		return
+	}
+	if clear(r.writes); len(plans) == 1 {
+		return
+	}
+	for _, p := range plans {
+		if p.cmd.Facts.Replica {
+			continue
+		}
+		for _, u := range p.units {
+			r.writes[u.slot] = true
+		}
+	}
+}
+
+// may says whether a unit may go to a replica. Within the plans of one Do a slot that is written to is read at its
+// master, so that no read passes a write of the same client's. A read that a replica does not answer goes to the master, and its client goes
+// on while the replica's connection may still write it: so a read of which that has no copy is the master's.
+func (r *replicaChoice) may(u *unit) bool {
+	if !r.now || u.master || r.writes[u.slot] {
+		return false
+	}
+	return u.plan.cmd.Facts.Replica && u.copied()
+}
+
+// bar keeps reads from replicas for a while.
+func (r *replicaChoice) bar(d time.Duration) { r.barred, r.now = time.Now().Add(d), false }
+
+// readRefused makes a unit that a replica has refused go to the master; false: the reply stands.
+func (e *Executor) readRefused(u *unit, n *Node, why refusalKind) bool {
+	switch why {
+	case noRefusal:
+		return false
+	case moved, asked, tryAgain:
+		e.c.replicaReads.hold(u.slot, nil)
+	}
+	if why != notAllowed { // it is about the replica's state, which the next check judges anew
+		n.serves.Store(false)
+		e.c.refreshFrom(n)
+	}
+	e.toMaster(u)
+	return true
+}
+
 // readFailed makes a unit that a replica has not answered go to the master.
 func (e *Executor) readFailed(u *unit, n *Node, err error) {
-	switch {
-	case upstream.Refused(err) != nil: // it lacks the user, or that may not say READONLY
-		e.replicas.barred, e.replicas.now = time.Now().Add(barred), false
-	case upstream.IsFull(err): // a bound of ours says nothing of the replica, and will not be another one at once
-		e.replicas.barred, e.replicas.now = time.Now().Add(full), false
+	switch failureOf(err) {
+	case refused: // it lacks the user, or that may not say READONLY
+		e.replicas.bar(barred)
+	case full: // that says nothing of the replica, and will not be another one at once
+		e.replicas.bar(barredByBound)
 	default:
 		n.serves.Store(false)
 		e.c.Refresh()

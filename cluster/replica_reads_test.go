@@ -400,7 +400,7 @@ func TestLongReadsAreNotForReplicas(t *testing.T) {
 	e := &Executor{replicas: replicaChoice{now: true, writes: map[int]bool{}}}
 	for length, replica := range map[int]bool{100: true, upstream.CopiedBelow - 1: true, upstream.CopiedBelow: false, 1 << 20: false} {
 		get := Command{Raw: make([]byte, length), Args: [][]byte{[]byte("GET"), []byte("k")}, Keys: []int{1}, Facts: FactsOf("get", []string{"readonly"}, nil)}
-		if got := e.mayRead(&NewPlan(get).units[0]); got != replica {
+		if got := e.replicas.may(&NewPlan(get).units[0]); got != replica {
 			t.Errorf("of %d bytes: %v", length, got)
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -24,20 +25,27 @@ func (e *Executor) For(h Holder) *Executor {
 	return e
 }
 
+// replyMemory bounds what is held of replies.
+type replyMemory struct {
+	holder Holder     // nil: as much as comes may be held
+	mu     sync.Mutex // guards held, and calls of holder; a leaf but for what these take
+	held   int        // bytes of replies since Do began
+}
+
 // hold asks whether n more bytes may be held.
-func (e *Executor) hold(n int) bool {
-	if e.memory.holder == nil {
+func (m *replyMemory) hold(n int) bool {
+	if m.holder == nil {
 		return true
 	}
-	e.memory.mu.Lock()
-	defer e.memory.mu.Unlock()
-	e.memory.held += n
-	return e.memory.holder.MayHold(e.memory.held)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held += n
+	return m.holder.MayHold(m.held)
 }
 
 // replyCollector is the Sink of what a node answers in a round: it keeps the replies, or passes them on.
 type replyCollector struct {
-	e      *Executor
+	memory *replyMemory
 	pieces [][]byte
 	size   int
 	refuse bool  // the client may hold no more
@@ -47,19 +55,14 @@ type replyCollector struct {
 // Reply implements upstream.Sink.
 func (c *replyCollector) Reply(p []byte) {
 	if u := c.direct; u != nil {
-		if u.begun || p[0] != '-' && p[0] != '!' {
-			u.begun = true
+		if u.begun = u.begun || !isErrorReply(p); u.begun {
 			u.plan.stream.Reply(p)
 			return
 		}
 		c.direct = nil // it may be a redirect
 	}
-	more := len(p)
-	if c.size += more; c.size-more <= freeReplies {
-		more = c.size
-	}
-	if c.refuse || c.size > freeReplies && !c.e.hold(more) {
-		c.pieces, c.refuse = nil, true
+	if c.refuse = c.refuse || !c.fits(len(p)); c.refuse {
+		c.pieces = nil
 		return
 	}
 	last := len(c.pieces) - 1
@@ -70,10 +73,23 @@ func (c *replyCollector) Reply(p []byte) {
 	c.pieces = append(c.pieces, append([]byte(nil), p...))
 }
 
+// fits says whether n more bytes may be held. The first freeReplies are asked about together with those that exceed them.
+func (c *replyCollector) fits(n int) bool {
+	before := c.size
+	c.size += n
+	switch {
+	case c.size <= freeReplies:
+		return true
+	case before <= freeReplies:
+		n = c.size
+	}
+	return c.memory.hold(n)
+}
+
 // reset readies c for the next round. What was kept belongs to the plans.
-func (c *replyCollector) reset(e *Executor, units []*unit) {
-	*c = replyCollector{e: e, pieces: c.pieces[:0]}
-	if len(units) == 1 && units[0].plan.streams() && !units[0].ask {
+func (c *replyCollector) reset(m *replyMemory, units []*unit) {
+	*c = replyCollector{memory: m, pieces: c.pieces[:0]}
+	if len(units) == 1 && units[0].streams() {
 		c.direct = units[0]
 	}
 }
@@ -113,7 +129,7 @@ func (c *replyCollector) cut(dst []reply, n int) []reply {
 				continue
 			case parts == nil:
 				dst = append(dst, reply{whole: part})
-			case size <= longReply || parts[0][0] == '-' || parts[0][0] == '!':
+			case size <= longReply || isErrorReply(parts[0]):
 				dst = append(dst, reply{whole: slices.Concat(append(parts, part)...)})
 			default:
 				dst = append(dst, reply{pieces: append(parts, part)})
@@ -125,8 +141,11 @@ func (c *replyCollector) cut(dst []reply, n int) []reply {
 	return dst
 }
 
-// streams says that the reply is to be passed on as it comes: what several nodes answer cannot be.
-func (p *Plan) streams() bool { return p.stream != nil && !p.merge && !p.scan }
+// streams says that the reply to the unit is to be passed on as it comes: what several nodes answer cannot be, nor what comes behind ASKING.
+func (u *unit) streams() bool { return u.plan.stream != nil && u.plan.only() == u && !u.ask }
+
+// isErrorReply says that a reply begins as errors do.
+func isErrorReply(p []byte) bool { return p[0] == '-' || p[0] == '!' }
 
 // Stream makes Do hand the command's reply to s as it comes, if one node gives it and it is no error: then Streamed is
 // set, and Reply is nil. It is used with Executor.Private, because s may block, for a plan that is alone in Do. It holds

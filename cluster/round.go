@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -36,43 +38,116 @@ type lane struct {
 	blocked bool    // what comes next must wait
 }
 
+// sent are the batches in use.
+func (r *round) sent() []*batch { return r.batches[:r.live] }
+
 // fits says whether a unit may be sent in this round, after what is in it already.
 func (r *round) fits(u *unit, node *Node, now time.Time) bool {
 	if r.orderly {
 		return true
 	}
+	due := !u.ready.After(now)
 	if u.slot == noSlot {
-		return !u.due().After(now)
+		return due
 	}
 	l := r.slots[u.slot]
 	if l == nil {
-		l = r.lane(u.slot)
-		l.node = node
+		l = r.lane(u.slot, node)
 	}
-	if l.blocked || l.node != node || u.due().After(now) {
+	switch {
+	case l.blocked, l.node != node, !due, slices.ContainsFunc(l.many, u.conflicts):
 		l.blocked = true
-		return false
-	}
-	for _, m := range l.many {
-		if !(m.plan.readOnly() && u.plan.readOnly()) && m.shares(u) {
-			l.blocked = true
-			return false
-		}
-	}
-	if u.count() > 1 {
+	case u.count() > 1:
 		l.many = append(l.many, u)
 	}
-	return true
+	return !l.blocked
 }
 
 // lane begins a slot's lane.
-func (r *round) lane(slot int) *lane {
+func (r *round) lane(slot int, node *Node) *lane {
 	used := len(r.slots)
 	if used == len(r.lanes) {
 		r.lanes = append(r.lanes, &lane{})
 	}
 	l := r.lanes[used]
-	*l = lane{many: l.many[:0]}
+	*l = lane{node: node, many: l.many[:0]}
 	r.slots[slot] = l
 	return l
+}
+
+// batchTo is the batch that goes there, over one of those links.
+func (r *round) batchTo(to linkTo, by *links) *batch {
+	for _, b := range r.sent() {
+		if b.link.linkTo == to {
+			return b
+		}
+	}
+	if r.live == len(r.batches) {
+		r.batches = append(r.batches, &batch{})
+	}
+	b := r.batches[r.live]
+	r.live++
+	b.link = by.to(to)
+	return b
+}
+
+// clear empties the round.
+func (r *round) clear() {
+	for i, b := range r.sent() {
+		if upstream.Ended(b.err) { // its replies are still pending
+			r.batches[i] = &batch{}
+			continue
+		}
+		clear(b.req.Cmds)
+		clear(b.units)
+		clear(b.sink.pieces)
+		b.sink.direct = nil
+		b.req.Cmds, b.units, b.link, b.err = b.req.Cmds[:0], b.units[:0], nil, nil
+	}
+	r.live, r.scanning = 0, nil
+	if len(r.slots) > 0 {
+		for _, l := range r.slots {
+			clear(l.many)
+		}
+		clear(r.slots)
+	}
+}
+
+// add puts a unit into the batch.
+func (b *batch) add(u *unit) {
+	if u.ask {
+		b.req.Cmds = append(b.req.Cmds, asking)
+	}
+	b.req.Cmds = append(b.req.Cmds, u.raw)
+	b.units = append(b.units, u)
+}
+
+// all says that each of the batch's units is so. Without units it is Straight's, and each command has its slot.
+func (b *batch) all(are func(*unit) bool) bool {
+	return len(b.units) > 0 && !slices.ContainsFunc(b.units, func(u *unit) bool { return !are(u) })
+}
+
+// movable says that the batch may be sent to another node because its own is slow: no byte of a reply has come.
+func (b *batch) movable() bool { return b.req.Quiet() == math.MaxInt64 && b.all((*unit).movable) }
+
+// dispensable says that nobody needs to wait for what was sent of the batch.
+func (b *batch) dispensable() bool { return b.all((*unit).dispensable) }
+
+// overtaken ends the units that would be sent again although a later command on one of their keys has already run.
+func (b *batch) overtaken() {
+	if b.all((*unit).isDone) {
+		return
+	}
+	ran := map[int][]*unit{} // by slot, of those behind
+	for _, u := range slices.Backward(b.units) {
+		switch {
+		case u.slot == noSlot:
+		case u.done:
+			ran[u.slot] = append(ran[u.slot], u)
+		case slices.ContainsFunc(ran[u.slot], u.conflicts):
+			if u.done = true; u.reply == nil {
+				u.err = b.err
+			}
+		}
+	}
 }

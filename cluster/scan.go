@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -45,9 +46,10 @@ const (
 
 var stageSlots = [...]int{1: 2048, 2: 512, 3: 128, 4: 32, 5: 8, finest: 1, following: 1}
 
-const errNodeCursor = "ERR the node's cursor is too large for a cluster's"
-
-const errInvalidCursor = "ERR invalid cursor"
+const (
+	errNodeCursor    = "ERR the node's cursor is too large for a cluster's"
+	errInvalidCursor = "ERR invalid cursor"
+)
 
 // cursor is the cursor of a SCAN as Redis reads it, which also takes an empty word, a sign, and with a minus what is left to 2^64. Those from
 // 2^63 on are none of ours. ok is false when it is no number at all: a node says so.
@@ -70,18 +72,18 @@ func (p *Plan) cursor() (cursor uint64, ok bool) {
 	return n, err == nil
 }
 
-// scans makes p a plan of SCAN; false: it has no cursor.
-func (p *Plan) scans() bool {
+// planScan makes p a plan of SCAN, or of a command that a node refuses because it has no cursor.
+func (p *Plan) planScan() {
 	cursor, ok := p.cursor()
 	switch {
 	case !ok:
-		return false
+		p.kind = atHome
+		p.single(noSlot)
 	case cursor >= 1<<63:
 		p.answer(errInvalidCursor)
 	default:
-		p.scan, p.whole = true, &unit{plan: p}
+		p.kind, p.whole = byCursor, &unit{plan: p}
 	}
-	return true
 }
 
 // stage is what one scan of a node is good for.
@@ -109,8 +111,8 @@ func (s *Snapshot) stageAt(p position, to *Node) stage {
 	return st
 }
 
-// next is where class 0 goes on after the owner of slot: at the next node's first slot; Slots when there is none.
-func (s *Snapshot) next(slot int) int {
+// nextNode is where class 0 goes on after the owner of slot: at the next node's first slot; Slots when there is none.
+func (s *Snapshot) nextNode(slot int) int {
 	seen := map[*Node]bool{}
 	for i, n := range s.all() {
 		if i > slot && !seen[n] {
@@ -126,68 +128,79 @@ func (p position) again() position {
 	return position{class: min(max(p.class+1, 1), finest), slot: p.slot}
 }
 
-// scan makes one step of a SCAN, in the topology that gather found whole: in a later one a slot may have no owner.
+// scanStep is one step of a SCAN.
+type scanStep struct {
+	*Executor
+	ctx context.Context
+	p   *Plan
+	s   *Snapshot // that gather found whole: in a later one a slot may have no owner
+	at  position
+	stage
+}
+
+// scan makes one step of a SCAN.
 func (e *Executor) scan(ctx context.Context, p *Plan) {
-	s := e.seen
 	began, _ := p.cursor()
-	at := s.unfold(decodeCursor(began))
-	to, err := e.successor(ctx, s, at)
-	var st stage
-	if err == nil {
-		if at.class == following && to == nil {
-			at = at.again()
-		}
-		st = s.stageAt(at, to)
-		if (at.node != 0 || at.class == 0 && at.slot != 0) && at.mark != st.mark {
-			at = at.again()
-			st = s.stageAt(at, nil)
-		}
-		at.mark = st.mark
-	}
-	var reply []byte
-	if err == nil {
-		reply, err = e.scanNode(ctx, p, st.node, at.node)
-	}
-	n, body, _ := resp.Open(reply)
-	cursor, keys := resp.Cut(body)
-	switch {
-	case err != nil:
+	t := scanStep{Executor: e, ctx: ctx, p: p, s: e.seen, at: e.seen.unfold(decodeCursor(began))}
+	reply, err := t.run()
+	if err != nil {
 		e.failed(p.whole, err)
 		if p.whole.done {
 			p.Err, p.done = p.whole.err, true
 		}
-	case n != 2:
-		p.Reply, p.done = reply, true
-	default:
-		e.scanned(ctx, p, s, at, st, cursor, keys)
+		return
 	}
+	n, body, _ := resp.Open(reply)
+	if n != 2 { // an error, for one
+		p.Reply, p.done = reply, true
+		return
+	}
+	cursor, keys := resp.Cut(body)
+	t.answer(cursor, keys)
 }
 
-// successor is the node that the slot of a position in class 7 goes to; nil: it is not on its way any more.
-func (e *Executor) successor(ctx context.Context, s *Snapshot, at position) (*Node, error) {
-	if at.class != following {
-		return nil, nil
-	}
-	own, err := e.selfDescription(ctx, s.Owner(at.slot))
-	if err != nil || !own.has[at.slot] || own.epoch != s.epochs[s.Owner(at.slot)] {
+// run finds the stage of the step, and asks its node.
+func (t *scanStep) run() (reply []byte, err error) {
+	to, err := t.successor()
+	if err != nil {
 		return nil, err
 	}
-	return s.withID(own.moving[at.slot]), nil
+	if t.at.class == following && to == nil {
+		t.at = t.at.again()
+	}
+	t.stage = t.s.stageAt(t.at, to)
+	if t.at.begun() && t.at.mark != t.mark {
+		t.at = t.at.again()
+		t.stage = t.s.stageAt(t.at, nil)
+	}
+	t.at.mark = t.mark
+	return t.askStage()
 }
 
-// scanNode sends one step of the SCAN to a node, as the client, and returns the reply.
-func (e *Executor) scanNode(ctx context.Context, p *Plan, n *Node, cursor uint64) ([]byte, error) {
-	args := p.cmd.Args
-	raw := resp.AppendArray(nil, len(args))
-	raw = resp.AppendBulk(raw, args[0])
-	raw = resp.AppendBulkString(raw, strconv.FormatUint(cursor, 10))
-	for _, a := range args[2:] {
-		raw = resp.AppendBulk(raw, a)
+// begun says that the position is not the first of its stage, or that of class 0 is not the scan's first: it has a mark.
+func (p position) begun() bool { return p.node != 0 || p.class == 0 && p.slot != 0 }
+
+// successor is the node that the slot of a position in class 7 goes to; nil: it is not on its way any more.
+func (t *scanStep) successor() (*Node, error) {
+	if t.at.class != following {
+		return nil, nil
 	}
-	e.clear()
-	e.add(&unit{plan: p, raw: raw, slot: noSlot, node: n}, n)
-	e.send(ctx)
-	b := e.round.batches[0]
+	owner := t.s.Owner(t.at.slot)
+	own, err := t.selfDescription(owner)
+	if err != nil || !own.has[t.at.slot] || own.epoch != t.s.epochs[owner] {
+		return nil, err
+	}
+	return t.s.withID(own.moving[t.at.slot]), nil
+}
+
+// askStage sends the step to the stage's node, as the client, and returns the reply.
+func (t *scanStep) askStage() ([]byte, error) {
+	words := slices.Clone(t.p.cmd.Args)
+	words[1] = strconv.AppendUint(nil, t.at.node, 10)
+	t.clear()
+	b := t.round.batchTo(linkTo{node: t.node}, &t.links)
+	b.add(&unit{plan: t.p, raw: resp.Command(words), slot: noSlot, fixed: t.node})
+	t.send(t.ctx)
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -231,41 +244,41 @@ func (s *Snapshot) goOn(at position, st stage, cursor uint64) (next position, en
 	return next, end, false
 }
 
-// scanned makes the client's reply from a node's.
-func (e *Executor) scanned(ctx context.Context, p *Plan, s *Snapshot, at position, st stage, nodeCursor, keys []byte) {
+// answer makes the client's reply from a node's.
+func (t *scanStep) answer(nodeCursor, keys []byte) {
 	said, _ := resp.Outline(nodeCursor)
 	cursor, err := strconv.ParseUint(string(said.Text), 10, 64)
 	if err != nil || cursor >= bySlot && !noneBehind(keys, int(cursor%Slots)) {
-		p.answer(errNodeCursor)
+		t.p.answer(errNodeCursor)
 		return
 	}
-	next, end, over := s.goOn(at, st, cursor)
+	next, end, over := t.s.goOn(t.at, t.stage, cursor)
 	if over {
-		behind, err := e.endStage(ctx, s, at, stage{st.node, end, st.mark})
+		behind, err := t.endStage(end)
 		if err != nil {
-			p.answer("ERR SCAN of a cluster: " + err.Error())
+			t.p.answer("ERR SCAN of a cluster: " + err.Error())
 			return
 		}
-		if next.slot == at.slot || next.slot != behind.slot {
+		if next.slot == t.at.slot || next.slot != behind.slot {
 			next = behind
 		}
 	}
-	ours, fits := s.encode(next)
+	ours, fits := t.s.encode(next)
 	if !fits && next.class == 0 {
-		ours, fits = s.encode(next.again())
+		ours, fits = t.s.encode(next.again())
 	}
 	if !fits {
-		p.answer(errNodeCursor)
+		t.p.answer(errNodeCursor)
 		return
 	}
 	out := resp.AppendArray(make([]byte, 0, len(keys)+64), 2)
 	out = resp.AppendBulkString(out, strconv.FormatUint(ours, 10))
-	if at.class == 0 {
+	if t.at.class == 0 {
 		out = append(out, keys...)
 	} else {
-		out = appendKeys(out, keys, at.slot, st.end)
+		out = appendKeys(out, keys, t.at.slot, t.end)
 	}
-	p.Reply, p.done = out, true
+	t.p.Reply, t.p.done = out, true
 }
 
 // noneBehind says that none of the keys is in a slot behind that one.
@@ -295,33 +308,33 @@ func appendKeys(out, keys []byte, from, to int) []byte {
 	return append(resp.AppendArray(out, n), kept...)
 }
 
-// endStage says where the scan goes on, now that the stage's node has nothing more to say.
-func (e *Executor) endStage(ctx context.Context, s *Snapshot, at position, st stage) (position, error) {
-	owner := s.Owner(at.slot)
-	own, err := e.selfDescription(ctx, owner)
-	if err == errNoOwnWords {
+// endStage says where the scan goes on, now that the stage's node has nothing more to say of the slots up to end.
+func (t *scanStep) endStage(end int) (position, error) {
+	at, owner := t.at, t.s.Owner(t.at.slot)
+	own, err := t.selfDescription(owner)
+	switch {
+	case err == errNoOwnWords:
 		return at, err
-	}
-	if err != nil || !own.master || own.epoch != s.epochs[owner] {
-		e.c.Refresh()
+	case err != nil, !own.master, own.epoch != t.s.epochs[owner]:
+		t.c.Refresh()
+		return at.again(), nil
+	case at.class == following && own.moving[at.slot] == t.node.ID && own.has[at.slot]:
+		return position{class: finest - 1, slot: at.slot + 1}, nil
+	case at.class == following:
 		return at.again(), nil
 	}
-	if at.class == following {
-		if own.moving[at.slot] != st.node.ID || !own.has[at.slot] {
-			return at.again(), nil
-		}
-		return position{class: finest - 1, slot: at.slot + 1}, nil
+	last := end
+	if at.class == 0 {
+		last = Slots
 	}
 	leaving := Slots // the first slot that is being migrated away
-	for slot := at.slot; slot < Slots; slot++ {
-		if s.Owner(slot) != owner || at.class != 0 && slot >= st.end {
-			continue
-		}
-		if !own.has[slot] {
-			e.c.Refresh()
+	for slot := at.slot; slot < last; slot++ {
+		switch {
+		case t.s.Owner(slot) != owner:
+		case !own.has[slot]:
+			t.c.Refresh()
 			return at.again(), nil
-		}
-		if own.moving[slot] != "" {
+		case own.moving[slot] != "":
 			leaving = min(leaving, slot)
 		}
 	}
@@ -331,18 +344,18 @@ func (e *Executor) endStage(ctx context.Context, s *Snapshot, at position, st st
 	case leaving == at.slot:
 		return position{class: finest, slot: at.slot}, nil
 	case leaving < Slots:
-		return position{class: finest, slot: min(leaving, st.end)}, nil
+		return position{class: finest, slot: min(leaving, end)}, nil
 	case at.class == 0:
-		return position{slot: s.next(at.slot), mark: st.mark}, nil
+		return position{slot: t.s.nextNode(at.slot), mark: t.mark}, nil
 	}
-	return position{class: max(at.class-1, 1), slot: st.end}, nil
+	return position{class: max(at.class-1, 1), slot: end}, nil
 }
 
 var errNoOwnWords = errors.New("the service account may not ask for CLUSTER NODES")
 
 // selfDescription asks a node, as the service account, what it has.
-func (e *Executor) selfDescription(ctx context.Context, n *Node) (*selfDescription, error) {
-	said, err := e.askNode(ctx, n, askNodes)
+func (t *scanStep) selfDescription(n *Node) (*selfDescription, error) {
+	said, err := t.c.askShared(t.ctx, n, askNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -352,5 +365,3 @@ func (e *Executor) selfDescription(ctx context.Context, n *Node) (*selfDescripti
 	}
 	return own, nil
 }
-
-var askNodes = resp.AppendCommand(nil, "CLUSTER", "NODES")

@@ -244,8 +244,8 @@ func TestOddCursors(t *testing.T) {
 			t.Errorf("%q: %d, %v", word, got, ok)
 		}
 		refused := want.ok && want.cursor >= 1<<63
-		if p.scan != (want.ok && !refused) || refused != (string(p.Reply) == "-ERR invalid cursor\r\n") {
-			t.Errorf("%q: scan %v, %q", word, p.scan, p.Reply)
+		if (p.kind == byCursor) != (want.ok && !refused) || refused != (string(p.Reply) == "-ERR invalid cursor\r\n") {
+			t.Errorf("%q: scan %v, %q", word, p.kind == byCursor, p.Reply)
 		}
 	}
 }

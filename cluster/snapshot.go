@@ -26,7 +26,7 @@ type Node struct {
 
 	serves atomic.Bool  // a replica that reads may be sent to
 	gives  atomic.Int64 // until when reads do not go to this master's replicas, because slots leave it; unix nanoseconds
-	watch  replicaWatch // only the goroutines of watchReplicas use it
+	watch  asker        // only the goroutines of watchReplicas use it, one at a time
 	users  int          // guarded by Cluster.mu
 	left   bool         // guarded by Cluster.mu: not in the topology any more
 	closed bool         // guarded by Cluster.mu
@@ -92,74 +92,72 @@ func (s *Snapshot) has(n *Node) bool {
 // All are all nodes, masters first.
 func (s *Snapshot) All() []*Node { return slices.Concat(s.Masters, s.Replicas) }
 
-// adopt makes the next snapshot from a view, with the nodes of the snapshot before if they are the same. A slot stays
+// after makes the next snapshot from a view, with the nodes of the snapshot before if they are the same. A slot stays
 // with its owner if that has a newer config epoch than the one that the view names: then the view is out of date,
 // because nodes themselves decide by the epoch who has a slot. So an old master that comes back, and does not know
 // yet, is not believed.
-func adopt(old *Snapshot, v *view, m addressMap, open func(d described, addr string) *Node) *Snapshot {
-	s := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[*Node][]*Node{}, claimed: v.claimed()}
-	nodes := make([]*Node, len(v.nodes))
+func (s *Snapshot) after(v *view, m addressMap, open func(d described, addr string) *Node) *Snapshot {
+	next := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[*Node][]*Node{}, claimed: v.claimed()}
+	nodes := make([]*Node, len(v.nodes)) // nil: it has failed
 	for i, d := range v.nodes {
 		if d.failed {
 			continue
 		}
 		addr := m.to(d.addr)
-		var n *Node
-		if old != nil {
-			if n = old.withID(d.id); n != nil && n.Addr != addr {
-				n = nil
-			}
-		}
-		if n == nil {
+		n := s.withID(d.id)
+		if n == nil || n.Addr != addr {
 			n = open(d, addr)
 		}
 		nodes[i] = n
-		s.epochs[n] = d.epoch
+		next.epochs[n] = d.epoch
 		for _, name := range append(d.names, addr) {
-			s.names[name] = n
+			next.names[name] = n
 		}
 	}
 	for slot, at := range v.owner {
+		var now *Node
 		if at >= 0 {
-			s.give(slot, nodes[at])
+			now = nodes[at]
 		}
-		if old == nil {
-			continue
-		}
-		before, now := old.Owner(slot), s.Owner(slot)
-		if before != nil && now != nil && before != now && old.epochs[before] > s.epochs[now] && s.alive(before, v) {
-			s.give(slot, before)
-		}
+		next.give(slot, next.newer(now, s.Owner(slot), s))
 	}
-	s.order(v, nodes)
-	s.stamp = s.fingerprint()
-	return s
+	next.whole = !slices.Contains(next.at[:], 0)
+	next.order(v, nodes)
+	next.stamp = next.fingerprint()
+	return next
 }
 
-// alive says that the view has n, and not as failed.
-func (s *Snapshot) alive(n *Node, v *view) bool {
-	_, here := s.epochs[n]
-	return here && v.find(n.ID) >= 0
+// newer is the owner of a slot that is to be believed: that of the view, or the one before, which is nil if there was none.
+func (s *Snapshot) newer(now, before *Node, old *Snapshot) *Node {
+	_, here := s.epochs[before] // else it is nobody, has left or has failed
+	switch {
+	case now == nil, !here:
+		return now
+	case old.epochs[before] > s.epochs[now]:
+		return before
+	}
+	return now
 }
 
 // order fills Masters and Replicas.
 func (s *Snapshot) order(v *view, nodes []*Node) {
-	s.whole = true
-	for _, n := range s.all() {
-		s.whole = s.whole && n != nil
-		if n != nil && !slices.Contains(s.Masters, n) {
-			s.Masters = append(s.Masters, n)
+	s.Masters = slices.Clone(s.nodes) // those with slots, in the order of the first of them
+	byID := map[string]*Node{}
+	for _, n := range nodes {
+		if n != nil {
+			byID[n.ID] = n
 		}
 	}
 	for i, n := range nodes {
+		d := v.nodes[i]
 		switch {
-		case n == nil || slices.Contains(s.Masters, n):
-		case v.nodes[i].master:
+		case n == nil, slices.Contains(s.Masters, n):
+		case d.master:
 			s.Masters = append(s.Masters, n)
 		default:
 			s.Replicas = append(s.Replicas, n)
-			if of := v.find(v.nodes[i].of); of >= 0 && nodes[of] != nil && !v.nodes[i].loads {
-				s.copies[nodes[of]] = append(s.copies[nodes[of]], n)
+			if master := byID[d.of]; master != nil && !d.loads {
+				s.copies[master] = append(s.copies[master], n)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -46,7 +47,7 @@ func (e *Executor) address(cmds []Keyed) bool {
 		if n == nil {
 			return false
 		}
-		b := e.batchTo(linkTo{node: n})
+		b := e.round.batchTo(linkTo{node: n}, &e.links)
 		b.req.Cmds = append(b.req.Cmds, cmds[i].Raw)
 		e.round.straight = append(e.round.straight, b)
 	}
@@ -58,7 +59,7 @@ func (e *Executor) address(cmds []Keyed) bool {
 func (e *Executor) deliver(to upstream.Sink) bool {
 	e.replies = e.replies[:0]
 	defer func() { clear(e.replies) }() // they would keep the bytes
-	for _, b := range e.round.batches[:e.round.live] {
+	for _, b := range e.round.sent() {
 		from := len(e.replies)
 		if b.err != nil || b.sink.refuse {
 			return false
@@ -66,10 +67,8 @@ func (e *Executor) deliver(to upstream.Sink) bool {
 		if e.replies = b.sink.cut(e.replies, b.req.Replied); len(e.replies) != from+len(b.req.Cmds) {
 			return false
 		}
-		for i := range e.replies[from:] {
-			if whole := e.replies[from+i].whole; whole == nil || whole[0] == '-' {
-				return false
-			}
+		if slices.ContainsFunc(e.replies[from:], reply.needsPlan) {
+			return false
 		}
 		b.next = from
 	}
@@ -79,3 +78,6 @@ func (e *Executor) deliver(to upstream.Sink) bool {
 	}
 	return true
 }
+
+// needsPlan says that the reply is more than one to be passed on: an error, or long.
+func (r reply) needsPlan() bool { return r.whole == nil || r.whole[0] == '-' }

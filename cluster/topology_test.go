@@ -63,26 +63,26 @@ func TestDiscovery(t *testing.T) {
 
 // A view that is behind takes no slot back.
 func testEpochs(t *testing.T, c *Cluster, v *view) {
-	first := adopt(nil, v, nil, c.openNode)
+	first := new(Snapshot).after(v, nil, c.openNode)
 	moved := *v
 	moved.nodes = append([]described(nil), v.nodes...)
 	target := v.owner[Slots-1]
 	moved.nodes[target].epoch = 100
 	moved.owner[0] = target
-	second := adopt(first, &moved, nil, c.openNode)
+	second := first.after(&moved, nil, c.openNode)
 	if second.Owner(0) != first.Owner(Slots-1) || second.Owner(1) != first.Owner(1) {
 		t.Fatal("the slot was not moved, or nodes were made anew")
 	}
-	if third := adopt(second, v, nil, c.openNode); third.Owner(0) != second.Owner(0) {
+	if third := second.after(v, nil, c.openNode); third.Owner(0) != second.Owner(0) {
 		t.Error("the slot went back")
 	}
 	gone := *v
 	gone.nodes = append([]described(nil), v.nodes...)
 	gone.nodes[target].failed = true
-	if third := adopt(second, &gone, nil, c.openNode); third.Owner(0) != first.Owner(0) || third.Owner(Slots-1) != nil {
+	if third := second.after(&gone, nil, c.openNode); third.Owner(0) != first.Owner(0) || third.Owner(Slots-1) != nil {
 		t.Error("a failed node has slots")
 	}
-	if first.stamp == second.stamp || first.stamp != adopt(nil, v, nil, c.openNode).stamp {
+	if first.stamp == second.stamp || first.stamp != new(Snapshot).after(v, nil, c.openNode).stamp {
 		t.Error("stamps")
 	}
 }

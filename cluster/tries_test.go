@@ -59,7 +59,7 @@ func TestTriesInCircles(t *testing.T) {
 	now, steps := time.Now(), ""
 	tries := Tries{Until: now.Add(time.Second), slot: 7}
 	for range 2*mostFollowed + 2 {
-		steps += fmt.Sprint(tries.After(Refusal{moved, 7, &Node{}}, now))
+		steps += fmt.Sprint(tries.After(Refusal{kind: moved, slot: 7, to: &Node{}}, now))
 	}
 	if want := "111113111113"; steps != want {
 		t.Errorf("steps %s, want %s", steps, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,13 +123,11 @@ func (s *Snapshot) Any(n, passed int) *Node {
 
 // otherWell says that a master answers that is not n.
 func (s *Snapshot) otherWell(n *Node) bool {
-	for _, m := range s.Masters {
-		if m != n && !m.InTrouble() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Masters, func(m *Node) bool { return m != n && !m.InTrouble() })
 }
+
+// passable says that n may be left out where any node will do: it is in trouble, and another one is not.
+func (s *Snapshot) passable(n *Node) bool { return n.InTrouble() && s.otherWell(n) }
 
 // While returns a context that ends with ctx, or, with ErrInTrouble as its cause, when n is in trouble while another master is not: for waits
 // for n that another node could end. done must be called.

@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,12 +63,10 @@ func readView(shards, slots, nodes resp.Reply, asked string, secure bool) (*view
 		return nil, fmt.Errorf("%w: %s", errNoTopology, slots.Text)
 	}
 	v.addNodes(string(nodes.Text))
-	for _, n := range v.nodes {
-		if n.master && !n.failed {
-			return v, nil
-		}
+	if !slices.ContainsFunc(v.nodes, func(n described) bool { return n.master && !n.failed }) {
+		return nil, errNoTopology
 	}
-	return nil, errNoTopology
+	return v, nil
 }
 
 // addShard reads one element of CLUSTER SHARDS.
@@ -73,30 +74,28 @@ func (v *view) addShard(shard resp.Reply, asked string, secure bool) {
 	master, first := int16(-1), len(v.nodes)
 	for _, n := range field(shard, "nodes").Elems {
 		port := text(n, "port")
-		if tls := field(n, "tls-port").Text; secure && len(tls) > 0 {
-			port = string(tls)
+		if secure {
+			port = cmp.Or(text(n, "tls-port"), port)
 		}
 		d := describe(text(n, "id"), text(n, "endpoint"), port, asked)
-		d.name = known(text(n, "hostname"))
-		d.call(d.name, port)
-		d.call(text(n, "ip"), port)
+		d.call(n, port)
 		d.master = text(n, "role") == "master"
 		d.failed = strings.HasPrefix(text(n, "health"), "fail")
 		d.loads = text(n, "health") == "loading"
-		// After a failover a shard shows its old master, too, for as long as that is gone.
-		if d.master && (!d.failed || master < 0) {
-			master = int16(len(v.nodes))
-		}
-		v.nodes = append(v.nodes, d)
-	}
-	for i := first; i < len(v.nodes) && master >= 0; i++ {
-		if !v.nodes[i].master {
-			v.nodes[i].of = v.nodes[master].id
+		at := v.add(d)
+		if d.master && (master < 0 || !d.failed) { // after a failover a shard shows its old master, too, for as long as that is gone
+			master = at
 		}
 	}
-	ranges := field(shard, "slots").Elems
-	for i := 0; i+1 < len(ranges); i += 2 {
-		v.give(ranges[i], ranges[i+1], master)
+	if master >= 0 {
+		for i := range v.nodes[first:] {
+			if d := &v.nodes[first+i]; !d.master {
+				d.of = v.nodes[master].id
+			}
+		}
+	}
+	for pair := range slices.Chunk(field(shard, "slots").Elems, 2) {
+		v.give(pair, master)
 	}
 }
 
@@ -105,39 +104,42 @@ func (v *view) addRange(row resp.Reply, asked string) {
 	if len(row.Elems) < 3 {
 		return
 	}
-	master := "" // its id, if the row has it
-	for i, n := range row.Elems[2:] {
+	slots, nodes := row.Elems[:2], row.Elems[2:]
+	of := "" // the master's id, if the row has it
+	for i, n := range nodes {
 		if len(n.Elems) < 3 {
 			continue
 		}
-		if i == 0 {
-			master = string(n.Elems[2].Text)
-		}
-		at := v.find(string(n.Elems[2].Text))
+		host, port, id := string(n.Elems[0].Text), string(n.Elems[1].Text), string(n.Elems[2].Text)
+		at := v.find(id)
 		if at < 0 {
-			port := string(n.Elems[1].Text)
-			d := describe(string(n.Elems[2].Text), string(n.Elems[0].Text), port, asked)
-			if d.master = i == 0; !d.master {
-				d.of = master
-			}
+			d := describe(id, host, port, asked)
+			d.master, d.of = i == 0, of
 			if len(n.Elems) > 3 {
-				d.name = known(text(n.Elems[3], "hostname"))
-				d.call(d.name, port)
-				d.call(text(n.Elems[3], "ip"), port)
+				d.call(n.Elems[3], port)
 			}
-			at = int16(len(v.nodes))
-			v.nodes = append(v.nodes, d)
+			at = v.add(d)
 		}
 		if i == 0 {
-			v.give(row.Elems[0], row.Elems[1], at)
+			of = id
+			v.give(slots, at)
 		}
 	}
 }
 
-func (v *view) give(from, to resp.Reply, node int16) {
-	first, ok1 := integerOf(from)
-	last, ok2 := integerOf(to)
-	if !ok1 || !ok2 || !areSlots(first, last) {
+// add adds a node, and returns its index.
+func (v *view) add(d described) int16 {
+	v.nodes = append(v.nodes, d)
+	return int16(len(v.nodes) - 1)
+}
+
+// give gives a node the slots from the first to the last of a pair.
+func (v *view) give(slots []resp.Reply, node int16) {
+	if len(slots) < 2 {
+		return
+	}
+	first, last, ok := slotRange(string(slots[0].Text), string(slots[1].Text))
+	if !ok {
 		return
 	}
 	for s := first; s <= last; s++ {
@@ -146,45 +148,32 @@ func (v *view) give(from, to resp.Reply, node int16) {
 }
 
 func (v *view) find(id string) int16 {
-	for i := range v.nodes {
-		if v.nodes[i].id == id {
-			return int16(i)
-		}
-	}
-	return -1
+	return int16(slices.IndexFunc(v.nodes, func(d described) bool { return d.id == id }))
 }
 
 // addNodes reads config epochs, and who has failed, from CLUSTER NODES.
 func (v *view) addNodes(text string) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 8 {
-			continue
-		}
-		if at := v.find(f[0]); at >= 0 {
-			v.nodes[at].epoch, _ = strconv.ParseInt(f[6], 10, 64)
-			v.nodes[at].of = strings.TrimPrefix(f[3], "-")
-			for flag := range strings.SplitSeq(f[2], ",") {
-				v.nodes[at].failed = v.nodes[at].failed || flag == "fail"
-			}
+	for l := range nodeLines(text) {
+		if at := v.find(l.id); at >= 0 {
+			d := &v.nodes[at]
+			d.epoch, d.of, d.failed = l.epoch, l.of, d.failed || l.is("fail")
 		}
 	}
 }
 
 // describe begins a node's description. An empty host, or "?", stands for the host that was asked.
 func describe(id, endpoint, port, asked string) described {
-	d := described{id: id}
-	if endpoint = known(endpoint); endpoint == "" {
-		endpoint = asked
-	}
-	d.addr = net.JoinHostPort(endpoint, port)
-	d.names = []string{d.addr}
-	return d
+	addr := net.JoinHostPort(cmp.Or(known(endpoint), asked), port)
+	return described{id: id, addr: addr, names: []string{addr}}
 }
 
-func (d *described) call(host, port string) {
-	if host = known(host); host != "" {
-		d.names = append(d.names, net.JoinHostPort(host, port))
+// call adds what else the node is called, as a map that describes it says.
+func (d *described) call(in resp.Reply, port string) {
+	d.name = known(text(in, "hostname"))
+	for _, host := range []string{d.name, known(text(in, "ip"))} {
+		if host != "" {
+			d.names = append(d.names, net.JoinHostPort(host, port))
+		}
 	}
 }
 
@@ -196,6 +185,54 @@ func known(host string) string {
 	return host
 }
 
+// field finds what stands after a name in a map, or in an array that stands for one.
+func field(r resp.Reply, name string) resp.Reply {
+	for i := 0; i+1 < len(r.Elems); i += 2 {
+		if string(r.Elems[i].Text) == name {
+			return r.Elems[i+1]
+		}
+	}
+	return resp.Reply{}
+}
+
+// text is what stands after a name, as text.
+func text(r resp.Reply, name string) string { return string(field(r, name).Text) }
+
+// slotRange reads the first and the last of some slots.
+func slotRange(from, to string) (first, last int, ok bool) {
+	first, err1 := strconv.Atoi(from)
+	last, err2 := strconv.Atoi(to)
+	return first, last, errors.Join(err1, err2) == nil && areSlots(first, last)
+}
+
+// nodeLine is a line of CLUSTER NODES.
+type nodeLine struct {
+	id    string
+	flags []string
+	of    string // the id of its master, "" of a master
+	epoch int64
+	slots []string
+}
+
+func (l nodeLine) is(flag string) bool { return slices.Contains(l.flags, flag) }
+
+// nodeLines takes CLUSTER NODES apart.
+func nodeLines(text string) iter.Seq[nodeLine] {
+	return func(yield func(nodeLine) bool) {
+		for line := range strings.Lines(text) {
+			f := strings.Fields(line)
+			if len(f) < 8 {
+				continue
+			}
+			l := nodeLine{id: f[0], flags: strings.Split(f[2], ","), of: strings.TrimPrefix(f[3], "-"), slots: f[8:]}
+			l.epoch, _ = strconv.ParseInt(f[6], 10, 64)
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
 // selfDescription is what a node says about itself in CLUSTER NODES.
 type selfDescription struct {
 	epoch  int64
@@ -205,39 +242,37 @@ type selfDescription struct {
 }
 
 // readSelfDescription finds the line of CLUSTER NODES with the flag "myself". False: there is none, or it names slots that no cluster has.
-func readSelfDescription(text string) (*selfDescription, bool) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 8 || !strings.Contains(","+f[2]+",", ",myself,") {
-			continue
+func readSelfDescription(text string) (o *selfDescription, ok bool) {
+	for l := range nodeLines(text) {
+		if l.is("myself") {
+			o = &selfDescription{moving: map[int]string{}, master: l.is("master"), epoch: l.epoch}
+			odd := func(word string) bool { return !o.read(word) }
+			return o, !slices.ContainsFunc(l.slots, odd)
 		}
-		o := &selfDescription{moving: map[int]string{}, master: strings.Contains(f[2], "master")}
-		o.epoch, _ = strconv.ParseInt(f[6], 10, 64)
-		for _, word := range f[8:] {
-			if to, found := strings.CutPrefix(word, "["); found {
-				if slot, id, out := strings.Cut(strings.TrimSuffix(to, "]"), "->-"); out {
-					n, err := strconv.Atoi(slot)
-					if err != nil || n < 0 || n >= Slots {
-						return nil, false
-					}
-					o.moving[n] = id
-				}
-				continue
-			}
-			from, to, many := strings.Cut(word, "-")
-			first, err1 := strconv.Atoi(from)
-			last, err2 := first, error(nil)
-			if many {
-				last, err2 = strconv.Atoi(to)
-			}
-			if err1 != nil || err2 != nil || !areSlots(first, last) {
-				return nil, false
-			}
-			for s := first; s <= last; s++ {
-				o.has[s] = true
-			}
-		}
-		return o, true
 	}
 	return nil, false
+}
+
+// read reads "1", "1-5", "[1->-id]" for a slot that goes to a node, or "[1-<-id]" for one that comes. False: no cluster has such slots.
+func (o *selfDescription) read(word string) bool {
+	if moves, brackets := strings.CutPrefix(word, "["); brackets {
+		slot, to, leaves := strings.Cut(strings.TrimSuffix(moves, "]"), "->-")
+		if !leaves {
+			return true
+		}
+		n, _, ok := slotRange(slot, slot)
+		o.moving[n] = to
+		return ok
+	}
+	from, to, many := strings.Cut(word, "-")
+	if !many {
+		to = from
+	}
+	first, last, ok := slotRange(from, to)
+	if ok {
+		for s := first; s <= last; s++ {
+			o.has[s] = true
+		}
+	}
+	return ok
 }

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// links are an executor's pipes to nodes.
+type links struct {
+	c       *Cluster
+	id      upstream.Identity // of later commands
+	private bool              // they are the executor's own, not those that executors share
+	open    map[linkTo]*link
+}
+
+// linkTo is where a link leads to.
+type linkTo struct {
+	node  *Node
+	reads bool // in READONLY mode: to a replica, for reads
+}
+
+// link is the pipe to a node.
+type link struct {
+	linkTo
+	pipe *upstream.Pipe // nil: to be opened
+}
+
+// to is the link to a node, whose pipe is opened when it is first needed.
+func (l *links) to(to linkTo) *link {
+	k := l.open[to]
+	if k == nil {
+		k = &link{linkTo: to}
+		l.c.Acquire(to.node)
+		l.open[to] = k
+	}
+	return k
+}
+
+// connect opens the pipe of a link. Several may be connected at the same time.
+func (l *links) connect(ctx context.Context, k *link) (err error) {
+	id := l.id
+	id.Reads = k.reads
+	open := k.node.up.Open
+	if l.private {
+		open = k.node.up.Private
+	}
+	pipe, err := open(ctx, id)
+	if err == nil {
+		k.pipe = pipe
+	}
+	return err
+}
+
+// drop gives a link back.
+func (l *links) drop(k *link) {
+	if k.pipe != nil {
+		k.pipe.Release()
+	}
+	l.c.Release(k.node)
+	delete(l.open, k.linkTo)
+}
+
+// dropAll gives all links back, for others that are made in another way.
+func (l *links) dropAll() {
+	for _, k := range l.open {
+		l.drop(k)
+	}
+}
+
+// dropLeft gives back the links to nodes that are no longer in the topology.
+func (l *links) dropLeft(s *Snapshot) {
+	for _, k := range l.open {
+		if !s.has(k.node) {
+			l.drop(k)
+		}
+	}
+}
