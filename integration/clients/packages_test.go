@@ -21,6 +21,10 @@ var packages = []struct {
 		},
 		run: []string{"venv/bin/python", "-W", "ignore::ResourceWarning", "-m", "unittest", "discover", "-s", "tests"},
 	},
+	{
+		project: harness.Project{Name: "package-go", Folder: "../../clients/go", Tools: []string{"go"}, Fetch: [][]string{{"go", "mod", "download"}}},
+		run:     []string{"go", "test", "-count=1", "./..."},
+	},
 }
 
 func TestInteropPackages(t *testing.T) {

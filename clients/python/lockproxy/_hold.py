@@ -70,7 +70,7 @@ class Terms:
         left = math.inf if self.wait is None else self.wait - waited
         block = min(left, self.patience * 3 / 4)
         words = [self.verb, self.name, *self._mine(), "FENCE"]
-        return (words + ["BLOCK", max(1, int(block * 1000))] if block > 0 else words), block >= left
+        return (words + ["BLOCK", math.ceil(block * 1000)] if block > 0 else words), block >= left
 
     def end(self, began):
         """When the wait that has begun then is over."""

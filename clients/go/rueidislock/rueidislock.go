@@ -1,0 +1,61 @@
+// Package rueidislock takes lockproxy's locks by rueidis.
+package rueidislock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	lockproxy "github.com/lockproxy/lockproxy/clients/go"
+)
+
+// Locks returns the locks that are reached by c. rueidis sends a command that may wait over a connection of its own, so waiters do not
+// use up what the program's other commands need; ClientOption.BlockingPoolSize, 1,024 at first, bounds how many sections may wait at once.
+func Locks(c rueidis.Client) *lockproxy.Locks {
+	return &lockproxy.Locks{
+		Dial: func(answer time.Duration, alone bool) (lockproxy.Conn, error) {
+			if alone {
+				one, giveBack := c.Dedicate()
+				return conn{one, answer, giveBack}, nil
+			}
+			return conn{c, answer, func() {}}, nil // a named owner's lock is no connection's
+		},
+		IsReply: func(err error) bool {
+			reply, ok := rueidis.IsRedisErr(err)
+			return ok && !reply.IsNil()
+		},
+	}
+}
+
+type conn struct {
+	client rueidis.CoreClient
+	answer time.Duration
+	close  func()
+}
+
+// Do implements lockproxy.Conn.
+func (c conn) Do(ctx context.Context, words ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.answer)
+	defer cancel()
+	args := make([]string, len(words))
+	waits := false
+	for i, word := range words {
+		args[i] = fmt.Sprint(word)
+		waits = waits || word == "BLOCK"
+	}
+	asked := c.client.B().Arbitrary(args[0]).Keys(args[1]).Args(args[2:]...)
+	build := asked.Build
+	if waits {
+		build = asked.Blocking
+	}
+	answer, err := c.client.Do(ctx, build()).ToAny()
+	if rueidis.IsRedisNil(err) {
+		return nil, nil
+	}
+	return answer, err
+}
+
+// Close implements lockproxy.Conn.
+func (c conn) Close() { c.close() }
