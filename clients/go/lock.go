@@ -196,7 +196,7 @@ func (s *section) ask(ctx context.Context) (Hold, error) {
 			words = append(words, "SELF")
 		}
 		if block > 0 {
-			words = append(words, "BLOCK", (block+time.Millisecond-1).Milliseconds())
+			words = append(words, "BLOCK", (block + time.Millisecond - 1).Milliseconds())
 		}
 		token, err := s.conn.Do(context.WithoutCancel(ctx), words...)
 		switch n, granted := token.(int64); {

@@ -37,7 +37,7 @@ func readModule(fsys fs.FS) ([]source, error) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if p != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata") {
+			if p != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || p == "clients") { // clients has modules of its own
 				return fs.SkipDir
 			}
 			return nil
