@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // authTurns is how many passwords one Redis is asked about at the same time.
@@ -42,34 +40,15 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 
 // inTurn calls do when a client at that address has its turn.
 func (n *Node) inTurn(ctx context.Context, address string, do func(context.Context) error) error {
-	if n.ctx.Err() != nil { // Close's AfterFunc runs a little later
-		return &NotSentError{Cause: ErrClosed}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
+	ctx, cancel := n.whileOpen(ctx)
+	defer cancel()
 	ctx, done := context.WithTimeout(ctx, 2*n.opts.DialTimeout)
 	defer done()
 	if err := n.auths.turns.take(ctx, address); err != nil {
 		return &NotSentError{Cause: err}
 	}
 	defer n.auths.turns.give()
-	for {
-		err := do(ctx)
-		left := min(timeLeft(ctx), n.contact.left()) // Redis may be back by then, as for commands
-		switch became := (Attempt{err, true, left}).Outcome(); {
-		case err == nil:
-			return nil
-		case became == Answered:
-			return Refused(err)
-		case became == SendAgain:
-			retry.Sleep(ctx, firstDelay, nil)
-		case ctx.Err() != nil:
-			return &NotSentError{Cause: context.Cause(ctx)}
-		default:
-			return notSent(err)
-		}
-	}
+	return n.patiently(ctx, do)
 }
 
 // askOn asks by these steps whether Redis lets id in, on an idle connection, or on a new one; the caller has a turn. Redis may close

@@ -193,13 +193,10 @@ func (b *Budget) leave(n *Node) {
 
 // account is the user for whom a Budget counts a connection of id.
 func (id Identity) account() string {
-	switch {
-	case id.Anonymous():
+	if id.Anonymous() {
 		return "(nobody)"
-	case id.User == "":
-		return "default"
 	}
-	return id.User
+	return id.userName()
 }
 
 // closeIdle closes one connection that nobody uses: one that was counted for user, or any for "". It says whether there was one.

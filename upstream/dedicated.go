@@ -67,33 +67,26 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 	if err != nil {
 		return nil, err
 	}
-	p, err := n.dedicateNew(ctx, id, to, counted)
-	if err != nil {
-		counted.give()
-	}
-	return p, err
-}
-
-func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver, counted *share) (*Dedicated, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
+	ctx, cancel := n.whileOpen(ctx)
+	defer cancel()
 	p := &Dedicated{node: n, Identity: id, to: to, share: counted}
-	var err error
-	p.conn, p.spare, err = n.connectMore(ctx, id, p.askID(id.Proto))
-	if err != nil {
-		if ctx.Err() != nil && Refused(err) == nil {
-			err = context.Cause(ctx)
-		}
-		return nil, notSent(err)
+	if err := n.patiently(ctx, p.connect); err != nil {
+		counted.give()
+		return nil, err
 	}
 	if !n.dedicated.begin(p) {
 		p.conn.Close()
+		counted.give()
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
 	telemetry.Dedicated.Add(1)
 	go p.run()
 	return p, nil
+}
+
+func (p *Dedicated) connect(ctx context.Context) (err error) {
+	p.conn, p.spare, err = p.node.connectMore(ctx, p.Identity, p.askID(p.Identity.Proto))
+	return err
 }
 
 // AskQueued says what Redis has against a command of id, which does not run: it is queued in a transaction, on a connection of its own that

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // Defaults of NodeOptions.
@@ -205,17 +207,34 @@ func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 	return p, nil
 }
 
-// Await says whether Redis is back. If a connection was lost less than a second ago it waits for a new one, as Open does; else it
-// returns false at once.
-func (n *Node) Await(ctx context.Context, id Identity) bool {
-	if !n.contact.lately() {
-		return false
+// whileOpen is a ctx that ends when the node is closed, too.
+func (n *Node) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if n.ctx.Err() != nil { // AfterFunc runs a little later
+		cancel(ErrClosed)
 	}
-	p, err := n.Open(ctx, id)
-	if err == nil {
-		p.Release()
+	stop := context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// patiently calls do, which may be done twice, again for as long as Redis may be back soon, as for commands. The error is a *ReplyError when
+// Redis refuses, else a *NotSentError.
+func (n *Node) patiently(ctx context.Context, do func(context.Context) error) error {
+	for {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		left := min(timeLeft(ctx), n.contact.left())
+		if (Attempt{err, true, left}).Outcome() == SendAgain {
+			retry.Sleep(ctx, firstDelay, nil)
+			continue
+		}
+		if ctx.Err() != nil && Refused(err) == nil {
+			err = context.Cause(ctx)
+		}
+		return notSent(err)
 	}
-	return err == nil
 }
 
 // release ends one use of p.

@@ -32,6 +32,8 @@ func (a Attempt) Outcome() Outcome {
 	unsent := IsNotSent(a.Err)
 	mayGoAgain := unsent || a.Repeatable
 	switch {
+	case IsFull(a.Err): // there is no room for a connection, now and soon
+		return NotRun
 	case mayGoAgain && a.Left > 0 && !abandoned(a.Err):
 		return SendAgain
 	case unsent:

@@ -18,6 +18,7 @@ func TestOutcome(t *testing.T) {
 	}{
 		{"all replies came", nil, Answered, Answered, Answered, Answered},
 		{"Redis refuses the user", &ReplyError{Line: "WRONGPASS"}, Answered, Answered, Answered, Answered},
+		{"no connection is allowed", &FullError{}, NotRun, NotRun, NotRun, NotRun},
 		{"nothing was sent", notSent(io.EOF), SendAgain, NotRun, SendAgain, NotRun},
 		{"nothing was sent, and the client has gone", notSent(ErrLeft), NotRun, NotRun, NotRun, NotRun},
 		{"nothing was sent in time", notSent(ErrTimeout), NotRun, NotRun, NotRun, NotRun},

@@ -97,12 +97,7 @@ func (u *single) connect() (*conn, error) {
 
 // connectAs makes a connection as id. It waits as connect does.
 func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, error) {
-	n := u.Backend.Node()
-	p, err := u.dial(u.Context, id, n, nil, v)
-	if upstream.IsNotSent(err) && n.Await(u.client.Context(), id) {
-		return u.dial(u.Context, id, n, nil, v)
-	}
-	return p, err
+	return u.dial(u.Context, id, u.Backend.Node(), nil, v)
 }
 
 func (u *single) databases() bool { return true }
