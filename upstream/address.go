@@ -31,10 +31,11 @@ const (
 	replica
 )
 
-// Address is the Resolver of a Target that names its Redis by an address: a DNS name, a Kubernetes service, a virtual IP. A failover may
-// move the address to another Redis while the former master lives on as a replica, with all connections to it. So the Redis that the
-// connections lead to is asked for its role once a second, and at each READONLY. When it has become a replica, and a new connection leads
-// to a master, all connections end, and are made again.
+// Address is the Resolver of a Target that names its Redis by an address: a DNS name, a Kubernetes service, a virtual
+// IP. A failover may move the address to another Redis while the former master lives on as a replica, with all
+// connections to it. So the Redis that the connections lead to is asked for its role once a second, and at each
+// READONLY. When it has become a replica, and a new connection leads to a master, all connections end, and are made
+// again.
 type Address struct {
 	target  Target // has no Resolver
 	log     *slog.Logger
@@ -43,14 +44,16 @@ type Address struct {
 	running sync.WaitGroup
 	again   chan struct{} // one slot: ask now
 
-	// Terms are those in which the role was asked over one and the same connection. When that connection is lost, those that were made before
-	// may lead to another Redis than the next one: their term goes on, and ends at their first READONLY.
+	// Terms are those in which the role was asked over one and the same connection. When that connection is lost, those
+	// that were made before may lead to another Redis than the next one: their term goes on, and ends at their first
+	// READONLY.
 	Terms
 
 	present atomic.Int32 // a role: what the Redis at the address said last
 }
 
-// FollowAddress watches t's address from now on, until Close, and sets t.Resolver. Call it once, when t is complete. log nil is slog.Default().
+// FollowAddress watches t's address from now on, until Close, and sets t.Resolver. Call it once, when t is complete.
+// log nil is slog.Default().
 func FollowAddress(t *Target, log *slog.Logger) *Address {
 	if log == nil {
 		log = slog.Default()
@@ -89,7 +92,8 @@ func (a *Address) Check(term context.Context) {
 	retry.Wake(a.again)
 }
 
-// RefusesWrites says why Redis refuses writes: the one at the address is a replica; nil: it was no replica when it was asked last.
+// RefusesWrites says why Redis refuses writes: the one at the address is a replica; nil: it was no replica when it was
+// asked last.
 func (a *Address) RefusesWrites() error {
 	if role(a.present.Load()) == replica {
 		return errors.New("the Redis at the address is a replica, and refuses writes")
@@ -109,8 +113,8 @@ func (a *Address) watch() {
 	at.Close()
 }
 
-// look asks the Redis to which at leads, which may be nil, and unless that is the master asks the one to which a new connection leads. It
-// returns the connection for the next time, nil if there is none.
+// look asks the Redis to which at leads, which may be nil, and unless that is the master asks the one to which a new
+// connection leads. It returns the connection for the next time, nil if there is none.
 func (a *Address) look(at *termConn) *termConn {
 	ctx, cancel := context.WithTimeout(a.ctx, addressTime)
 	defer cancel()
@@ -131,8 +135,8 @@ func (a *Address) look(at *termConn) *termConn {
 	return next
 }
 
-// follow decides by the roles of the present Redis and of the one to which a new connection leads, whether that is the present one from now
-// on.
+// follow decides by the roles of the present Redis and of the one to which a new connection leads, whether that is the
+// present one from now on.
 func (a *Address) follow(present, there role) bool {
 	switch {
 	case present == unreachable && there != unreachable: // it may have been started again, and may be another

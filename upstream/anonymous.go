@@ -6,15 +6,17 @@ import (
 	"slices"
 )
 
-// Redis lets a connection that was made while it asked for no password go on when one is set. Here many clients share such connections. So
-// Redis is asked about each client that does not authenticate, once, as it is about each that does: only the answer that this client got says
-// whether it may use them (Admit). A connection that does not authenticate is of use only if Redis serves it (served): one that is made while
-// Redis asks for a password is refused, as one with a wrong password is.
+// Redis lets a connection that was made while it asked for no password go on when one is set. Here many clients share
+// such connections. So Redis is asked about each client that does not authenticate, once, as it is about each that
+// does: only the answer that this client got says whether it may use them (Admit). A connection that does not
+// authenticate is of use only if Redis serves it (served): one that is made while Redis asks for a password is refused,
+// as one with a wrong password is.
 
 // errRenewed is why Node.Renew ends connections.
 var errRenewed = errors.New("made again because users have changed")
 
-// servedCodes are errors in answer to PING that Redis gives only to clients that need not authenticate any more: it looks at that first.
+// servedCodes are errors in answer to PING that Redis gives only to clients that need not authenticate any more: it
+// looks at that first.
 var servedCodes = []string{"NOPERM", "MISCONF", "BUSY", "LOADING", "MASTERDOWN"}
 
 // served asks whether Redis serves a connection after id's steps. AUTH and HELLO have said so.
@@ -25,7 +27,8 @@ func (id Identity) served() []step {
 	return []step{{[]string{"PING"}, refusalIn}}
 }
 
-// refusalIn returns the error by which Redis refuses a connection that has not authenticated, in answer to PING; nil: it serves it.
+// refusalIn returns the error by which Redis refuses a connection that has not authenticated, in answer to PING; nil:
+// it serves it.
 func refusalIn(reply []byte) error {
 	re := Refused(ErrorIn(reply))
 	if re == nil || slices.Contains(servedCodes, code(re.Line)) {
@@ -48,7 +51,8 @@ var anew = []step{
 	{[]string{"PING"}, refusalIn},
 }
 
-// Admit asks Redis, each time, whether it serves a client at that address that does not authenticate. The error is as that of AuthenticateFrom.
+// Admit asks Redis, each time, whether it serves a client at that address that does not authenticate. The error is as
+// that of AuthenticateFrom.
 func (n *Node) Admit(ctx context.Context, address string) error {
 	id := Identity{Proto: 2}
 	return n.inTurn(ctx, address, func(ctx context.Context) error {
@@ -64,8 +68,9 @@ func (n *Node) Admit(ctx context.Context, address string) error {
 	})
 }
 
-// Renew replaces the connections of the identities for which concerned returns true. Requests under way are answered first; later
-// ones go over new connections, or get Redis' refusal. Of the dedicated connections only the idle ones end.
+// Renew replaces the connections of the identities for which concerned returns true. Requests under way are answered
+// first; later ones go over new connections, or get Redis' refusal. Of the dedicated connections only the idle ones
+// end.
 func (n *Node) Renew(concerned func(Identity) bool) {
 	n.eachLink(func(id Identity, l *link) {
 		if concerned(id) {

@@ -10,8 +10,8 @@ import (
 // authTurns is how many passwords one Redis is asked about at the same time.
 const authTurns = 16
 
-// auths asks Redis about passwords, on connections that carry nothing else. It does not matter as whom they are logged in:
-// every user may run AUTH.
+// auths asks Redis about passwords, on connections that carry nothing else. It does not matter as whom they are logged
+// in: every user may run AUTH.
 type auths struct {
 	turns turns
 
@@ -51,9 +51,9 @@ func (n *Node) inTurn(ctx context.Context, address string, do func(context.Conte
 	return n.patiently(ctx, do)
 }
 
-// askOn asks by these steps whether Redis lets id in, on an idle connection, or on a new one; the caller has a turn. Redis may close
-// an idle connection at any time, for example because the user who was last logged in on it was deleted:
-// then another connection is tried. Asking twice does no harm.
+// askOn asks by these steps whether Redis lets id in, on an idle connection, or on a new one; the caller has a turn.
+// Redis may close an idle connection at any time, for example because the user who was last logged in on it was
+// deleted: then another connection is tried. Asking twice does no harm.
 func (n *Node) askOn(ctx context.Context, id Identity, steps []step) error {
 	for c := n.auths.take(); c != nil; c = n.auths.take() {
 		err := n.askOver(ctx, c, id, steps)
@@ -123,12 +123,13 @@ func (a *auths) close() {
 	a.logins.close()
 }
 
-// turns lets authTurns callers go on at a time. The others wait, and their addresses have their turns one after the other.
+// turns lets authTurns callers go on at a time. The others wait, and their addresses have their turns one after the
+// other.
 type turns struct {
 	mu      sync.Mutex
 	taken   int
-	waiting map[string][]chan struct{} // by address, first come first
-	order   []string                   // the addresses that wait, the next one first
+	waiting waitLines
+	order   []string // the addresses that wait, the next one first
 }
 
 // take waits for a turn. The error is ctx's cause.
@@ -141,7 +142,7 @@ func (t *turns) take(ctx context.Context, address string) error {
 	}
 	turn := make(chan struct{})
 	if t.waiting == nil {
-		t.waiting = make(map[string][]chan struct{})
+		t.waiting = waitLines{}
 	}
 	if len(t.waiting[address]) == 0 {
 		t.order = append(t.order, address)
@@ -168,7 +169,7 @@ func (t *turns) leave(address string, turn chan struct{}) bool {
 	if at < 0 {
 		return false
 	}
-	t.keep(address, slices.Delete(line, at, at+1))
+	t.waiting.set(address, slices.Delete(line, at, at+1))
 	if len(t.waiting[address]) == 0 {
 		t.order = slices.DeleteFunc(t.order, func(a string) bool { return a == address })
 	}
@@ -187,17 +188,18 @@ func (t *turns) give() {
 	t.order = t.order[1:]
 	line := t.waiting[address]
 	close(line[0])
-	t.keep(address, line[1:])
+	t.waiting.set(address, line[1:])
 	if len(line) > 1 {
 		t.order = append(t.order, address)
 	}
 }
 
-// keep replaces an address' line; mu is held.
-func (t *turns) keep(address string, line []chan struct{}) {
-	if len(line) == 0 {
-		delete(t.waiting, address)
-		return
+// waitLines are the callers that wait, by address, first come first.
+type waitLines map[string][]chan struct{}
+
+// set replaces an address' line.
+func (w waitLines) set(address string, line []chan struct{}) {
+	if w[address] = line; len(line) == 0 {
+		delete(w, address)
 	}
-	t.waiting[address] = line
 }

@@ -10,18 +10,19 @@ import (
 // mostReserved is the largest number of a Budget's connections that are reserved for shared ones.
 const mostReserved = 64
 
-// Budget bounds the connections to Redis that clients cause, over all nodes that have it in their NodeOptions. One bound is for all
-// connections, another for those of one user that serve a single client each. A part is reserved for shared connections, so that
-// clients that subscribe or block do not keep others from ordinary commands. The proxy's own connections, for locks for example, are
-// not counted here: see termConn.asOwn. A nil Budget counts nothing and has no bound.
+// Budget bounds the connections to Redis that clients cause, over all nodes that have it in their NodeOptions. One
+// bound is for all connections, another for those of one user that serve a single client each. A part is reserved for
+// shared connections, so that clients that subscribe or block do not keep others from ordinary commands. The proxy's
+// own connections, for locks for example, are not counted here: see termConn.asOwn. A nil Budget counts nothing and has
+// no bound.
 type Budget struct {
 	total, perUser, reserve int
 
 	mu    sync.Mutex // guards all below; a leaf
 	used  int
-	alone int            // of these, those that serve one client
-	users map[string]int // connections that serve one client, by user
-	nodes []*Node        // whose idle connections can make room
+	alone int     // of these, those that serve one client
+	users users   // connections that serve one client
+	nodes []*Node // whose idle connections can make room
 }
 
 // NewBudget returns a Budget of total connections, of which each user may have perUser that serve a single client;
@@ -30,7 +31,7 @@ func NewBudget(total, perUser int) *Budget {
 	if perUser <= 0 {
 		perUser = max(1, total*3/4)
 	}
-	return &Budget{total: total, perUser: perUser, reserve: min(mostReserved, total/4), users: map[string]int{}}
+	return &Budget{total: total, perUser: perUser, reserve: min(mostReserved, total/4), users: users{}}
 }
 
 // FullError says that a Budget does not allow another connection. Nothing was sent.
@@ -145,12 +146,12 @@ func (s *share) give() {
 			return
 		}
 		b.alone--
-		b.takeOff(s.user)
+		b.users.less(s.user)
 	})
 }
 
-// move counts a connection that serves one client for id's user from now on, because the client has logged in there. It is there already:
-// so it is not refused when that user has too many, but the next one is.
+// move counts a connection that serves one client for id's user from now on, because the client has logged in there. It
+// is there already: so it is not refused when that user has too many, but the next one is.
 func (s *share) move(id Identity) {
 	b := s.budget
 	if b == nil {
@@ -161,15 +162,18 @@ func (s *share) move(id Identity) {
 	if s.given || s.user == "" {
 		return
 	}
-	b.takeOff(s.user)
+	b.users.less(s.user)
 	s.user = id.account()
 	b.users[s.user]++
 }
 
-// takeOff counts one connection less for a user; mu is held.
-func (b *Budget) takeOff(user string) {
-	if b.users[user]--; b.users[user] == 0 {
-		delete(b.users, user)
+// users counts connections by user.
+type users map[string]int
+
+// less counts one less for a user.
+func (u users) less(user string) {
+	if u[user]--; u[user] == 0 {
+		delete(u, user)
 	}
 }
 
@@ -199,7 +203,8 @@ func (id Identity) account() string {
 	return id.userName()
 }
 
-// closeIdle closes one connection that nobody uses: one that was counted for user, or any for "". It says whether there was one.
+// closeIdle closes one connection that nobody uses: one that was counted for user, or any for "". It says whether there
+// was one.
 func (n *Node) closeIdle(user string) bool {
 	if n.dedicated.closeOldest(user) {
 		return true

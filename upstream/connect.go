@@ -49,7 +49,8 @@ func (p *Pipe) run() {
 			p.log(lossLevel(err), "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if !failures.Failed() && Refused(err) == nil && p.node.contact.told.CompareAndSwap(false, true) { // a refusal is no warning: it concerns one user only
+			first := !failures.Failed() && Refused(err) == nil // a refusal is no warning: it concerns one user only
+			if first && p.node.contact.told.CompareAndSwap(false, true) {
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
@@ -62,15 +63,16 @@ func (p *Pipe) run() {
 	}
 }
 
-// failed says that err, which ended a connection or an attempt to make one, is a failure of Redis or of the way to it. What Redis refuses
-// to one user is none.
+// failed says that err, which ended a connection or an attempt to make one, is a failure of Redis or of the way to it.
+// What Redis refuses to one user is none.
 func (p *Pipe) failed(err error) bool {
 	re := Refused(err)
 	return lossLevel(err) == slog.LevelWarn && (re == nil || !re.ofUser() || p.id.isService(p.node.target))
 }
 
-// lossLevel is the log's level for the end of a connection. It is a warning unless lockproxy itself has ended the connection, because rights
-// or passwords have changed or because its client has gone, or Redis has closed one that nobody used.
+// lossLevel is the log's level for the end of a connection. It is a warning unless lockproxy itself has ended the
+// connection, because rights or passwords have changed or because its client has gone, or Redis has closed one that
+// nobody used.
 func lossLevel(err error) slog.Level {
 	switch {
 	case errors.Is(err, errUnused):
@@ -113,8 +115,8 @@ func (p *Pipe) runLink() (served bool, err error) {
 	return l.replied.Load() || time.Since(since) > useful, err
 }
 
-// connect makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any more its clients have to
-// log in again, as at Redis. So is one that only makes things quicker.
+// connect makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any
+// more its clients have to log in again, as at Redis. So is one that only makes things quicker.
 func (p *Pipe) connect() (c *termConn, err error) {
 	if p.state().connected || !p.ofClients() {
 		return connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
@@ -123,9 +125,9 @@ func (p *Pipe) connect() (c *termConn, err error) {
 	return c, err
 }
 
-// noteLoss notes, for contact.lately, that Redis was there until now. That is also so when the connection is replaced because rights or
-// passwords have changed, but not when it was ended here, by close or for one client's sake. A cluster's nodes are left out: the slots of a
-// node that is away soon belong to another.
+// noteLoss notes, for contact.lately, that Redis was there until now. That is also so when the connection is replaced
+// because rights or passwords have changed, but not when it was ended here, by close or for one client's sake. A
+// cluster's nodes are left out: the slots of a node that is away soon belong to another.
 func (p *Pipe) noteLoss(err error) {
 	here := p.ctx.Err() != nil || Ended(err)
 	if !here && p.node.target.NodeID == "" {
@@ -133,8 +135,8 @@ func (p *Pipe) noteLoss(err error) {
 	}
 }
 
-// rest waits between two attempts: for the back-off, which ends early when Redis has moved since the attempt began, and after a
-// refusal also until somebody asks for the identity again. It says whether to go on.
+// rest waits between two attempts: for the back-off, which ends early when Redis has moved since the attempt began, and
+// after a refusal also until somebody asks for the identity again. It says whether to go on.
 func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) bool {
 	refused, early := Refused(cause) != nil, p.demand
 	if refused {
@@ -159,7 +161,8 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 	return p.sleep(math.MaxInt64, p.demand, moved) // another Redis may not refuse
 }
 
-// sleep waits for d, if that is above 0, or until somebody wants the pipe or Redis has moved. false: the pipe was closed.
+// sleep waits for d, if that is above 0, or until somebody wants the pipe or Redis has moved. false: the pipe was
+// closed.
 func (p *Pipe) sleep(d time.Duration, wanted, moved <-chan struct{}) bool {
 	if d <= 0 {
 		return true
@@ -176,8 +179,8 @@ func (p *Pipe) sleep(d time.Duration, wanted, moved <-chan struct{}) bool {
 	return true
 }
 
-// move changes the phase and wakes those who wait for that. It says whether the pipe had been up before, and the cause of the phase that
-// ends.
+// move changes the phase and wakes those who wait for that. It says whether the pipe had been up before, and the cause
+// of the phase that ends.
 func (p *Pipe) move(to phase, cause error) (again bool, before error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,17 +19,18 @@ import (
 
 const (
 	controlPing    = time.Second     // after so long without progress a connection gets a PING
-	subscriberPing = 3 * time.Second // the same for subscriptions: waiters also ask Redis by themselves from time to time
+	subscriberPing = 3 * time.Second // the same for subscriptions: waiters also ask Redis now and then
 	controlTimeout = 5 * time.Second // a connection without a PONG for so long is given up
 	controlBuffer  = 64 << 10        // read and write, each; rueidis takes 512 KiB by itself
 	controlRing    = 10              // 2^10 calls under way; further callers wait even when their ctx ends
-	subscriberRing = 4               // 2^4: one goroutine subscribes, one call after the other, and a ring of 1024 takes 4096 allocations
+	subscriberRing = 4               // 2^4: one goroutine subscribes, and a ring of 1024 takes 4096 allocations
 	waiterRing     = 2               // 2^2: one batch at a time
 	waiterBuffer   = 4 << 10         // a batch is two commands, of which one may be a script's source
 	waiterKept     = 10 * time.Second
 )
 
-// WaitersMost is how many batches with WAIT may be under way in a database, each on a connection of its own; further ones wait, without an end.
+// WaitersMost is how many batches with WAIT may be under way in a database, each on a connection of its own; further
+// ones wait, without an end.
 const WaitersMost = 64
 
 // ControlOptions are a Control's settings; zero fields stand for the defaults.
@@ -38,9 +39,9 @@ type ControlOptions struct {
 	Logger      *slog.Logger  // nil: slog.Default()
 }
 
-// Control is the proxy's own access to Redis, as the service account: pipes for the scripts of LOCK and UNLOCK (Ints), rueidis
-// clients for all other scripts, renewals, topology and pub/sub. No client's command ever goes this way. Nothing is ever sent
-// twice, because only the caller knows what a lost reply means.
+// Control is the proxy's own access to Redis, as the service account: pipes for the scripts of LOCK and UNLOCK (Ints),
+// rueidis clients for all other scripts, renewals, topology and pub/sub. No client's command ever goes this way.
+// Nothing is ever sent twice, because only the caller knows what a lost reply means.
 type Control struct {
 	target  Target
 	opts    ControlOptions
@@ -94,9 +95,9 @@ func NewControl(t Target, o ControlOptions) *Control {
 // commands do not belong here.
 func (c *Control) Client(db int) (rueidis.Client, error) { return c.client(controlUse{db: db}) }
 
-// Waiter returns the client for batches with WAIT in database db, which is as Client's but for its connections: each batch has one to
-// itself, since WAIT answers for the writes of its own. There are WaitersMost, and one more that asks whether Redis is there; they are
-// small, and every ten seconds those that are not in use are closed.
+// Waiter returns the client for batches with WAIT in database db, which is as Client's but for its connections: each
+// batch has one to itself, since WAIT answers for the writes of its own. There are WaitersMost, and one more that asks
+// whether Redis is there; they are small, and every ten seconds those that are not in use are closed.
 func (c *Control) Waiter(db int) (rueidis.Client, error) {
 	return c.client(controlUse{db: db, waits: true})
 }
@@ -140,14 +141,16 @@ func (c *Control) make(cc *controlClient, use controlUse) {
 		client.Close()
 		cc.err = c.drop(use, err)
 	case err != nil:
-		c.opts.Logger.Warn("no control connection to Redis yet", "upstream", c.target.String(), "db", use.db, "error", err)
+		at := c.target.String()
+		c.opts.Logger.Warn("no control connection to Redis yet", "upstream", at, "db", use.db, "error", err)
 		fallthrough
 	default:
 		cc.client = client
 	}
 }
 
-// drop forgets the client of a database to which there is no connection, and returns the error for those who asked for it.
+// drop forgets the client of a database to which there is no connection, and returns the error for those who asked for
+// it.
 func (c *Control) drop(use controlUse, why error) error {
 	c.mu.Lock()
 	delete(c.clients, use)

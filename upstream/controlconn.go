@@ -76,8 +76,13 @@ func (c *controlConn) mark(err error) error {
 	if err == nil {
 		return nil
 	}
-	if c.state.CompareAndSwap(fresh, failedEarly) || c.state.CompareAndSwap(greeted, failedEarly) || c.state.Load() == failedEarly {
-		return &unsentError{cause: err}
+	for {
+		now := c.state.Load()
+		if now == used {
+			return err
+		}
+		if c.state.CompareAndSwap(now, failedEarly) {
+			return &unsentError{cause: err}
+		}
 	}
-	return err
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// A dedicated connection's read buffer begins small, since most of them wait for a message or an element, and grows with
-// what comes.
+// A dedicated connection's read buffer begins small, since most of them wait for a message or an element, and grows
+// with what comes.
 const (
 	dedicatedBuffer    = 1 << 10
 	dedicatedBufferMax = 64 << 10
@@ -52,7 +52,8 @@ type Dedicated struct {
 	since time.Time
 }
 
-// Dedicate returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
+// Dedicate returns a connection for one client alone: one that was given back, or a new one. The errors are those of
+// Open.
 func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
 	for {
 		p := n.dedicated.take(id)
@@ -89,8 +90,9 @@ func (p *Dedicated) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// AskQueued says what Redis has against a command of id, which does not run: it is queued in a transaction, on a connection of its own that
-// is closed then. The reply is +QUEUED, an error, or Redis' error to MULTI. Other errors are those of Dedicate.
+// AskQueued says what Redis has against a command of id, which does not run: it is queued in a transaction, on a
+// connection of its own that is closed then. The reply is +QUEUED, an error, or Redis' error to MULTI. Other errors are
+// those of Dedicate.
 func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (reply []byte, err error) {
 	counted, err := n.opts.Budget.take(id, true)
 	if err != nil {
@@ -118,8 +120,9 @@ func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (rep
 	return reply, nil
 }
 
-// askID asks Redis for the connection's CLIENT ID by HELLO, which every user may run: CLIENT ID would stand in ACL LOG for a user who may
-// not. It is 0 when Redis does not tell it (see mayNotKnow); any other error reply means that Redis refuses the connection.
+// askID asks Redis for the connection's CLIENT ID by HELLO, which every user may run: CLIENT ID would stand in ACL LOG
+// for a user who may not. It is 0 when Redis does not tell it (see mayNotKnow); any other error reply means that Redis
+// refuses the connection.
 func (p *Dedicated) askID(proto int) step {
 	return step{[]string{"HELLO", strconv.Itoa(proto)}, func(reply []byte) error {
 		said, _ := resp.ParseReply(reply)
@@ -143,7 +146,8 @@ func (p *Dedicated) RedisID() int64 { return p.id }
 // Authenticated notes that the connection's user has authenticated there, as id: it counts for that user.
 func (p *Dedicated) Authenticated(id Identity) { p.share.move(id) }
 
-// Write sends commands; what comes back goes to the Receiver. After an error the connection ends, and the Receiver's Ended is called.
+// Write sends commands; what comes back goes to the Receiver. After an error the connection ends, and the Receiver's
+// Ended is called.
 func (p *Dedicated) Write(b []byte) error {
 	_, err := p.conn.Write(b)
 	if err != nil {

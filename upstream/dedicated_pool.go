@@ -56,8 +56,8 @@ func (s *dedicatedPool) put(p *Dedicated) bool {
 	return true
 }
 
-// closeOldest closes the connection of a user, or for "" of any user, that has been idle for longest, and says whether there was
-// one.
+// closeOldest closes the connection of a user, or for "" of any user, that has been idle for longest, and says whether
+// there was one.
 func (s *dedicatedPool) closeOldest(user string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,8 @@ func (s *dedicatedPool) closeOldest(user string) bool {
 	return false
 }
 
-// sweep closes what has been idle for idleDedicated, unless another could not be had, and runs again later while something is idle.
+// sweep closes what has been idle for idleDedicated, unless another could not be had, and runs again later while
+// something is idle.
 func (s *dedicatedPool) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +138,8 @@ func (s *dedicatedPool) close() {
 	}
 }
 
-// DedicatedCount counts the connections that serve one client each: those in use and those that wait for the next. It is for tests of packages
-// above this one.
+// DedicatedCount counts the connections that serve one client each: those in use and those that wait for the next. It
+// is for tests of packages above this one.
 func (n *Node) DedicatedCount() (used, idle int) {
 	n.dedicated.mu.Lock()
 	defer n.dedicated.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// A silent peer is found after userTimeout, whether bytes are under way or not: Linux then probes for that long, and counts no probes. Other
-// systems count them, and find an idle one after keepAliveIdle + keepAliveCount*keepAliveInterval.
+// A silent peer is found after userTimeout, whether bytes are under way or not: Linux then probes for that long, and
+// counts no probes. Other systems count them, and find an idle one after keepAliveIdle +
+// keepAliveCount*keepAliveInterval.
 const (
 	keepAliveIdle     = 5 * time.Second
 	keepAliveInterval = 2 * time.Second
@@ -23,8 +24,9 @@ const (
 	userTimeout       = 30 * time.Second
 )
 
-// termConn is a connection to the server that a Target meant when it was made. It is closed when that term ends, because another Redis has
-// become the master, and what is read after that is no reply any more: closing takes a moment, in which a former master still answers.
+// termConn is a connection to the server that a Target meant when it was made. It is closed when that term ends,
+// because another Redis has become the master, and what is read after that is no reply any more: closing takes a
+// moment, in which a former master still answers.
 type termConn struct {
 	net.Conn
 	term     context.Context
@@ -92,9 +94,9 @@ func (c *termConn) lookAt(replies []byte) {
 	}
 }
 
-// The proxy's own connections are not part of the Budget, so that clients who use it up hinder neither locks, nor logins, nor the
-// question whether Redis asks for a password. Each kind has a bound of its own: those of a Control for locks, authTurns a node
-// for logins, one a node for that question, and one for a Probe. They are counted separately.
+// The proxy's own connections are not part of the Budget, so that clients who use it up hinder neither locks, nor
+// logins, nor the question whether Redis asks for a password. Each kind has a bound of its own: those of a Control for
+// locks, authTurns a node for logins, one a node for that question, and one for a Probe. They are counted separately.
 
 // asOwn counts the connection as one of the proxy's own.
 func (c *termConn) asOwn() *termConn {
@@ -112,7 +114,8 @@ func (c *termConn) countOwn(own bool) {
 	}
 }
 
-// masterChanged returns a channel that is closed when another server takes the place of t's present one; nil when that never happens.
+// masterChanged returns a channel that is closed when another server takes the place of t's present one; nil when that
+// never happens.
 func (t Target) masterChanged() <-chan struct{} {
 	if t.Resolver == nil {
 		return nil

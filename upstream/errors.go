@@ -15,7 +15,8 @@ type ReplyError struct{ Line string }
 
 func (e *ReplyError) Error() string { return e.Line }
 
-// ofUser says that the error concerns the user, the password or the database of one connection, and no other connection.
+// ofUser says that the error concerns the user, the password or the database of one connection, and no other
+// connection.
 func (e *ReplyError) ofUser() bool {
 	return e.ofPassword() || code(e.Line) == "NOPERM" || strings.HasPrefix(e.Line, "ERR DB index ")
 }
@@ -74,7 +75,8 @@ var (
 
 var (
 	errClosedByRedis = errors.New("connection closed by Redis")
-	// errUnused: Redis has closed a connection on which nothing was under way, as it does after its time-out for idle clients.
+	// errUnused: Redis has closed a connection on which nothing was under way, as it does after its time-out for idle
+	// clients.
 	errUnused = fmt.Errorf("%w, nothing was under way", errClosedByRedis)
 )
 

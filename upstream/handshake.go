@@ -30,7 +30,8 @@ type Identity struct {
 	Reads bool
 }
 
-// Secret is a password that changes while the proxy runs: each connection is made with the present one. Its values are comparable.
+// Secret is a password that changes while the proxy runs: each connection is made with the present one. Its values are
+// comparable.
 type Secret interface {
 	Password() string
 }
@@ -96,8 +97,8 @@ func authWords(user, password string) []string {
 	return []string{"AUTH", user, password}
 }
 
-// connect dials t and takes the steps that make the connection id's, and those in last, all within timeout. The error is a *ReplyError when
-// Redis refuses, an *AnotherNodeError when the server is not the node that t means.
+// connect dials t and takes the steps that make the connection id's, and those in last, all within timeout. The error
+// is a *ReplyError when Redis refuses, an *AnotherNodeError when the server is not the node that t means.
 func connect(ctx context.Context, t Target, id Identity, timeout time.Duration, last ...step) (*termConn, error) {
 	deadline := time.Now().Add(timeout)
 	c, err := dialTarget(ctx, t, timeout)
@@ -111,8 +112,8 @@ func connect(ctx context.Context, t Target, id Identity, timeout time.Duration, 
 	return c, nil
 }
 
-// perform takes all steps until deadline, in one write. The error is that of the first step whose reply is judged wrong; the connection is of no
-// further use then.
+// perform takes all steps until deadline, in one write. The error is that of the first step whose reply is judged
+// wrong; the connection is of no further use then.
 func perform(ctx context.Context, conn net.Conn, deadline time.Time, lists ...[]step) error {
 	steps := slices.Concat(lists...)
 	if len(steps) == 0 {
@@ -140,8 +141,8 @@ func perform(ctx context.Context, conn net.Conn, deadline time.Time, lists ...[]
 // longestAnswer is how many bytes are read of the replies to one question, at most.
 const longestAnswer = 1 << 20
 
-// ask sends one command, on a connection with nothing else under way, and returns its reply, which may be an error of Redis'. It waits until
-// deadline or ctx' end. After an error the connection must be closed; else it has no deadline.
+// ask sends one command, on a connection with nothing else under way, and returns its reply, which may be an error of
+// Redis'. It waits until deadline or ctx' end. After an error the connection must be closed; else it has no deadline.
 func ask(ctx context.Context, conn net.Conn, deadline time.Time, words ...string) (reply []byte, err error) {
 	keep := func(got []byte) error {
 		reply = got

@@ -66,7 +66,8 @@ type over struct {
 
 func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 	_, secure := conn.(*tls.Conn)
-	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, outgoing: outgoing{out: &batch{}, spare: &batch{}}, refused: func([]byte) {}}
+	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, refused: func([]byte) {}}
+	l.out, l.spare = &batch{}, &batch{}
 	l.wait.L = &l.mu
 	return l
 }
@@ -125,7 +126,7 @@ func (l *link) do(r *Request) error {
 // abandon stops waiting for r, whose replies are then dropped as they come. It returns false if r is done all the same:
 // then wakeDone is in r.wake, or comes next.
 func (l *link) abandon(r *Request) bool {
-	for !r.at.CompareAndSwap(atRest, atNobody) { // the reader is handing replies over, which does not block on a shared pipe
+	for !r.at.CompareAndSwap(atRest, atNobody) { // replies are handed over, which does not block on a shared pipe
 		runtime.Gosched()
 	}
 	if r.Replied == len(r.Cmds) {
@@ -153,22 +154,12 @@ func (l *link) abandon(r *Request) bool {
 	return true
 }
 
-// successor returns the oldest pending request whose session still waits, and so can take over the writing; nil if
-// there is none. mu is held.
-func (l *link) successor() *Request {
-	r := l.pending.head
-	for r != nil && r.left {
-		r = r.next
+// takes says why the link takes no request any more; nil: it does.
+func (o *over) takes() error {
+	if o.failed != nil {
+		return o.failed
 	}
-	return r
-}
-
-// takes says why the link takes no request any more; nil: it does. mu is held.
-func (l *link) takes() error {
-	if l.failed != nil {
-		return l.failed
-	}
-	return l.retired
+	return o.retired
 }
 
 // full says that a new request must wait. A big one is let in whole as soon as
@@ -219,7 +210,7 @@ func (l *link) write(own *Request, alone bool) {
 			l.leave()
 			return
 		}
-		if next := l.successor(); next != nil && (len(own.wake) > 0 || own.left) {
+		if next := l.pending.successor(); next != nil && (len(own.wake) > 0 || own.left) {
 			next.wake <- wakeWrite // does not block: a pending request has no wakeDone yet
 			l.mu.Unlock()
 			return
@@ -245,7 +236,8 @@ func (l *link) fail(cause error) {
 	l.mu.Unlock()
 }
 
-// retire ends the link as fail does, but only after the requests under way have been answered. New ones are refused at once.
+// retire ends the link as fail does, but only after the requests under way have been answered. New ones are refused at
+// once.
 func (l *link) retire(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

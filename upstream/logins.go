@@ -13,8 +13,9 @@ const (
 	maxPasswords = 4096 // users whose last password is known
 )
 
-// logins is what Node.connectMore has for clients whose password was right when they logged in and is not any more, such as a token that has
-// expired: Redis lets them go on, and with a connection each they would need no other. It is guarded by auths.mu.
+// logins is what Node.connectMore has for clients whose password was right when they logged in and is not any more,
+// such as a token that has expired: Redis lets them go on, and with a connection each they would need no other. It is
+// guarded by auths.mu.
 type logins struct {
 	spares  *simplelru.LRU[Identity, *termConn] // on which that user's AUTH was accepted; nothing was sent since
 	present *simplelru.LRU[string, string]      // the password with which Redis last let a user in
@@ -26,7 +27,8 @@ func newLogins() (l logins) {
 	return l
 }
 
-// add notes that Redis has let id in on c, which is kept. It returns the one that was kept before, or nil: Redis may have closed it meanwhile.
+// add notes that Redis has let id in on c, which is kept. It returns the one that was kept before, or nil: Redis may
+// have closed it meanwhile.
 func (l *logins) add(id Identity, c *termConn) (before *termConn) {
 	l.present.Add(id.userName(), id.Password)
 	as := id.login()
@@ -45,7 +47,8 @@ func (l *logins) close() {
 	l.spares.Purge()
 }
 
-// takeLogin returns the password with which Redis last let id's user in, and the connection that is logged in as id, or nil.
+// takeLogin returns the password with which Redis last let id's user in, and the connection that is logged in as id, or
+// nil.
 func (a *auths) takeLogin(id Identity) (password string, c *termConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,9 +60,9 @@ func (a *auths) takeLogin(id Identity) (password string, c *termConn) {
 	return password, c
 }
 
-// connectMore is connect for a connection in addition to those that id's clients have. If Redis does not take their password any more, and they
-// are still logged in, it is a connection that is, too, or one that is made with the user's newer password. spare says so: another could
-// not be had by id's password.
+// connectMore is connect for a connection in addition to those that id's clients have. If Redis does not take their
+// password any more, and they are still logged in, it is a connection that is, too, or one that is made with the user's
+// newer password. spare says so: another could not be had by id's password.
 func (n *Node) connectMore(ctx context.Context, id Identity, last ...step) (c *termConn, spare bool, err error) {
 	c, err = connect(ctx, n.target, id, n.opts.DialTimeout, last...)
 	if !refusesPassword(err) || !n.loggedIn(id) {
@@ -85,11 +88,12 @@ func (n *Node) connectMore(ctx context.Context, id Identity, last ...step) (c *t
 // login is what Redis is asked about when a client of id comes.
 func (id Identity) login() Identity { return Identity{User: id.User, Password: id.Password} }
 
-// loggedInAs says that Redis was asked about that login for id. An identity with a Secret is the proxy's own, not a client's.
+// loggedInAs says that Redis was asked about that login for id. An identity with a Secret is the proxy's own, not a
+// client's.
 func (id Identity) loggedInAs(login Identity) bool { return id.Secret == nil && id.login() == login }
 
-// loggedIn says that a connection is there that clients with id's user and password share: when Redis has closed it they have
-// to log in again.
+// loggedIn says that a connection is there that clients with id's user and password share: when Redis has closed it
+// they have to log in again.
 func (n *Node) loggedIn(id Identity) (is bool) {
 	login := id.login()
 	n.eachLink(func(other Identity, l *link) {
@@ -98,7 +102,8 @@ func (n *Node) loggedIn(id Identity) (is bool) {
 	return is && id.Secret == nil
 }
 
-// become makes a connection that is logged in as id's user id's. It always asks Redis something, which shows that the connection is there.
+// become makes a connection that is logged in as id's user id's. It always asks Redis something, which shows that the
+// connection is there.
 func (c *termConn) become(ctx context.Context, id Identity, deadline time.Time, last []step) error {
 	hello := step{words: []string{"HELLO", strconv.Itoa(max(2, id.Proto))}}
 	return perform(ctx, c, deadline, []step{hello}, id.settings(), last)

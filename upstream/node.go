@@ -52,12 +52,32 @@ type Node struct {
 
 	contact contact
 
-	mu      sync.Mutex // guards all below; taken before a pipe's mu
-	closed  bool
-	shared  map[Identity]*Pipe // with users, and idle
-	idle    *simplelru.LRU[Identity, *Pipe]
+	mu     sync.Mutex // guards all below; taken before a pipe's mu
+	closed bool
+	sharedPipes
 	private map[*Pipe]struct{}
 	refused func(Identity, *ReplyError)
+}
+
+// sharedPipes are a node's pipes that many clients share, one for each identity.
+type sharedPipes struct {
+	shared map[Identity]*Pipe // with users, and idle
+	idle   *simplelru.LRU[Identity, *Pipe]
+}
+
+// forget drops p. A newer pipe of the same identity stays.
+func (s *sharedPipes) forget(p *Pipe) {
+	if s.shared[p.id] == p {
+		delete(s.shared, p.id)
+		s.idle.Remove(p.id)
+	}
+}
+
+// drop closes a pipe that nobody uses, and gives its room in the Budget back at once.
+func (s *sharedPipes) drop(p *Pipe) {
+	s.forget(p)
+	p.close()
+	p.share.give()
 }
 
 // contact is what is known of whether Redis can be reached.
@@ -66,8 +86,8 @@ type contact struct {
 	lost atomic.Pointer[time.Time] // when a pipe lost its connection last
 }
 
-// left is for how long Redis is still waited for, because a pipe of the node, whoever used it, lost its connection less than a second ago.
-// A client that connects anew then waits for Redis as a client does that was there before.
+// left is for how long Redis is still waited for, because a pipe of the node, whoever used it, lost its connection less
+// than a second ago. A client that connects anew then waits for Redis as a client does that was there before.
 func (c *contact) left() time.Duration {
 	at := c.lost.Load()
 	if at == nil {
@@ -94,7 +114,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 	}
 	n := &Node{
 		target: t, opts: o,
-		shared: map[Identity]*Pipe{}, private: map[*Pipe]struct{}{},
+		sharedPipes: sharedPipes{shared: map[Identity]*Pipe{}}, private: map[*Pipe]struct{}{},
 	}
 	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
 	n.ctx, n.stop = context.WithCancel(context.Background())
@@ -217,8 +237,8 @@ func (n *Node) whileOpen(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// patiently calls do, which may be done twice, again for as long as Redis may be back soon, as for commands. The error is a *ReplyError when
-// Redis refuses, else a *NotSentError.
+// patiently calls do, which may be done twice, again for as long as Redis may be back soon, as for commands. The error
+// is a *ReplyError when Redis refuses, else a *NotSentError.
 func (n *Node) patiently(ctx context.Context, do func(context.Context) error) error {
 	for {
 		err := do(ctx)
@@ -254,27 +274,12 @@ func (n *Node) release(p *Pipe) {
 		}
 		n.idle.Add(p.id, p)
 	case p.state().phase == backingOff:
-		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again and
-		// again would make a connection each time. When the back-off is over, the pipe forgets itself.
+		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again
+		// and again would make a connection each time. When the back-off is over, the pipe forgets itself.
 	default:
 		n.forget(p)
 		p.close()
 	}
-}
-
-// forget drops p from the shared pipes. A newer pipe of the same identity stays. mu is held.
-func (n *Node) forget(p *Pipe) {
-	if n.shared[p.id] == p {
-		delete(n.shared, p.id)
-		n.idle.Remove(p.id)
-	}
-}
-
-// drop closes a shared pipe that nobody uses, and gives its room in the Budget back at once. mu is held.
-func (n *Node) drop(p *Pipe) {
-	n.forget(p)
-	p.close()
-	p.share.give()
 }
 
 // forgetIdle forgets p, which has no connection, if nobody uses it.
@@ -288,17 +293,18 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	return true
 }
 
-// OnRefused makes the node call f, from then on, whenever the connection that an identity's clients share was lost, and Redis refuses the
-// identity when it is made again. f may run in several goroutines at once, and must not block.
+// OnRefused makes the node call f, from then on, whenever the connection that an identity's clients share was lost, and
+// Redis refuses the identity when it is made again. f may run in several goroutines at once, and must not block.
 func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 	n.mu.Lock()
 	n.refused = f
 	n.mu.Unlock()
 }
 
-// tellRefused calls OnRefused's function if err refuses what the identity's clients have lost. Redis does not end connections when a password
-// changes, or a token is over: so what a client could not have in addition concerns nobody else. A replica's refusal says nothing of the
-// identity, since a replica has users of its own. An identity with a Secret is the proxy's own, not a client's.
+// tellRefused calls OnRefused's function if err refuses what the identity's clients have lost. Redis does not end
+// connections when a password changes, or a token is over: so what a client could not have in addition concerns nobody
+// else. A replica's refusal says nothing of the identity, since a replica has users of its own. An identity with a
+// Secret is the proxy's own, not a client's.
 func (p *Pipe) tellRefused(err error) {
 	n := p.node
 	n.mu.Lock()
@@ -337,8 +343,8 @@ func (n *Node) eachLink(do func(id Identity, l *link)) {
 	}
 }
 
-// Upstream says of what kind the node's address is ("redis" or "sentinel"), which address it stands for at present ("" when
-// that is not known yet), and how often that has changed.
+// Upstream says of what kind the node's address is ("redis" or "sentinel"), which address it stands for at present (""
+// when that is not known yet), and how often that has changed.
 func (n *Node) Upstream() (kind, addr string, switches int64) {
 	kind, addr = "redis", n.target.Addr
 	if n.target.Sentinels != nil {

@@ -26,9 +26,9 @@ const noCluster = "ERR This instance has cluster support disabled"
 // nodeIDLength is the length of a node id, in hexadecimal digits.
 const nodeIDLength = 40
 
-// proof asks the server (CLUSTER MYID) whether it is the node that t means. Nobody else uses the connection, which has t's or a client's
-// credentials. A server that does not tell, for example because the user may not ask, is believed: the topology says which node has which
-// address, and the next refresh corrects a mistake.
+// proof asks the server (CLUSTER MYID) whether it is the node that t means. Nobody else uses the connection, which has
+// t's or a client's credentials. A server that does not tell, for example because the user may not ask, is believed:
+// the topology says which node has which address, and the next refresh corrects a mistake.
 func (t Target) proof() []step {
 	if t.NodeID == "" {
 		return nil

@@ -23,8 +23,8 @@ type Attempt struct {
 	Left       time.Duration // the time in which it may be sent once more; 0 or less: none
 }
 
-// Outcome decides what becomes of the request. It is sent again only while there is time, and never when somebody has ended it (Ended), unless
-// that was for its node's slowness alone: then another one is asked.
+// Outcome decides what becomes of the request. It is sent again only while there is time, and never when somebody has
+// ended it (Ended), unless that was for its node's slowness alone: then another one is asked.
 func (a Attempt) Outcome() Outcome {
 	if a.Err == nil || Refused(a.Err) != nil {
 		return Answered

@@ -27,16 +27,17 @@ type scheme struct {
 	form      form
 	tls       bool
 	port      string // of a host without one
-	malformed error  // in place of net/url's errors, whose texts quote parts of the URL, and with them parts of a password
+	malformed error  // in place of net/url's errors, which quote parts of the URL, and so of a password
 }
 
 var (
 	errTarget = errors.New("not of the form redis://[user[:password]@]host[:port][/db], rediss://…, " +
-		"redis+sentinel://…/master-name, redis-cluster://… or unix:///path[?db=n] (percent-encode special characters in the password)")
+		"redis+sentinel://…/master-name, redis-cluster://… or unix:///path[?db=n] " +
+		"(percent-encode special characters in the password)")
 	errClusterTarget = errors.New("not of the form redis-cluster://[user[:password]@]host[:port][,host[:port]…] or " +
 		"rediss-cluster://… (percent-encode special characters in the password)")
-	errSentinels = errors.New("not of the form redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/master-name[/db]" +
-		"[?sentinel-user=…&sentinel-password=…], or rediss+sentinel://… (percent-encode special characters)")
+	errSentinels = errors.New("not of the form redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/master-name" +
+		"[/db][?sentinel-user=…&sentinel-password=…], or rediss+sentinel://… (percent-encode special characters)")
 )
 
 var schemes = map[string]scheme{
@@ -120,7 +121,8 @@ func (a address) parameter(name string) string {
 	return a.query.Get(name)
 }
 
-// target is the Target that all hosts have in common: without Addr, unless that is a socket. Each part of the address is read, or an error.
+// target is the Target that all hosts have in common: without Addr, unless that is a socket. Each part of the address
+// is read, or an error.
 func (a address) target() (t Target, err error) {
 	t = Target{Network: "tcp", User: a.account.Username()}
 	t.Password, _ = a.account.Password()
@@ -135,7 +137,8 @@ func (a address) target() (t Target, err error) {
 		}
 		db = after
 		t.Sentinels = &Sentinels{
-			Addrs: a.hosts, Master: master, User: a.parameter("sentinel-user"), Password: a.parameter("sentinel-password"),
+			Addrs: a.hosts, Master: master,
+			User: a.parameter("sentinel-user"), Password: a.parameter("sentinel-password"),
 		}
 	}
 	if db != "" {
@@ -157,9 +160,10 @@ func (a address) target() (t Target, err error) {
 	return t, nil
 }
 
-// ParseURL reads the address of a Redis (redis://, rediss://, unix://), of a master that Sentinels know (redis+sentinel://, rediss+sentinel://)
-// or of a cluster (redis-cluster://, rediss-cluster://); "" is the zero URL. Credentials are percent-decoded; the port is 6379 (a Sentinel's
-// 26379) unless given; with TLS there may be ?insecure-skip-verify=true, for a socket ?db=n. No error quotes a password.
+// ParseURL reads the address of a Redis (redis://, rediss://, unix://), of a master that Sentinels know
+// (redis+sentinel://, rediss+sentinel://) or of a cluster (redis-cluster://, rediss-cluster://); "" is the zero URL.
+// Credentials are percent-decoded; the port is 6379 (a Sentinel's 26379) unless given; with TLS there may be
+// ?insecure-skip-verify=true, for a socket ?db=n. No error quotes a password.
 func ParseURL(raw string) (URL, error) {
 	if raw == "" {
 		return URL{}, nil
@@ -203,9 +207,9 @@ func ParseClusterTarget(raw string) (ClusterTarget, error) {
 	return ct, err
 }
 
-// ParseProxies reads the addresses of lockproxies to which the program's own commands connect: host:port, or what ParseTarget reads
-// except Sentinels, with hosts that are separated by commas. "" stands for LOCKPROXY_ADDRESS from the environment, or else for
-// 127.0.0.1:6380. There is one at least.
+// ParseProxies reads the addresses of lockproxies to which the program's own commands connect: host:port, or what
+// ParseTarget reads except Sentinels, with hosts that are separated by commas. "" stands for LOCKPROXY_ADDRESS from the
+// environment, or else for 127.0.0.1:6380. There is one at least.
 func ParseProxies(addresses string) ([]Target, error) {
 	addresses = cmp.Or(addresses, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
 	if !strings.Contains(addresses, "://") {

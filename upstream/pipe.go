@@ -89,8 +89,8 @@ func (p *Pipe) Do(r *Request) error {
 	return p.redo(r, true)
 }
 
-// Ask is Do for a question of the proxy's own, and returns the replies, one behind the other, unless r has a Sink for them. It is given up,
-// with ErrTimeout, when it has no answer within that time.
+// Ask is Do for a question of the proxy's own, and returns the replies, one behind the other, unless r has a Sink for
+// them. It is given up, with ErrTimeout, when it has no answer within that time.
 func (p *Pipe) Ask(r *Request, within time.Duration) ([]byte, error) {
 	var got Gathered
 	if r.Sink == nil {
@@ -101,7 +101,8 @@ func (p *Pipe) Ask(r *Request, within time.Duration) ([]byte, error) {
 	return got, err
 }
 
-// drop ends the connection in use. The outcome of requests under way there is unknown; later requests get a new connection.
+// drop ends the connection in use. The outcome of requests under way there is unknown; later requests get a new
+// connection.
 func (p *Pipe) drop(cause error) {
 	if l := p.link.Load(); l != nil {
 		l.fail(cause)
@@ -161,8 +162,8 @@ func (s standing) newest(fresh bool) int {
 	return s.attempt
 }
 
-// meets decides what a request does that finds the pipe so: it waits for a change, or ends with an error. wakes: the next attempt need not wait
-// for the end of the back-off.
+// meets decides what a request does that finds the pipe so: it waits for a change, or ends with an error. wakes: the
+// next attempt need not wait for the end of the back-off.
 func (s standing) meets(moved bool, newest int) (wakes bool, end error) {
 	waits := moved
 	switch s.phase {

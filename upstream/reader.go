@@ -119,7 +119,8 @@ func (rd *reader) begin() error {
 	}
 	// "-ERR max number of clients reached" comes this way. Anything else is not
 	// quoted: it could be somebody's data.
-	if line, _, ok := bytes.Cut(rd.buf[rd.pos:rd.end], []byte("\r\n")); ok && bytes.HasPrefix(line, []byte("-")) && len(line) < 256 {
+	said := rd.buf[rd.pos:rd.end]
+	if line, _, whole := bytes.Cut(said, []byte("\r\n")); whole && said[0] == '-' && len(line) < 256 {
 		return errors.New("Redis said " + string(line[1:]))
 	}
 	return violation("a reply that nobody asked for")

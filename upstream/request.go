@@ -57,7 +57,8 @@ type Handed struct {
 	Longest int  // bytes of the longest reply that was handed over in pieces,
 	At      int  // which is that to this of the commands
 
-	Sent, Answered time.Duration // by telemetry.Clock, when Do has succeeded: before its first byte was written, and when its last reply had been read
+	// By telemetry.Clock, when Do has succeeded: before its first byte was written, and when its last reply had been read.
+	Sent, Answered time.Duration
 }
 
 // long notes that the reply to that command has so many bytes so far.
@@ -87,11 +88,11 @@ func (r *Request) enter() bool { return r.at.CompareAndSwap(atRest, atReader) }
 
 func (r *Request) exit() { r.at.Store(atRest) }
 
-// End ends the Do of that turn, if it is under way: Do returns a *NotSentError or a *LostError with that cause. On a shared pipe the
-// replies stay pending and are dropped as they come; on a private pipe the connection is closed. After a *LostError for which Ended
-// is true the Request must not be used again. Any goroutine may call End; it never blocks. A session cannot leave Do while it is in
-// a write of which Redis takes nothing: a second End, with ErrTimeout and during the same write, closes a shared connection, too. End says
-// whether that Do had begun to send.
+// End ends the Do of that turn, if it is under way: Do returns a *NotSentError or a *LostError with that cause. On a
+// shared pipe the replies stay pending and are dropped as they come; on a private pipe the connection is closed. After
+// a *LostError for which Ended is true the Request must not be used again. Any goroutine may call End; it never blocks.
+// A session cannot leave Do while it is in a write of which Redis takes nothing: a second End, with ErrTimeout and
+// during the same write, closes a shared connection, too. End says whether that Do had begun to send.
 func (r *Request) End(turn uint64, cause error) (begun bool) {
 	l := r.on.Load()
 	if l == nil {
@@ -121,15 +122,16 @@ func (r *Request) End(turn uint64, cause error) (begun bool) {
 	return true
 }
 
-// The values of Request.quietSince that are no time. Otherwise it is when Sink had taken all that had come, by telemetry.Clock.
+// The values of Request.quietSince that are no time. Otherwise it is when Sink had taken all that had come, by
+// telemetry.Clock.
 const (
 	nothingYet int64 = 0
 	takingNow  int64 = -1 // Sink is taking it
 )
 
-// Quiet returns for how long Redis has sent nothing more of the replies to the last Do, of which it owes some. On a private pipe it is 0
-// while Sink takes what has come, because Redis is not what is waited for then. Before the first reply has come, or on a private pipe its first
-// byte, it is math.MaxInt64. Any goroutine may call it.
+// Quiet returns for how long Redis has sent nothing more of the replies to the last Do, of which it owes some. On a
+// private pipe it is 0 while Sink takes what has come, because Redis is not what is waited for then. Before the first
+// reply has come, or on a private pipe its first byte, it is math.MaxInt64. Any goroutine may call it.
 func (r *Request) Quiet() time.Duration {
 	switch at := r.quietSince.Load(); at {
 	case nothingYet:
@@ -141,8 +143,8 @@ func (r *Request) Quiet() time.Duration {
 	}
 }
 
-// abandon takes the request off the link that it was on before, unless that is l. An End that held that link's mu is over then,
-// and later ones find no link. Two links are never locked at once.
+// abandon takes the request off the link that it was on before, unless that is l. An End that held that link's mu is
+// over then, and later ones find no link. Two links are never locked at once.
 func (r *Request) abandon(l *link) {
 	if was := r.on.Load(); was != nil && was != l {
 		was.mu.Lock()
@@ -190,6 +192,15 @@ func (c *chain) pop() *Request {
 		c.tail = nil
 	}
 	r.next = nil
+	return r
+}
+
+// successor returns the oldest of pending requests whose session still waits, and so can take over the writing; nil: there is none.
+func (c *chain) successor() *Request {
+	r := c.head
+	for r != nil && r.left {
+		r = r.next
+	}
 	return r
 }
 

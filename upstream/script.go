@@ -14,15 +14,16 @@ import (
 )
 
 // scripts runs the short Lua scripts of LOCK and UNLOCK over pipes of the service account, one for each db and used for
-// nothing else. Through rueidis the same pair of calls costs the proxy three times the CPU, most of it in waking goroutines.
+// nothing else. Through rueidis the same pair of calls costs the proxy three times the CPU, most of it in waking
+// goroutines.
 type scripts struct {
 	node  *Node     // its own: no client's command is ever sent on its connections
 	pipes sync.Map  // of *Pipe by db, each opened once and kept
 	calls sync.Pool // of *scriptCall
 }
 
-// scriptTimeout is how long a script may take to answer before its connection is given up, as rueidis does with its own. It is
-// longer than Redis takes to answer everybody with BUSY while a script runs (lua-time-limit, 5 s by itself).
+// scriptTimeout is how long a script may take to answer before its connection is given up, as rueidis does with its
+// own. It is longer than Redis takes to answer everybody with BUSY while a script runs (lua-time-limit, 5 s by itself).
 const scriptTimeout = controlPing + controlTimeout
 
 var errSilent = errors.New("no answer from Redis within " + scriptTimeout.String())
@@ -64,7 +65,8 @@ func (c *scriptCall) begin(p *Pipe) {
 	c.late.Reset(scriptTimeout)
 }
 
-// end waits for a timer that was about to give up: it would end the connection of the next call, which has the same scriptCall.
+// end waits for a timer that was about to give up: it would end the connection of the next call, which has the same
+// scriptCall.
 func (c *scriptCall) end() {
 	c.pipe.Store(nil)
 	if !c.late.Stop() {
@@ -92,9 +94,9 @@ func (s *scripts) pipe(db int) (*Pipe, error) {
 	return p, nil
 }
 
-// Ints runs a script that returns an integer or an array of integers, by EVALSHA, and by EVAL when Redis does not know it. Errors are
-// those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. Without an answer for 6 s the connection
-// is given up, and the outcome unknown.
+// Ints runs a script that returns an integer or an array of integers, by EVALSHA, and by EVAL when Redis does not know
+// it. Errors are those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. Without an answer
+// for 6 s the connection is given up, and the outcome unknown.
 func (c *Control) Ints(db int, sha, source string, keys, args []string) ([]int64, error) {
 	return c.ints(db, sha, source, keys, args, false)
 }

@@ -29,15 +29,15 @@ type Target struct {
 	Sentinels *Sentinels // nil: Addr is the address; else it is what they say
 	Resolver  Resolver   // nil: Addr always leads to the same Redis; else FollowAddress or sentinel.Follow has set it
 
-	// NodeID is the id of the cluster's node that Addr is the address of: connections that lead elsewhere are refused with an
-	// *AnotherNodeError. "": any server is right.
+	// NodeID is the id of the cluster's node that Addr is the address of: connections that lead elsewhere are refused
+	// with an *AnotherNodeError. "": any server is right.
 	NodeID string
 
-	// MinUptime is how long a server must have been up to be connected to; else the error is a *YoungError. It must also be
-	// a master. 0: neither is asked.
+	// MinUptime is how long a server must have been up to be connected to; else the error is a *YoungError. It must
+	// also be a master. 0: neither is asked.
 	MinUptime time.Duration
-	// Vetter, if MinUptime is set, is told the run id of each server that is about to be used, "" when none could be reached. Its error keeps
-	// the server from being used. nil: none is refused.
+	// Vetter, if MinUptime is set, is told the run id of each server that is about to be used, "" when none could be
+	// reached. Its error keeps the server from being used. nil: none is refused.
 	Vetter func(runID string) error
 }
 
@@ -46,17 +46,19 @@ type Dialer interface {
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Resolver knows which of several servers a Target means at present. Its methods are called from several goroutines at once.
+// Resolver knows which of several servers a Target means at present. Its methods are called from several goroutines at
+// once.
 type Resolver interface {
-	// Dial connects to the present server. term ends when the connection must no longer be used because another server has taken its place;
-	// its cause says so.
+	// Dial connects to the present server. term ends when the connection must no longer be used because another server
+	// has taken its place; its cause says so.
 	Dial(ctx context.Context, timeout time.Duration) (conn net.Conn, term context.Context, err error)
 	// Present is the present server's address, "" when it is not known yet, and how often it has changed.
 	Present() (addr string, switches int64)
-	// Moved returns a channel that is closed when another server takes the place of the present one, or a first one is known.
+	// Moved returns a channel that is closed when another server takes the place of the present one, or a first one is
+	// known.
 	Moved() <-chan struct{}
-	// OnSwitch makes it call hook whenever another server is about to take that place, before anybody can reach that server. hook must
-	// not block.
+	// OnSwitch makes it call hook whenever another server is about to take that place, before anybody can reach that
+	// server. hook must not block.
 	OnSwitch(hook func())
 	// Check makes it ask again soon which server it is, because the one of that term, which is Dial's, refused a write.
 	Check(term context.Context)

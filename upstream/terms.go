@@ -14,7 +14,8 @@ type Term struct {
 	end  context.CancelCauseFunc
 }
 
-// Terms is what a Resolver knows of the server that is meant at present, and of those before it. It is all of a Resolver but Dial and Check.
+// Terms is what a Resolver knows of the server that is meant at present, and of those before it. It is all of a
+// Resolver but Dial and Check.
 type Terms struct {
 	mu       sync.Mutex // guards all below
 	now      *Term      // nil: no server is known yet
@@ -68,8 +69,9 @@ func newTerm(addr string) *Term {
 	return &Term{ctx, addr, end}
 }
 
-// End ends a term, and with it all connections that were made in it. The hooks are called when no reply of theirs counts any more, and before
-// there is a next term: after the present one that is a term of the server at next. moved counts it as a switch. False: it was over already.
+// End ends a term, and with it all connections that were made in it. The hooks are called when no reply of theirs
+// counts any more, and before there is a next term: after the present one that is a term of the server at next. moved
+// counts it as a switch. False: it was over already.
 func (s *Terms) End(t *Term, next string, moved bool, cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// YoungError says that a server was not connected to, because it has not been up, or has not been the one at its address, for as
-// long as Target.MinUptime asks.
+// YoungError says that a server was not connected to, because it has not been up, or has not been the one at its
+// address, for as long as Target.MinUptime asks.
 type YoungError struct {
 	Uptime, Min time.Duration
 	At          time.Time // when Uptime was asked for
@@ -36,9 +36,9 @@ func (e *unsentError) As(target any) bool {
 	return ok && errors.As(e.cause, young)
 }
 
-// checkServer logs in on a fresh connection as t's account, and asks whether the server is a master and has been up for t.MinUptime.
-// What is sent on the connection afterwards goes to that very process, because a restart breaks the connection. The run id is
-// known with a YoungError, too.
+// checkServer logs in on a fresh connection as t's account, and asks whether the server is a master and has been up for
+// t.MinUptime. What is sent on the connection afterwards goes to that very process, because a restart breaks the
+// connection. The run id is known with a YoungError, too.
 func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
 	var replication, server string
 	steps := []step{infoStep(&replication, "replication"), infoStep(&server, "server")}
@@ -74,8 +74,8 @@ func InfoField(section, name string) string {
 	return value
 }
 
-// Distinct refuses a server that is known under another name already, and one that has taken another's place not long ago: it may
-// have been up all the while, and know nothing of what the other was told.
+// Distinct refuses a server that is known under another name already, and one that has taken another's place not long
+// ago: it may have been up all the while, and know nothing of what the other was told.
 type Distinct struct {
 	mu    sync.Mutex
 	named []*named

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// URL is the address of an upstream, with all that is needed to connect to it. ParseURL makes it. The zero URL stands for the
-// embedded store.
+// URL is the address of an upstream, with all that is needed to connect to it. ParseURL makes it. The zero URL stands
+// for the embedded store.
 type URL struct {
 	node  Target   // one Redis, the master that Sentinels name, or what all nodes of a cluster have in common
 	seeds []string // host:port of nodes of the cluster; nil: it is none

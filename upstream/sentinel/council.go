@@ -11,8 +11,8 @@ import (
 // accepted: only Sentinels that were set up anew go back.
 const resetTimeout = 10 * time.Second
 
-// place is a master's address, by the configuration of that epoch. The Sentinels raise the epoch at every failover, and a
-// majority of them agrees to that.
+// place is a master's address, by the configuration of that epoch. The Sentinels raise the epoch at every failover, and
+// a majority of them agrees to that.
 type place struct {
 	addr  string
 	epoch int64
@@ -25,7 +25,8 @@ type view struct {
 	err   error // why it said nothing of use
 }
 
-// council is what the Sentinels have said, and the master that they agree on. It has no clock, no lock and no connection.
+// council is what the Sentinels have said, and the master that they agree on. It has no clock, no lock and no
+// connection.
 type council struct {
 	views []view    // what each Sentinel said last
 	now   place     // addr "": not known yet
@@ -77,8 +78,8 @@ func hasSpoken(err error) bool {
 	return said || errors.Is(err, errNoSuchMaster)
 }
 
-// choose says which master the views agree on, given the one that is followed now (or none). ok is false when they do not tell
-// enough.
+// choose says which master the views agree on, given the one that is followed now (or none). ok is false when they do
+// not tell enough.
 //
 //   - The newest config-epoch counts, and within it the most votes.
 //   - For the first choice a majority must have answered, or all must have been asked.

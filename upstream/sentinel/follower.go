@@ -12,13 +12,13 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Follower knows which Redis is the master, as the Sentinels of an upstream.Target say and the master itself confirms. It is that
-// Target's Resolver: everything that dials the Target asks it, and when the master changes, every connection to the former one
-// ends at once.
+// Follower knows which Redis is the master, as the Sentinels of an upstream.Target say and the master itself confirms.
+// It is that Target's Resolver: everything that dials the Target asks it, and when the master changes, every connection
+// to the former one ends at once.
 //
-// It asks each Sentinel once a second, and all of them whenever one announces a change or a connection fails. The newest
-// config-epoch decides, so that a Sentinel that is cut off, with an old view, cannot bring the former master back. While
-// no Sentinel answers the last master known is used.
+// It asks each Sentinel once a second, and all of them whenever one announces a change or a connection fails. The
+// newest config-epoch decides, so that a Sentinel that is cut off, with an old view, cannot bring the former master
+// back. While no Sentinel answers the last master known is used.
 type Follower struct {
 	// Static after construction.
 	target  upstream.Target // Addr is empty
@@ -93,14 +93,15 @@ func (f *Follower) report(index int, v view) {
 func (f *Follower) logView(index int, before, v view) {
 	switch {
 	case v.err != nil && (before.err == nil || before.err.Error() != v.err.Error()):
-		f.log.Warn("a Sentinel cannot be used", "sentinel", f.peers[index].addr, "master-name", f.target.Sentinels.Master, "error", v.err)
+		name := f.target.Sentinels.Master
+		f.log.Warn("a Sentinel cannot be used", "sentinel", f.peers[index].addr, "master-name", name, "error", v.err)
 	case v.err == nil && before.err != nil:
 		f.log.Info("a Sentinel answers again", "sentinel", f.peers[index].addr)
 	}
 }
 
-// follow follows another master from now on, or the first one. The former one's term is over before the hooks are called: no reply that is read
-// after them is its own.
+// follow follows another master from now on, or the first one. The former one's term is over before the hooks are
+// called: no reply that is read after them is its own.
 func (f *Follower) follow(to place) {
 	name := f.target.Sentinels.Master
 	if former, _ := f.Now(); former == nil {

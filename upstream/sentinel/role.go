@@ -48,7 +48,8 @@ func (p *probe) of(t *upstream.Term, target upstream.Target) {
 	p.confirmed, p.said = false, time.Time{}
 }
 
-// confirm asks the Redis of t whether it is a master, unless it said so less than roleFresh ago. One that says no is demoted.
+// confirm asks the Redis of t whether it is a master, unless it said so less than roleFresh ago. One that says no is
+// demoted.
 func (f *Follower) confirm(ctx context.Context, t *upstream.Term) error {
 	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
@@ -66,7 +67,8 @@ func (f *Follower) confirm(ctx context.Context, t *upstream.Term) error {
 	master, err := p.role(ctx)
 	switch {
 	case upstream.Refused(err) != nil:
-		// The service account may not ask Redis: then the Sentinels are believed. A replica answers writes with READONLY anyway.
+		// The service account may not ask Redis: then the Sentinels are believed. A replica answers writes with
+		// READONLY anyway.
 		if !p.confirmed {
 			f.log.Warn("the master does not tell its ROLE to the user of --upstream", "addr", t.Addr, "error", err)
 		}
@@ -80,8 +82,9 @@ func (f *Follower) confirm(ctx context.Context, t *upstream.Term) error {
 	return nil
 }
 
-// demote ends all connections to a master that says that it is a master no longer. Connections are still tried at its address, and
-// its role is asked each time, until the Sentinels name another master. One that has never said that it is a master has none yet.
+// demote ends all connections to a master that says that it is a master no longer. Connections are still tried at its
+// address, and its role is asked each time, until the Sentinels name another master. One that has never said that it is
+// a master has none yet.
 func (f *Follower) demote(t *upstream.Term) {
 	if f.probe.confirmed && f.End(t, t.Addr, false, notMaster(t.Addr)) {
 		f.log.Warn("the master says that it is a master no longer, its connections are closed", "addr", t.Addr)
@@ -97,7 +100,8 @@ func (p *probe) role(ctx context.Context) (master bool, err error) {
 	return bytes.Contains(reply[:min(len(reply), 20)], []byte("\r\nmaster\r\n")), upstream.ErrorIn(reply)
 }
 
-// watchRole asks the master every now and then, so that one that was demoted without a word from a Sentinel is noticed too.
+// watchRole asks the master every now and then, so that one that was demoted without a word from a Sentinel is noticed
+// too.
 func (f *Follower) watchRole() {
 	defer f.running.Done()
 	for retry.Sleep(f.ctx, roleEvery, f.probe.again) || f.ctx.Err() == nil {

@@ -41,7 +41,7 @@ func (s *sentinel) wake() { retry.Wake(s.wakeup) }
 // run asks the Sentinel, and listens to it, until the follower is closed.
 func (s *sentinel) run() {
 	defer s.f.running.Done()
-	client, err := rueidis.NewClient(s.options()) // ForceSingleClient: the client comes even with an error, and connects later
+	client, err := rueidis.NewClient(s.options()) // the client comes even with an error, and connects later
 	if client == nil {
 		s.f.report(s.index, view{err: err})
 		return
@@ -98,7 +98,8 @@ func (s *sentinel) ask(client rueidis.Client) view {
 func (s *sentinel) listen(client rueidis.Client) {
 	for s.f.ctx.Err() == nil {
 		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.wake() })
-		_ = client.Receive(ctx, client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build(), s.onMessage)
+		changes := client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build()
+		_ = client.Receive(ctx, changes, s.onMessage)
 		retry.Sleep(s.f.ctx, sentinelPause, nil) // ask reports what is wrong with this Sentinel
 	}
 }
