@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// What a client says of itself and of its connection: CLIENT ID, SETNAME, GETNAME, SETINFO, CAPA, NO-EVICT, NO-TOUCH, REPLY, GETREDIR,
-// TRACKINGINFO and HELP.
+// What a client says of itself and of its connection: CLIENT ID, SETNAME, GETNAME, SETINFO, CAPA, NO-EVICT, NO-TOUCH,
+// REPLY, GETREDIR, TRACKINGINFO and HELP.
 
 // Errors in Redis' words.
 const (
@@ -32,11 +32,17 @@ func appendOK(out []byte) []byte { return resp.AppendSimple(out, "OK") }
 
 func clientID(c *Client, _ [][]byte, out []byte) []byte { return resp.AppendInt(out, c.Number) }
 
-func clientSetName(c *Client, args [][]byte, out []byte) []byte {
-	if fault := nameFault(clientNames, args[2]); fault != "" {
-		return resp.AppendError(out, fault)
+// clientSays is CLIENT SETNAME, SETINFO, NO-EVICT, NO-TOUCH and CAPA: what the client says of itself is kept here.
+func clientSays(c *Client, args [][]byte, out []byte) []byte {
+	set, fault := saidIn("client|"+lower(args[1]), args)
+	switch {
+	case fault.line != "":
+		return resp.AppendError(out, fault.line)
+	case set.Of == client.SettingName:
+		c.Session.Rename(set.Value)
+	default:
+		c.Set(set)
 	}
-	c.Session.Rename(string(args[2]))
 	return appendOK(out)
 }
 
@@ -48,85 +54,67 @@ func clientGetName(c *Client, _ [][]byte, out []byte) []byte {
 	return resp.AppendBulkString(out, name)
 }
 
-// clientSetInfo is CLIENT SETINFO lib-name|lib-ver|traceparent value, as of Redis 7.2 but for traceparent. A library's name is what
-// tells the lock engine that the connection may come out of a pool.
-func clientSetInfo(c *Client, args [][]byte, out []byte) []byte {
-	of, known := infoOptions[lower(args[2])]
-	if !known {
-		return resp.AppendError(out, "ERR Unrecognized option '"+quote(args[2])+"'")
-	}
-	if fault := infoFault(string(args[2]), args[3]); fault != "" {
-		return resp.AppendError(out, fault)
-	}
-	c.Set(client.Setting{Of: of, Value: string(args[3])})
-	return appendOK(out)
-}
+// LossPush is the capability of a client that wants to be told of lost locks. Redis itself pushes nothing that was not
+// asked for, and there are libraries that take any push for the reply to their next command.
+const LossPush = "lock-lost"
 
 const traceparent = "traceparent"
 
-var infoOptions = map[string]client.SettingOf{
-	"lib-name": client.SettingLibrary, "lib-ver": client.SettingVersion, traceparent: client.SettingParent,
+// fault is what is wrong with what a client says of itself; the zero one: nothing.
+type fault struct {
+	line string
+	ours bool // Redis would take it, so that it must not get it
 }
 
-// infoFault is the error of a client that gives CLIENT SETINFO's option that value; "": none. It names the option in the client's letters.
-func infoFault(option string, value []byte) string {
-	if fault := nameFault(option, value); fault != "" || !strings.EqualFold(option, traceparent) {
-		return fault
-	}
-	if _, ok := telemetry.ReadParent(string(value)); !ok {
-		return "ERR traceparent must be 00-<trace id>-<span id>-<flags> in lower-case hexadecimal digits, or empty."
-	}
-	return ""
-}
-
-// clientSwitch is CLIENT NO-EVICT and CLIENT NO-TOUCH. What they switch is Redis' business with its own clients and only shown here.
-func clientSwitch(c *Client, args [][]byte, out []byte) []byte {
-	set := SettingIn("client|"+lower(args[1]), args)
-	if set == (client.Setting{}) {
-		return resp.AppendError(out, syntaxError)
-	}
-	c.Set(set)
-	return appendOK(out)
-}
-
-func isSwitch(arg []byte) bool { return same(arg, "ON") || same(arg, "OFF") }
-
-// LossPush is the capability of a client that wants to be told of lost locks. Redis itself pushes nothing that was not asked for, and
-// there are libraries that take any push for the reply to their next command.
-const LossPush = "lock-lost"
-
-// clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
-func clientCapa(c *Client, args [][]byte, out []byte) []byte {
-	if hasLossPush(args[2:]) {
-		c.Set(client.Setting{Of: client.SettingLossPush, Value: "ON"})
-	}
-	return appendOK(out)
-}
-
-// hasLossPush says whether LossPush is among the capabilities.
-func hasLossPush(capabilities [][]byte) bool {
-	return slices.ContainsFunc(capabilities, func(c []byte) bool { return same(c, strings.ToUpper(LossPush)) })
-}
-
-// SettingIn is what a call of a command sets once Redis, where it was queued, has run it; the zero one: nothing, or Redis would not take
-// it.
-func SettingIn(name string, args [][]byte) client.Setting {
-	switch {
-	case name == "client|setname" && len(args) == 3 && validName(args[2]):
-		return client.Setting{Of: client.SettingName, Value: string(args[2])}
-	case name == "client|setinfo" && len(args) == 4:
-		option := lower(args[2])
-		if of, known := infoOptions[option]; known && infoFault(option, args[3]) == "" {
-			return client.Setting{Of: of, Value: string(args[3])}
+// saidIn is what a call of a command says of the client, or what is wrong with that. The zero setting: it says nothing.
+func saidIn(name string, args [][]byte) (client.Setting, fault) {
+	value := string(args[len(args)-1])
+	switch name {
+	case "client|setname":
+		return client.Setting{Of: client.SettingName, Value: value}, nameFault(clientNames, value)
+	case "client|setinfo":
+		return infoIn(string(args[2]), value)
+	case "client|no-evict":
+		return switchIn(client.SettingNoEvict, value)
+	case "client|no-touch":
+		return switchIn(client.SettingNoTouch, value)
+	case "client|capa":
+		if slices.ContainsFunc(args[2:], func(c []byte) bool { return same(c, strings.ToUpper(LossPush)) }) {
+			return client.Setting{Of: client.SettingLossPush, Value: "ON"}, fault{}
 		}
-	case name == "client|no-evict" && len(args) == 3 && isSwitch(args[2]):
-		return client.Setting{Of: client.SettingNoEvict, Value: strings.ToUpper(string(args[2]))}
-	case name == "client|no-touch" && len(args) == 3 && isSwitch(args[2]):
-		return client.Setting{Of: client.SettingNoTouch, Value: strings.ToUpper(string(args[2]))}
-	case name == "client|capa" && len(args) > 2 && hasLossPush(args[2:]):
-		return client.Setting{Of: client.SettingLossPush, Value: "ON"}
 	}
-	return client.Setting{}
+	return client.Setting{}, fault{}
+}
+
+// infoIn is CLIENT SETINFO lib-name|lib-ver|traceparent value, as of Redis 7.2 but for traceparent. A library's name is
+// what tells the lock engine that the connection may come out of a pool. What is wrong names the option in the client's
+// letters.
+func infoIn(option, value string) (client.Setting, fault) {
+	of := map[string]client.SettingOf{"lib-name": client.SettingLibrary, "lib-ver": client.SettingVersion,
+		traceparent: client.SettingParent}[strings.ToLower(option)]
+	wrong := nameFault(option, value)
+	switch {
+	case of == client.NoSetting:
+		return client.Setting{}, fault{line: "ERR Unrecognized option '" + quote([]byte(option)) + "'"}
+	case of != client.SettingParent:
+	case wrong.line != "":
+		wrong.ours = true // Redis knows nothing of it
+	default:
+		if _, ok := telemetry.ReadParent(value); !ok {
+			wrong = fault{"ERR traceparent must be 00-<trace id>-<span id>-<flags> in lower-case hexadecimal digits, or empty.", true}
+		}
+	}
+	return client.Setting{Of: of, Value: value}, wrong
+}
+
+// switchIn is CLIENT NO-EVICT or CLIENT NO-TOUCH. What they switch is Redis' business with its own clients and only
+// shown here.
+func switchIn(of client.SettingOf, value string) (client.Setting, fault) {
+	on := strings.ToUpper(value)
+	if on != "ON" && on != "OFF" {
+		return client.Setting{}, fault{line: syntaxError}
+	}
+	return client.Setting{Of: of, Value: on}, fault{}
 }
 
 // clientReply is CLIENT REPLY ON|OFF|SKIP. It is this proxy that keeps the replies back: Redis gives them all.
@@ -196,74 +184,52 @@ func clientHelp(c *Client, args [][]byte, out []byte) []byte {
 	return out
 }
 
-// mostName bounds the bytes of what a client calls itself, which is kept for as long as it is connected and shown in lists.
+// mostName bounds the bytes of what a client calls itself, which is kept for as long as it is connected and shown in
+// lists.
 const mostName = 4096
 
-// nameFault is the error of a client that calls itself so; "": none. What Redis takes is printable ASCII without spaces, of any length.
-func nameFault(what string, name []byte) string {
-	for _, c := range name {
-		if c < '!' || c > '~' {
-			return "ERR " + what + " cannot contain spaces, newlines or special characters."
-		}
+// nameFault is what is wrong with a name that a client gives. What Redis takes is printable ASCII without spaces, of
+// any length.
+func nameFault(what, name string) fault {
+	if strings.ContainsFunc(name, func(c rune) bool { return c < '!' || c > '~' }) {
+		return fault{line: "ERR " + what + " cannot contain spaces, newlines or special characters."}
 	}
 	if len(name) > mostName {
-		return "ERR " + what + " cannot be longer than " + strconv.Itoa(mostName) + " bytes."
+		return fault{"ERR " + what + " cannot be longer than " + strconv.Itoa(mostName) + " bytes.", true}
 	}
-	return ""
+	return fault{}
 }
 
-func validName(name []byte) bool { return nameFault("", name) == "" }
-
-// Withheld says whether a call of a command is refused here and Redis must not get it: it gives the client a name, or one to its
-// library, that Redis would take, or a malformed traceparent, of which Redis knows nothing.
-func Withheld(name string, args [][]byte) bool {
-	switch {
-	case name == "client|setname" && len(args) == 3:
-		return len(args[2]) > mostName
-	case name == "client|setinfo" && len(args) == 4:
-		return len(args[3]) > mostName || same(args[2], "TRACEPARENT") && infoFault(traceparent, args[3]) != ""
-	}
-	return false
-}
-
-// Queued is what Redis gets to queue in a transaction for a command that lockproxy answers itself otherwise, and what that does to the connection
-// when the transaction runs it. name is what the client is called then; learned: Redis has told which commands it has.
+// Queued is what Redis gets to queue in a transaction for a command that lockproxy answers itself otherwise, and what
+// that does to the connection when the transaction runs it. name is what the client is called then; learned: Redis has
+// told which commands it has.
 func Queued(c *commandtable.Command, cmd redcon.Command, name string, learned bool) ([]byte, dedicated.Effect) {
-	e := effectOf(c, cmd.Args)
-	set, _ := e.(dedicated.Setting)
+	if !commandtable.ArityFits(c.Arity, len(cmd.Args)) {
+		return cmd.Raw, nil // Redis refuses it
+	}
+	set, wrong := saidIn(c.Name, cmd.Args)
+	known := c.Spec != nil || !learned
 	switch {
-	case Withheld(c.Name, cmd.Args):
-		return resp.AppendCommand(nil, c.Probe...), e // in its place a call that Redis refuses
-	case isUnknown(set.Of, c.Spec != nil || !learned):
-		return resp.AppendCommand(nil, "CLIENT", "SETNAME", name), e // it is answered OK as well, and changes nothing
+	case wrong.ours:
+		return resp.AppendCommand(nil, c.Probe...), nil // in its place a call that Redis refuses
+	case wrong.line != "", set.Of == client.NoSetting:
+		return cmd.Raw, effectOf(c, cmd.Args)
+	case set.Of == client.SettingParent, set.Of != client.SettingName && !known:
+		// No Redis knows of a traceparent, and all of a name: this is answered OK as well, and changes nothing.
+		cmd.Raw = resp.AppendCommand(nil, "CLIENT", "SETNAME", name)
 	}
-	return cmd.Raw, e
+	return cmd.Raw, dedicated.Setting(set)
 }
 
-// isUnknown says of a setting that Redis does not know it; has: it has a command for it. All know of a name, and none of a traceparent.
-func isUnknown(of client.SettingOf, has bool) bool {
-	switch of {
-	case client.NoSetting, client.SettingName:
-		return false
-	case client.SettingParent:
-		return true
-	}
-	return !has
-}
-
-// effectOf is what a command does to the connection if a transaction runs it; otherwise lockproxy answers such a command itself.
+// effectOf is what a command that says nothing of the client does to the connection if a transaction runs it.
 func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
-	switch {
-	case c.Name == "select" && len(args) == 2:
+	switch c.Name {
+	case "select":
 		if n, ok := resp.Integer(args[1]); ok {
 			return dedicated.Select(n)
 		}
-	case c.Name == "client|pause":
+	case "client|pause":
 		return dedicated.Pause(WritePause(args))
-	default:
-		if set := SettingIn(c.Name, args); set.Of != client.NoSetting {
-			return dedicated.Setting(set)
-		}
 	}
 	return nil
 }

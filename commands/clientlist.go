@@ -51,7 +51,8 @@ func (s *ClientState) flags() string {
 		on   bool
 		flag byte
 	}{
-		{s.Monitors, 'O'}, {s.subscribed(), 'P'}, {s.Queued >= 0, 'x'}, {s.Blocked, 'b'}, {s.Tracks, 't'}, {s.Tracks && s.Broadcasts, 'B'},
+		{s.Monitors, 'O'}, {s.subscribed(), 'P'}, {s.Queued >= 0, 'x'}, {s.Blocked, 'b'}, {s.Tracks, 't'},
+		{s.Tracks && s.Broadcasts, 'B'},
 		{s.Unix, 'U'}, {s.NoEvict, 'e'}, {s.NoTouch, 'T'},
 	} {
 		if f.on {
@@ -99,7 +100,8 @@ func fieldsOf(line string) (names []string) {
 // lineBytes is what a line of CLIENT LIST takes besides its bytes, which are held twice.
 const lineBytes = 16
 
-// lines are the lines of those of the clients that were asked for, in the order to show them in. A client that is asked for many times has one.
+// lines are the lines of those of the clients that were asked for, in the order to show them in. A client that is asked
+// for many times has one.
 func (f ClientFields) lines(asked listFilter, clients []ClientFacts) (lines []string) {
 	if asked.ids == nil {
 		for i := range clients {
@@ -127,8 +129,8 @@ func (f ClientFields) lines(asked listFilter, clients []ClientFacts) (lines []st
 	return lines
 }
 
-// line is a client's line, with its end, in these fields. What means nothing here, as memory and buffers, is 0, but for the bytes of the
-// command that asks. The library is shown once it is named, whatever the fields are.
+// line is a client's line, with its end, in these fields. What means nothing here, as memory and buffers, is 0, but for
+// the bytes of the command that asks. The library is shown once it is named, whatever the fields are.
 func (f ClientFields) line(c *ClientFacts) string {
 	values := c.values()
 	var line strings.Builder
@@ -156,9 +158,12 @@ func (c *ClientFacts) values() map[string]any {
 		last = "NULL"
 	}
 	return map[string]any{
-		"id": c.ID, "addr": c.Addr, "laddr": c.LAddr, "fd": c.ID, "name": c.Name, "flags": c.flags(), "db": c.DB, "events": "r",
-		"age": int(c.Age.Seconds()), "idle": int(c.Idle.Seconds()), "sub": c.Channels, "psub": c.Patterns, "ssub": c.Shards,
-		"multi": c.Queued, "watch": c.Watched, "qbuf": c.Query, "cmd": last, "user": c.User, "redir": c.Redirect, "resp": c.Proto,
+		"id": c.ID, "addr": c.Addr, "laddr": c.LAddr, "fd": c.ID, "name": c.Name, "flags": c.flags(), "db": c.DB,
+		"events": "r",
+		"age":    int(c.Age.Seconds()), "idle": int(c.Idle.Seconds()), "sub": c.Channels, "psub": c.Patterns,
+		"ssub":  c.Shards,
+		"multi": c.Queued, "watch": c.Watched, "qbuf": c.Query, "cmd": last, "user": c.User, "redir": c.Redirect,
+		"resp":     c.Proto,
 		"lib-name": c.Library[0], "lib-ver": c.Library[1],
 	}
 }

@@ -56,8 +56,8 @@ func clientList(c *Client, args [][]byte, out []byte) []byte {
 	return resp.AppendVerbatim(out, c.proto(), "txt", strings.Join(lines, ""))
 }
 
-// objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
-// them, and else subscribers, who are few.
+// objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it
+// lists all of them, and else subscribers, who are few.
 func objectionToList(c *Client) string {
 	if c.Proxy.Fields() != nil {
 		return objection(c, "CLIENT", "LIST", "TYPE", "pubsub")
@@ -116,8 +116,8 @@ func objectionToKill(c *Client, f KillFilter) (line string) {
 	return objection(c, probe...)
 }
 
-// clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of its
-// own, so that the reads of others do not wait behind a write that waits.
+// clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of
+// its own, so that the reads of others do not wait behind a write that waits.
 func clientPause(c *Client, args [][]byte, out []byte) []byte {
 	answer, err := c.askApart(args)
 	if err == nil && answer[0] == '+' {
@@ -149,7 +149,8 @@ func clientUnpause(c *Client, args [][]byte, out []byte) []byte {
 // clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
 func clientUnblock(c *Client, args [][]byte, out []byte) []byte {
 	if len(args) > 4 {
-		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+Clip(args[1], ClipMost)+"'. Try CLIENT HELP.")
+		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+
+			Clip(args[1], ClipMost)+"'. Try CLIENT HELP.")
 	}
 	fails := false
 	if len(args) == 4 {
@@ -169,8 +170,8 @@ func clientUnblock(c *Client, args [][]byte, out []byte) []byte {
 	return relay(c, reply, err, out)
 }
 
-// KillFilter is what CLIENT KILL was given. What was not given, which is nil, "" or 0, stands for anything. An address or a user may be
-// given as "", which is nobody's; an ID, a TYPE and an age may not.
+// KillFilter is what CLIENT KILL was given. What was not given, which is nil, "" or 0, stands for anything. An address
+// or a user may be given as "", which is nobody's; an ID, a TYPE and an age may not.
 type KillFilter struct {
 	ID                int64
 	Addr, LAddr, User *string
@@ -236,9 +237,17 @@ func parseKill(args [][]byte) (f KillFilter, line string) {
 
 // Matches says whether a client is one of those to kill. SkipMe is left to the caller.
 func (f KillFilter) Matches(c ClientFacts) bool {
-	return (f.Kind == "" || f.Kind == c.kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == nil || *f.Addr == c.Addr) &&
-		(f.LAddr == nil || *f.LAddr == c.LAddr) && (f.User == nil || *f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
+	switch {
+	case f.Kind != "" && f.Kind != c.kind(), f.ID != 0 && f.ID != c.ID, int64(c.Age/time.Second) < f.Age:
+		return false
+	case !isOrAny(f.Addr, c.Addr), !isOrAny(f.LAddr, c.LAddr), !isOrAny(f.User, c.User):
+		return false
+	}
+	return true
 }
+
+// isOrAny says whether a value is what was given; nil: nothing was.
+func isOrAny(given *string, value string) bool { return given == nil || *given == value }
 
 // appendReply appends the reply to a CLIENT KILL that has killed so many clients.
 func (f KillFilter) appendReply(out []byte, killed int) []byte {

@@ -15,14 +15,14 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// To its clients the proxy is a Redis alone, whatever is upstream, or, with ProxyFacts.Node, the only node of a cluster: clients that know
-// clusters then find all slots here.
+// To its clients the proxy is a Redis alone, whatever is upstream, or, with ProxyFacts.Node, the only node of a
+// cluster: clients that know clusters then find all slots here.
 
 // noCluster is Redis' answer to what only a cluster's node would take.
 const noCluster = "ERR This instance has cluster support disabled"
 
-// readonly, readwrite and asking: every slot is here and writable, so that nothing changes by them but, where replicas may be read from,
-// whether this client's reads go there.
+// readonly, readwrite and asking: every slot is here and writable, so that nothing changes by them but, where replicas
+// may be read from, whether this client's reads go there.
 func readonly(c *Client, args [][]byte, out []byte) []byte { return readsReplicas(c, true, args, out) }
 
 func readwrite(c *Client, args [][]byte, out []byte) []byte {
@@ -43,8 +43,8 @@ func asking(c *Client, _ [][]byte, out []byte) []byte {
 	return appendOK(out)
 }
 
-// clusterCommand is CLUSTER. It never asks Redis but for a slot's keys: that may be a cluster's node and would give away the others'
-// addresses, or reset itself.
+// clusterCommand is CLUSTER. It never asks Redis but for a slot's keys: that may be a cluster's node and would give
+// away the others' addresses, or reset itself.
 func clusterCommand(c *Client, args [][]byte, out []byte) []byte {
 	if !c.Proxy.About().Node {
 		return withoutCluster(c, args, out)
@@ -98,8 +98,8 @@ type clusterNode struct {
 	Port int
 }
 
-// Answer appends CLUSTER's reply, of which args is the subcommand and what follows it. false: it is about the keys of a slot,
-// which Redis must be asked.
+// Answer appends CLUSTER's reply, of which args is the subcommand and what follows it. false: it is about the keys of a
+// slot, which Redis must be asked.
 func (n clusterNode) Answer(out []byte, proto int, args [][]byte) ([]byte, bool) {
 	id := n.id()
 	switch sub := strings.ToUpper(string(args[0])); {
@@ -110,10 +110,13 @@ func (n clusterNode) Answer(out []byte, proto int, args [][]byte) ([]byte, bool)
 	case sub == "SHARDS":
 		return appendValue(out, proto, list{n.shard()}), true
 	case sub == "NODES":
-		return resp.AppendVerbatim(out, proto, "txt", fmt.Sprintf("%s %s:%d@%d myself,master - 0 0 1 connected 0-%d\n", id, n.Host, n.Port, n.Port, cluster.Slots-1)), true
+		return resp.AppendVerbatim(out, proto, "txt",
+			fmt.Sprintf("%s %s:%d@%d myself,master - 0 0 1 connected 0-%d\n", id, n.Host, n.Port, n.Port,
+				cluster.Slots-1)), true
 	case sub == "INFO":
-		return resp.AppendVerbatim(out, proto, "txt", "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\ncluster_slots_pfail:0\r\n"+
-			"cluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\ncluster_my_epoch:1\r\n"), true
+		return resp.AppendVerbatim(out, proto, "txt",
+			"cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\ncluster_slots_pfail:0\r\n"+
+				"cluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\ncluster_my_epoch:1\r\n"), true
 	case sub == "REPLICAS" || sub == "SLAVES" || sub == "LINKS":
 		return resp.AppendArray(out, 0), true
 	case sub == "KEYSLOT" && len(args) == 2:
@@ -121,12 +124,14 @@ func (n clusterNode) Answer(out []byte, proto int, args [][]byte) ([]byte, bool)
 	case sub == "COUNTKEYSINSLOT" && len(args) == 2 || sub == "GETKEYSINSLOT" && len(args) == 3:
 		return out, false
 	}
-	return resp.AppendError(out, "ERR CLUSTER "+Clip(args[0], ClipMost)+" is not available: lockproxy stands for the cluster's nodes"), true
+	return resp.AppendError(out, "ERR CLUSTER "+Clip(args[0], ClipMost)+
+		" is not available: lockproxy stands for the cluster's nodes"), true
 }
 
 // shard is that of all slots.
 func (n clusterNode) shard() fields {
-	node := fields{{"id", n.id()}, {"port", n.Port}, {"ip", n.Host}, {"endpoint", n.Host}, {"role", "master"}, {"replication-offset", 0}, {"health", "online"}}
+	node := fields{{"id", n.id()}, {"port", n.Port}, {"ip", n.Host}, {"endpoint", n.Host}, {"role", "master"},
+		{"replication-offset", 0}, {"health", "online"}}
 	return fields{{"slots", list{0, cluster.Slots - 1}}, {"nodes", list{node}}}
 }
 

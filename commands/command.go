@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Redis' replies to COMMAND and its subcommands, with the lock verbs and LOCKPROXY added. The embedded store answers all of them with its whole table,
-// so each of these can work from the table too.
+// Redis' replies to COMMAND and its subcommands, with the lock verbs and LOCKPROXY added. The embedded store answers
+// all of them with its whole table, so each of these can work from the table too.
 
 // commandReply runs the command as it came, and adds to what Redis replied.
 func commandReply(c *Client, args [][]byte, out []byte, add func(r CommandReply, out []byte) []byte) []byte {
@@ -21,7 +21,8 @@ func commandReply(c *Client, args [][]byte, out []byte, add func(r CommandReply,
 	_, body, _ := resp.Open(answer)
 	first, _ := resp.Cut(body)
 	_, _, list := resp.Open(first)
-	return add(CommandReply{Raw: answer, Proto: c.proto(), Table: c.Proxy.About().Embedded && list, may: c.MayHold}, out)
+	return add(CommandReply{Raw: answer, Proto: c.proto(), Table: c.Proxy.About().Embedded && list, may: c.MayHold},
+		out)
 }
 
 // commandAll is COMMAND, and whatever subcommand is not known here.
@@ -95,7 +96,8 @@ func (v *Verb) innerKeys(c *Client, args [][]byte, out []byte) []byte {
 	return v.appendInnerKeys(out, c.proto(), args, r)
 }
 
-// CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which what Redis does not have is to be added.
+// CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which what Redis does not have is to be
+// added.
 type CommandReply struct {
 	Raw   []byte
 	Proto int  // the client's
@@ -204,8 +206,8 @@ func (r CommandReply) answers(names [][]byte) bool {
 	return true
 }
 
-// appendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then listed
-// without, so that redis-cli completes their names and hints the verbs.
+// appendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then
+// listed without, so that redis-cli completes their names and hints the verbs.
 func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 	asked := make(map[string]bool)
 	for _, name := range args[2:] {
@@ -237,10 +239,12 @@ func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 }
 
 func bareDoc(proto int, name string) []byte {
-	return appendValue(resp.AppendBulkString(nil, strings.ToLower(name)), proto, fields{{"summary", ""}, {"since", "1.0.0"}, {"group", "generic"}})
+	return appendValue(resp.AppendBulkString(nil, strings.ToLower(name)), proto,
+		fields{{"summary", ""}, {"since", "1.0.0"}, {"group", "generic"}})
 }
 
-// appendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters what is added fits PATTERN only.
+// appendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters what is added
+// fits PATTERN only.
 func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 	fits := func(string) bool { return len(args) == 2 }
 	if len(args) == 5 && strings.EqualFold(string(args[3]), "PATTERN") {

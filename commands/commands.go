@@ -1,6 +1,6 @@
-// Package commands answers every command that lockproxy answers itself: table.go names each, the lock verbs among them, with who
-// answers it. Their grammar and their replies are here. What a lock is, internal/lock knows; what is so of a client, and changes, the
-// client and its session say: see Client.
+// Package commands answers every command that lockproxy answers itself: table.go names each, the lock verbs among them,
+// with who answers it. Their grammar and their replies are here. What a lock is, internal/lock knows; what is so of a
+// client, and changes, the client and its session say: see Client.
 package commands
 
 import (

@@ -30,7 +30,8 @@ func (a *addition) entry() list {
 	return list{a.name, a.arity, set(a.flags), a.first, a.first, a.first, set(a.categories), list{}, a.specs, subs}
 }
 
-// appendDoc appends its pair of COMMAND DOCS: its name and a map with summary, since, group, and arguments or subcommands.
+// appendDoc appends its pair of COMMAND DOCS: its name and a map with summary, since, group, and arguments or
+// subcommands.
 func (a *addition) appendDoc(out []byte, proto int) []byte {
 	return appendValue(resp.AppendBulkString(out, a.name), proto, a.doc)
 }
@@ -46,7 +47,8 @@ var additions = sync.OnceValue(func() (all []addition) {
 
 // described is the verb as COMMAND tells of it.
 func (v *Verb) described() addition {
-	a := addition{name: v.Name, arity: v.Arity, flags: v.Flags, categories: v.categories(), specs: v.keySpecs(), doc: described(v.Summary, v.Group)}
+	a := addition{name: v.Name, arity: v.Arity, flags: v.Flags, categories: v.categories(), specs: v.keySpecs(),
+		doc: described(v.Summary, v.Group)}
 	if v.keys == oneKey { // clients without key specs are told by movablekeys to ask
 		a.first = 1
 	}
@@ -95,7 +97,8 @@ func (v *Verb) keySpecs() list {
 	}
 	all := list{keySpec(v.keyFlags(), keySearch("index", field{"index", 1}), find)}
 	if v.Wraps { // COMMAND GETKEYS knows more
-		all = append(all, keySpec(set{"RW", "access", "update", "incomplete"}, keySearch("unknown"), keySearch("unknown")))
+		all = append(all, keySpec(set{"RW", "access", "update", "incomplete"}, keySearch("unknown"),
+			keySearch("unknown")))
 	}
 	return all
 }
@@ -123,7 +126,8 @@ func (p keyPlace) arguments() list {
 	case oneKey:
 		return list{key}
 	case countedKeys:
-		return list{fields{{"name", "numkeys"}, {"type", "integer"}}, append(key, field{"flags", list{simple("multiple")}})}
+		multiple := field{"flags", list{simple("multiple")}}
+		return list{fields{{"name", "numkeys"}, {"type", "integer"}}, append(key, multiple)}
 	}
 	return nil
 }

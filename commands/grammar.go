@@ -16,7 +16,8 @@ type Option struct {
 	kind    valueKind
 	// group names what at most one option of a call may belong to; "" = its own.
 	group string
-	// not is the keyword of an option of another group that cannot be said with this one; "" = none. Both options name the other.
+	// not is the keyword of an option of another group that cannot be said with this one; "" = none. Both options name
+	// the other.
 	not string
 	// needs is the error when nothing of the group lease is said with this one; nil: nothing needs to be.
 	needs error
@@ -64,8 +65,8 @@ func badNumber(o *Option) error { return errors.New(notANumber + " near '" + o.K
 // nearShown is how many bytes of a word a syntax error shows.
 const nearShown = 64
 
-// syntaxNear is the error for a word of a call. It shows the beginning of the word, in ASCII and on one line whatever bytes the
-// word has.
+// syntaxNear is the error for a word of a call. It shows the beginning of the word, in ASCII and on one line whatever
+// bytes the word has.
 func syntaxNear(word []byte) error {
 	line := []byte("ERR syntax error near '")
 	for _, c := range word[:min(len(word), nearShown)] {
@@ -84,8 +85,8 @@ func syntaxNear(word []byte) error {
 	return errors.New(string(line) + "'")
 }
 
-// parse reads options in any order. A repeated, unknown or contradictory one is a syntax error that names it, and so is one
-// without its value. The error of a value that is no number names its option, too.
+// parse reads options in any order. A repeated, unknown or contradictory one is a syntax error that names it, and so is
+// one without its value. The error of a value that is no number names its option, too.
 func parse(options []Option, tokens [][]byte) (given, error) {
 	if len(tokens) == 0 {
 		return given{}, nil

@@ -26,8 +26,8 @@ func auth(c *Client, args [][]byte, out []byte) []byte {
 	return appendOK(out)
 }
 
-// hello is HELLO [version [AUTH user password] [SETNAME name]]. Redis is asked on the connection the client would have, and its
-// answer given with this proxy's view of the connection.
+// hello is HELLO [version [AUTH user password] [SETNAME name]]. Redis is asked on the connection the client would have,
+// and its answer given with this proxy's view of the connection.
 func hello(c *Client, args [][]byte, out []byte) []byte {
 	o, line := parseHello(args)
 	if line == "" && o.Auth && o.User == "" {
@@ -126,8 +126,8 @@ func parseHello(args [][]byte) (o HelloOptions, line string) {
 			o.Auth, o.User, o.Password = true, string(args[i+1]), string(args[i+2])
 			i += 2
 		case option == "SETNAME" && more >= 1:
-			if fault := nameFault(clientNames, args[i+1]); fault != "" {
-				return o, fault
+			if wrong := nameFault(clientNames, string(args[i+1])); wrong.line != "" {
+				return o, wrong.line
 			}
 			o.Named, o.Name = true, string(args[i+1])
 			i++

@@ -36,8 +36,8 @@ func askInfo(c *Client, args [][]byte) ([]byte, error) {
 	return resp.AppendVerbatim(nil, c.proto(), "txt", sumInfo(texts)), nil
 }
 
-// added are the fields of INFO that are added up over all masters: counts of clients, commands, keys and messages. Other fields are
-// those of the first master.
+// added are the fields of INFO that are added up over all masters: counts of clients, commands, keys and messages.
+// Other fields are those of the first master.
 var added = fieldSet(`
 	connected_clients blocked_clients tracking_clients clients_in_timeout_table
 	used_memory used_memory_rss maxmemory lazyfree_pending_objects lazyfreed_objects

@@ -45,8 +45,8 @@ func (f PauseFacts) mode() string {
 	return "all"
 }
 
-// appendInfo appends the reply to INFO: Redis' answer, in which the mode is the proxy's, and behind it the proxy's own section if
-// that was asked for.
+// appendInfo appends the reply to INFO: Redis' answer, in which the mode is the proxy's, and behind it the proxy's own
+// section if that was asked for.
 func (p *ProxyFacts) appendInfo(out []byte, proto int, args [][]byte, answer []byte) []byte {
 	own := wantsOwnSection(args[1:])
 	if !own && !p.otherMode(answer) {
@@ -101,13 +101,14 @@ func (p *ProxyFacts) section() string {
 	}
 	for i, n := range p.Locks.Nodes() {
 		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d,counts_in=%d,error=%s",
-			n.Name, n.State, int(n.Since.Seconds()), int(n.Counts.Round(time.Second).Seconds()), oneField.Replace(n.Trouble)))
+			n.Name, n.State, int(n.Since.Seconds()), int(n.Counts.Round(time.Second).Seconds()),
+			oneField.Replace(n.Trouble)))
 	}
 	return b.String()
 }
 
-// versionNumber is the number in a version such as "v1.2.3-rc.1", "0.0.0" if there is none, as in "(devel)". Programs that read INFO expect a
-// number in each field whose name ends with _version.
+// versionNumber is the number in a version such as "v1.2.3-rc.1", "0.0.0" if there is none, as in "(devel)". Programs
+// that read INFO expect a number in each field whose name ends with _version.
 func versionNumber(version string) string {
 	number := strings.TrimPrefix(version, "v")
 	if end := strings.IndexFunc(number, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {

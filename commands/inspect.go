@@ -40,7 +40,8 @@ func lockinfo(_ *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if in.Fenced {
 		fence.value = in.Token
 	}
-	return appendValue(out, c.proto(), append(all, field{"waiting", fields{{"queue", in.Queue}, {"here", in.Here}}}, fence))
+	return appendValue(out, c.proto(), append(all, field{"waiting", fields{{"queue", in.Queue}, {"here", in.Here}}},
+		fence))
 }
 
 // locklist answers LOCKLIST with an array of maps.
@@ -79,8 +80,8 @@ func visible(c *Client, all []lock.Entry) ([]lock.Entry, error) {
 	return out, nil
 }
 
-// holderFields are one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who it is, for those who
-// may know. proxy is the other one that it is on; "": not known.
+// holderFields are one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who
+// it is, for those who may know. proxy is the other one that it is on; "": not known.
 func holderFields(h lock.Holder, who bool, proxy string) fields {
 	all := fields{{"owner", h.Owner}}
 	if h.Kind != lock.Plain {
@@ -119,7 +120,8 @@ func lockOf(e lock.Entry) fields {
 		kind = "fair"
 	}
 	const most = 16 // that there are in all lists
-	return append(make(fields, 0, most), field{"key", e.Key}, field{"db", e.DB}, field{"kind", kind}, field{"owner", e.Owner})
+	return append(make(fields, 0, most), field{"key", e.Key}, field{"db", e.DB}, field{"kind", kind},
+		field{"owner", e.Owner})
 }
 
 // connection is that of a holder.
@@ -144,6 +146,7 @@ func entryFields(e lock.Entry, who bool) fields {
 	if e.Waiting {
 		return append(all, field{"state", "waiting"}, field{"waiting-ms", e.Held})
 	}
-	return append(all, field{"state", "held"}, field{"held-ms", e.Held}, field{"holds", e.Holds}, field{"ttl-ms", e.Left},
+	return append(all, field{"state", "held"}, field{"held-ms", e.Held}, field{"holds", e.Holds},
+		field{"ttl-ms", e.Left},
 		field{"watched", e.Watched}, field{"renewed-ms-ago", renewedAgo(e.Holder)})
 }

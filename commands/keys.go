@@ -65,8 +65,8 @@ func (v *Verb) checkKeys(args [][]byte) error {
 // keyed says whether a call of the verb names keys.
 func (v *Verb) keyed() bool { return v.keys != noKey }
 
-// Keys are the keys of a call that has the verb's arity, for COMMAND GETKEYS, but for those of the command within; none when
-// their number is wrong.
+// Keys are the keys of a call that has the verb's arity, for COMMAND GETKEYS, but for those of the command within; none
+// when their number is wrong.
 func (v *Verb) Keys(args [][]byte) [][]byte {
 	keys, _, err := v.split(args)
 	if err != nil {

@@ -58,7 +58,8 @@ func multiunlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 		return appendFailure(out, c.proto(), err)
 	}
 	locks := names(keys)
-	freed, err := c.Session.Locks().MultiUnlock(telemetry.About(c.Traced(context.Background()), locks), locks, lock.UnlockRequest{DB: c.Identity().DB, Owner: g.words["OWNER"]})
+	freed, err := c.Session.Locks().MultiUnlock(telemetry.About(c.Traced(context.Background()), locks), locks,
+		lock.UnlockRequest{DB: c.Identity().DB, Owner: g.words["OWNER"]})
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
 	}

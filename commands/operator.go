@@ -64,7 +64,8 @@ func (s *Subcommand) usage() string {
 func (s *Subcommand) answer(c *Client, args [][]byte, out []byte) []byte {
 	switch {
 	case !s.open && !c.Session.Operates():
-		return resp.AppendError(out, "NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
+		return resp.AppendError(out,
+			"NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
 	case len(args) > 1-s.arity() && (s.Counts || s.Pauses):
 		return resp.AppendError(out, wrongSubcommand(args[1]))
 	}
@@ -134,7 +135,8 @@ func operatorStats(c *Client, _ [][]byte, out []byte) []byte {
 // operatorLocks is LOCKPROXY LOCKS.
 func operatorLocks(c *Client, args [][]byte, out []byte) []byte {
 	return counted(c, args, out, c.Proxy.About().Locks.HeldLongest, func(e lock.Entry) fields {
-		return append(whose(e), field{"held-ms", e.Held}, field{"holds", e.Holds}, field{"ttl-ms", e.Left}, field{"lease-ms", e.Lease},
+		return append(whose(e), field{"held-ms", e.Held}, field{"holds", e.Holds}, field{"ttl-ms", e.Left},
+			field{"lease-ms", e.Lease},
 			field{"watched", e.Watched}, field{"renewals", e.Renewals}, field{"renewed-ms-ago", renewedAgo(e.Holder)})
 	})
 }
@@ -152,7 +154,8 @@ func operatorHot(c *Client, args [][]byte, out []byte) []byte {
 	switch {
 	case same(args[2], "GET"):
 		return counted(c, args[1:], out, locks.Hottest, func(e hottest.Entry) fields {
-			return fields{{"key", e.Key}, {"db", e.DB}, {"waits", e.Waits}, {"waits-over", e.Over}, {"waited-ms", e.Waited}}
+			return fields{{"key", e.Key}, {"db", e.DB}, {"waits", e.Waits}, {"waits-over", e.Over},
+				{"waited-ms", e.Waited}}
 		})
 	case same(args[2], "RESET") && len(args) == 3:
 		locks.ForgetHottest()
@@ -187,7 +190,8 @@ func operatorPause(c *Client, args [][]byte, out []byte) []byte {
 	case !ok:
 		return resp.AppendError(out, "ERR timeout is not an integer or out of range")
 	case ms < 1 || ms > pauseMost.Milliseconds():
-		return resp.AppendError(out, fmt.Sprintf("ERR timeout is out of range, must be between 1 and %d", pauseMost.Milliseconds()))
+		return resp.AppendError(out, fmt.Sprintf("ERR timeout is out of range, must be between 1 and %d",
+			pauseMost.Milliseconds()))
 	case len(args) == 4 && !writes && !same(args[3], "ALL"):
 		return resp.AppendError(out, "ERR PAUSE mode must be WRITE or ALL")
 	}
@@ -209,8 +213,10 @@ func whose(e lock.Entry) fields {
 // operatorClients is LOCKPROXY CLIENTS.
 func operatorClients(c *Client, args [][]byte, out []byte) []byte {
 	return counted(c, args, out, c.Proxy.Holders, func(h ClientHolds) fields {
-		return fields{{"id", h.ID}, {"addr", h.Addr}, {"name", h.Name}, {"user", h.User}, {"db", h.DB}, {"resp", h.ClientFacts.Proto}, {"lib-name", h.Library[0]},
-			{"age-ms", h.Age}, {"idle-ms", h.Idle}, {"cmd", h.Last}, {"locks", h.Locks}, {"waits-for", h.WaitsFor}, {"waiting-ms", h.Waited}}
+		return fields{{"id", h.ID}, {"addr", h.Addr}, {"name", h.Name}, {"user", h.User}, {"db", h.DB},
+			{"resp", h.ClientFacts.Proto}, {"lib-name", h.Library[0]},
+			{"age-ms", h.Age}, {"idle-ms", h.Idle}, {"cmd", h.Last}, {"locks", h.Locks}, {"waits-for", h.WaitsFor},
+			{"waiting-ms", h.Waited}}
 	})
 }
 
@@ -222,7 +228,8 @@ func operatorNodes(c *Client, args [][]byte, out []byte) []byte {
 			all = append(all, append(memberFields(node), locksAt(where, node.Addr)))
 		}
 		for _, node := range c.Proxy.About().Locks.Nodes() {
-			all = append(all, fields{{"name", node.Name}, {"role", "quorum"}, {"state", node.State}, {"state-ms", node.Since}, {"counts-in-ms", node.Counts}, {"trouble", node.Trouble},
+			all = append(all, fields{{"name", node.Name}, {"role", "quorum"}, {"state", node.State},
+				{"state-ms", node.Since}, {"counts-in-ms", node.Counts}, {"trouble", node.Trouble},
 				locksAt(where, node.Name)})
 		}
 		return all[:min(n, len(all))]
@@ -255,7 +262,8 @@ func memberFields(n NodeFacts) fields {
 
 // operatorsDescribed is LOCKPROXY as COMMAND tells of it.
 func operatorsDescribed() addition {
-	a := addition{name: operatorCommand, arity: -2, categories: []string{"@slow"}, doc: described("A container for commands about this proxy", "server")}
+	a := addition{name: operatorCommand, arity: -2, categories: []string{"@slow"},
+		doc: described("A container for commands about this proxy", "server")}
 	subs := fields{}
 	for _, s := range operatorCommands() {
 		sub := s.described()

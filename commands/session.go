@@ -12,7 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Client is who calls a command, with what an answer may ask on the caller's behalf. Answers read a call and write its reply.
+// Client is who calls a command, with what an answer may ask on the caller's behalf. Answers read a call and write its
+// reply.
 type Client struct {
 	*client.Client
 	Session   Session
@@ -26,7 +27,8 @@ type Client struct {
 type Session interface {
 	// Login has the client be another user, if Redis takes the password. user "" is Redis' default one.
 	Login(user, password string) error
-	// Greet does what HELLO asks for, and returns Redis' answer to it; Greeted notes that the client has been given that.
+	// Greet does what HELLO asks for, and returns Redis' answer to it; Greeted notes that the client has been given
+	// that.
 	Greet(o HelloOptions) (resp.Reply, error)
 	Greeted()
 	// SelectDB has the client's commands go to another database from now on if Redis lets it: the reply is Redis'.
@@ -46,8 +48,8 @@ type Session interface {
 	Locks() *lock.Client
 	// Wait flushes the replies so far and runs run with a context that ends when the client goes away.
 	Wait(run func(ctx context.Context))
-	// Fenced runs a command if the lock is held as asked, and has its reply given. Only if there is none yet it returns an
-	// error, which the verb is to answer.
+	// Fenced runs a command if the lock is held as asked, and has its reply given. Only if there is none yet it returns
+	// an error, which the verb is to answer.
 	Fenced(r lock.HoldRequest, command [][]byte) error
 }
 
@@ -77,12 +79,14 @@ type Proxy interface {
 	// Fields are those of Redis' own CLIENT INFO; nil: not known. LearnFields notes them.
 	Fields() ClientFields
 	LearnFields(f ClientFields)
-	// ProxyOf is where another proxy is found whose connection that owner is; "": it is none, or that is not known. It asks with f.
+	// ProxyOf is where another proxy is found whose connection that owner is; "": it is none, or that is not known. It
+	// asks with f.
 	ProxyOf(owner string, f *backend.Forwarder) string
-	// Kill closes the clients that are meant, but for the one with the number by, whose locks run out then. itself: that one is meant, too.
+	// Kill closes the clients that are meant, but for the one with the number by, whose locks run out then. itself:
+	// that one is meant, too.
 	Kill(f KillFilter, by int64) (killed int, itself bool)
-	// Unblock ends a client's wait, as if its time were over, or by an error: that of a lock verb here, that of another command by a call
-	// of Redis', whose reply is the reply.
+	// Unblock ends a client's wait, as if its time were over, or by an error: that of a lock verb here, that of another
+	// command by a call of Redis', whose reply is the reply.
 	Unblock(number int64, fails bool, by Access) (reply []byte, err error)
 }
 
@@ -92,11 +96,12 @@ type Operator interface {
 	Nodes(ctx context.Context, n int) []NodeFacts
 	// Slow are the last commands that took long.
 	Slow() *slowlog.Log
-	// Pause holds back what clients send, or only what may write, for that long; it replaces the pause there is. Resume ends it.
+	// Pause holds back what clients send, or only what may write, for that long; it replaces the pause there is. Resume
+	// ends it.
 	Pause(by *client.Client, d time.Duration, writes bool)
 	Resume(by *client.Client)
-	// Reload has the settings read again, as SIGHUP does, and says what was taken on and what needs a restart. The error says what stays as
-	// it was, and what was taken on nevertheless.
+	// Reload has the settings read again, as SIGHUP does, and says what was taken on and what needs a restart. The
+	// error says what stays as it was, and what was taken on nevertheless.
 	Reload(by *client.Client) (said string, err error)
 	// Drain has the process drain and end, as SIGTERM does.
 	Drain(by *client.Client)

@@ -29,8 +29,8 @@ func operatorSlowlog(c *Client, args [][]byte, out []byte) []byte {
 	return resp.AppendError(out, wrongSubcommand(args[2]))
 }
 
-// appendSlow appends what Redis' SLOWLOG GET says of each entry, and behind it the user, the time that was Redis' (null: it was not
-// forwarded), and how many commands were sent together.
+// appendSlow appends what Redis' SLOWLOG GET says of each entry, and behind it the user, the time that was Redis'
+// (null: it was not forwarded), and how many commands were sent together.
 func appendSlow(out []byte, proto int, all []slowlog.Entry) []byte {
 	entries := list{}
 	for _, e := range all {
@@ -53,8 +53,8 @@ const (
 	shownBytes = 128
 )
 
-// Shown are the words of a call as a slow log shows them: not too many, not too long, and without passwords. c is what the table says of
-// it; nil: nothing.
+// Shown are the words of a call as a slow log shows them: not too many, not too long, and without passwords. c is what
+// the table says of it; nil: nothing.
 func Shown(c *commandtable.Command, args [][]byte) []string {
 	shown := make([]string, min(len(args), shownArgs))
 	secret := secretsIn(c, args[:len(shown)])
@@ -74,8 +74,8 @@ func Shown(c *commandtable.Command, args [][]byte) []string {
 	return shown
 }
 
-// secretsIn are those words of a call that Redis keeps out of its own slow log, or more: where a password may stand nothing is shown. What
-// it says of a word depends only on those before it.
+// secretsIn are those words of a call that Redis keeps out of its own slow log, or more: where a password may stand
+// nothing is shown. What it says of a word depends only on those before it.
 func secretsIn(c *commandtable.Command, args [][]byte) map[int]bool {
 	secret := map[int]bool{}
 	hide := func(from, to int) {

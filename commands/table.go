@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Answer answers one call of a command: it appends exactly one reply to out, or none if the client has been given it, wants none, or
-// is closed. All replies to the client's earlier commands are in, and the call has the command's arity.
+// Answer answers one call of a command: it appends exactly one reply to out, or none if the client has been given it,
+// wants none, or is closed. All replies to the client's earlier commands are in, and the call has the command's arity.
 type Answer func(c *Client, args [][]byte, out []byte) []byte
 
 // row is a command that lockproxy answers itself, and who answers it.
@@ -48,12 +48,12 @@ func answered() []row {
 		// What a client says of itself: client.go.
 		{"client", unknownSubcommand, about{Arity: -2, Open: true, Note: "Subcommands that are not listed here are unknown."}},
 		{"client|id", clientID, about{Arity: 2, Probe: []string{"CLIENT", "ID"}, Note: "The connection's number at this proxy. Within a transaction it is Redis'."}},
-		{"client|setname", clientSetName, about{Arity: 3, Probe: []string{"CLIENT", "SETNAME", " "}, Note: "The name is kept here, and given to the client's own connection when it has one."}},
+		{"client|setname", clientSays, about{Arity: 3, Probe: []string{"CLIENT", "SETNAME", " "}, Note: "The name is kept here, and given to the client's own connection when it has one."}},
 		{"client|getname", clientGetName, about{Arity: 2, Probe: []string{"CLIENT", "GETNAME"}, Note: "No difference."}},
-		{"client|setinfo", clientSetInfo, about{Arity: 4, Probe: []string{"CLIENT", "SETINFO", " ", " "}, Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED. `traceparent` is of lockproxy: see [Traces](OPERATIONS.md#traces)."}},
-		{"client|capa", clientCapa, about{Arity: -3, Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."}},
-		{"client|no-evict", clientSwitch, about{Arity: 3, Probe: []string{"CLIENT", "NO-EVICT", " "}, Note: "Only shown in CLIENT LIST, since Redis could evict only this proxy's connections."}},
-		{"client|no-touch", clientSwitch, about{Arity: 3, Probe: []string{"CLIENT", "NO-TOUCH", " "}, Note: "Only shown in CLIENT LIST: keys that the client reads still count as used."}},
+		{"client|setinfo", clientSays, about{Arity: 4, Probe: []string{"CLIENT", "SETINFO", " ", " "}, Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED. `traceparent` is of lockproxy: see [Traces](OPERATIONS.md#traces)."}},
+		{"client|capa", clientSays, about{Arity: -3, Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."}},
+		{"client|no-evict", clientSays, about{Arity: 3, Probe: []string{"CLIENT", "NO-EVICT", " "}, Note: "Only shown in CLIENT LIST, since Redis could evict only this proxy's connections."}},
+		{"client|no-touch", clientSays, about{Arity: 3, Probe: []string{"CLIENT", "NO-TOUCH", " "}, Note: "Only shown in CLIENT LIST: keys that the client reads still count as used."}},
 		{"client|reply", clientReply, about{Arity: 3, Barred: true, Probe: []string{"CLIENT", "REPLY", " "}, Note: "The proxy keeps the replies back. No difference."}},
 		{"client|getredir", clientGetRedir, about{Arity: 2, Note: "Redis' answer, with this proxy's number."}},
 		{"client|trackinginfo", clientTrackingInfo, about{Arity: 2, Note: "Redis' answer, with this proxy's number in `redirect`."}},
@@ -67,7 +67,8 @@ func answered() []row {
 		{"client|unpause", clientUnpause, about{Arity: 2, Note: "Redis is asked on a separate connection, which never waits."}},
 		{"client|unblock", clientUnblock, about{Arity: -3, Barred: true, Note: "Among this proxy's clients. It also ends the wait of a lock verb."}},
 
-		// What commands there are: command.go. Redis is asked, and refuses those who have not authenticated; its answer is only added to.
+		// What commands there are: command.go. Redis is asked, and refuses those who have not authenticated; its answer
+		// is only added to.
 		{"command", commandAll, about{Open: true, Note: addedVerbs}},
 		{"command|count", commandCount, about{Open: true, Note: addedVerbs}},
 		{"command|info", commandInfo, about{Open: true, Note: addedVerbs}},
@@ -185,7 +186,8 @@ func init() {
 	}
 }
 
-// Rows are the rows of what lockproxy answers itself, for a new commandtable.Table. A command comes before its subcommands.
+// Rows are the rows of what lockproxy answers itself, for a new commandtable.Table. A command comes before its
+// subcommands.
 func Rows() (all []*commandtable.Command) {
 	for _, r := range answered() {
 		r.Name, r.Here = r.name, true
@@ -200,7 +202,8 @@ func Rows() (all []*commandtable.Command) {
 	return all
 }
 
-// AnswerOf is who answers a command of a table with Rows that is answered here: the refusals, which the table makes, are said to be.
+// AnswerOf is who answers a command of a table with Rows that is answered here: the refusals, which the table makes,
+// are said to be.
 func AnswerOf(c *commandtable.Command) Answer {
 	switch answer := answers[c.Name]; {
 	case c.Name == "script|debug":
@@ -219,7 +222,8 @@ func refuse(line string) Answer {
 	return func(_ *Client, _ [][]byte, out []byte) []byte { return resp.AppendError(out, line) }
 }
 
-// refuseDebug is SCRIPT DEBUG YES|SYNC|NO. A client that was refused it may send its script all the same, as redis-cli --ldb does.
+// refuseDebug is SCRIPT DEBUG YES|SYNC|NO. A client that was refused it may send its script all the same, as redis-cli
+// --ldb does.
 func refuseDebug(line string) Answer {
 	return func(c *Client, args [][]byte, out []byte) []byte {
 		if len(args) == 3 {

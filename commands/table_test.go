@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidwall/redcon"
+
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -82,7 +84,7 @@ func TestSettings(t *testing.T) {
 		"CLIENT SETINFO lib-ver ü":                    "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETINFO LIB-Name ü":                   "-ERR LIB-Name cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETINFO TraceParent " + parent:        fmt.Sprint(client.Setting{Of: client.SettingParent, Value: parent}),
-		"CLIENT SETINFO traceparent " + parent[:54]:   "-" + infoFault(traceparent, []byte("x")) + "\r\n",
+		"CLIENT SETINFO traceparent " + parent[:54]:   "-ERR traceparent must be 00-<trace id>-<span id>-<flags> in lower-case hexadecimal digits, or empty.\r\n",
 		"CLIENT SETINFO traceparent ü":                "-ERR traceparent cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETNAME me":                           fmt.Sprint(client.Setting{Of: client.SettingName, Value: "me"}),
 		"CLIENT SETNAME " + strings.Repeat("ü", 4097): "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
@@ -94,7 +96,9 @@ func TestSettings(t *testing.T) {
 	} {
 		args := words(call)
 		name := "client|" + strings.ToLower(string(args[1]))
-		c, queued := speaking(2), SettingIn(name, args)
+		c := speaking(2)
+		_, effect := Queued(commandtable.New(nil, nil, Rows(), nil).Find(args), redcon.Command{Args: args}, "", true)
+		queued := effect.Setting
 		got := string(answers[name](&Client{Client: c, Session: &saying{of: c}}, args, nil))
 		then := speaking(2)
 		if then.Set(queued); !reflect.DeepEqual(then.Said(), c.Said()) {

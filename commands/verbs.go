@@ -120,8 +120,8 @@ func unlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	return resp.AppendInt(out, 0)
 }
 
-// mayUnlock asks whether the client may give locks back. A connection gives back its own holds as it does when it closes, and needs no right
-// for that: a refusal would leave them renewed.
+// mayUnlock asks whether the client may give locks back. A connection gives back its own holds as it does when it
+// closes, and needs no right for that: a refusal would leave them renewed.
 func mayUnlock(c *Client, g given, keys ...[]byte) error {
 	if g.words["OWNER"] == "" && !g.has("FORCE") {
 		return nil

@@ -27,8 +27,9 @@ func Ask(ctx context.Context, n *upstream.Node, id upstream.Identity, words ...s
 	return got, err
 }
 
-// AskAsService sends one command that changes nothing to a node as the service account, over the connection that all such questions share. It
-// gives up when ctx ends. Without a reply the error is a *upstream.NotSentError: it is as if nothing had been asked.
+// AskAsService sends one command that changes nothing to a node as the service account, over the connection that all
+// such questions share. It gives up when ctx ends. Without a reply the error is a *upstream.NotSentError: it is as if
+// nothing had been asked.
 func (c *Common) AskAsService(ctx context.Context, n *upstream.Node, words ...string) ([]byte, error) {
 	p, err := n.Open(ctx, c.AsService())
 	if err != nil {

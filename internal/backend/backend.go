@@ -1,5 +1,5 @@
-// Package backend forwards ordinary commands to Redis: one Redis, which Sentinels may name, or the nodes of a cluster. Nobody above
-// asks which.
+// Package backend forwards ordinary commands to Redis: one Redis, which Sentinels may name, or the nodes of a cluster.
+// Nobody above asks which.
 package backend
 
 import (
@@ -13,8 +13,8 @@ import (
 type Backend interface {
 	// Node returns a node for questions that any node can answer.
 	Node() *upstream.Node
-	// Authenticate asks Redis whether a user may log in, Admit whether it serves a client that does not. from is the client's address:
-	// addresses take turns.
+	// Authenticate asks Redis whether a user may log in, Admit whether it serves a client that does not. from is the
+	// client's address: addresses take turns.
 	Authenticate(ctx context.Context, from, user, password string) error
 	Admit(ctx context.Context, from string) error
 	// Renew replaces the connections of the identities for which concerned returns true.

@@ -33,8 +33,8 @@ type bigTraffic struct {
 	proof int // commands a run may have, so that its replies come to some runBytes; 0: firstRun
 }
 
-// isBig says whether a command is to go over a connection of the client's own, by itself, because it is long, or because its reply was
-// long when somebody gave it before.
+// isBig says whether a command is to go over a connection of the client's own, by itself, because it is long, or
+// because its reply was long when somebody gave it before.
 func (f *Forwarder) isBig(raw []byte, words [][]byte, c *commandtable.Command) bool {
 	return len(raw) > BigRequest || f.large.expected(c, words)
 }
@@ -97,7 +97,8 @@ func (b *bigTraffic) drop() {
 
 func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
 
-// measure learns from the sizes of the replies to the run: of all together, and of the largest, which is that to the at-th command.
+// measure learns from the sizes of the replies to the run: of all together, and of the largest, which is that to the
+// at-th command.
 func (f *Forwarder) measure(b *Batch, largest, at, total int) {
 	t, commands := &f.big, len(b.run)
 	switch {

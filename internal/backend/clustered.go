@@ -23,8 +23,9 @@ func NewClustered(c *cluster.Cluster) *Clustered { return &Clustered{Cluster: c}
 // Node is any of the masters that answer.
 func (b *Clustered) Node() *upstream.Node { return b.Snapshot().Any(rand.Int(), 0).Upstream() }
 
-// Authenticate asks any node, and another one if that is out of reach, or in trouble. One node's refusal is not the cluster's, so another node is
-// asked before a user is refused. A user who is let in may still do at each node only what that node allows.
+// Authenticate asks any node, and another one if that is out of reach, or in trouble. One node's refusal is not the
+// cluster's, so another node is asked before a user is refused. A user who is let in may still do at each node only
+// what that node allows.
 func (b *Clustered) Authenticate(ctx context.Context, from, user, password string) error {
 	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error {
 		return n.AuthenticateFrom(ctx, from, user, password)
@@ -36,8 +37,8 @@ func (b *Clustered) Admit(ctx context.Context, from string) error {
 	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error { return n.Admit(ctx, from) })
 }
 
-// askAbout asks about one client, and again for RetryFor while no node is reached: a client that greets a cluster which restarts
-// waits for it, as one that sends a command does (docs/adr/0018).
+// askAbout asks about one client, and again for RetryFor while no node is reached: a client that greets a cluster which
+// restarts waits for it, as one that sends a command does (docs/adr/0018).
 func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *upstream.Node) error) error {
 	pause := retry.Insist()
 	for until := time.Now().Add(b.RetryFor()); ; {
@@ -48,8 +49,8 @@ func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *ups
 	}
 }
 
-// askOnce asks each master in turn, until one lets the client in or two have refused it. The error is the refusal, if there was
-// one.
+// askOnce asks each master in turn, until one lets the client in or two have refused it. The error is the refusal, if
+// there was one.
 func (b *Clustered) askOnce(ctx context.Context, ask func(context.Context, *upstream.Node) error) (err error) {
 	snapshot, first := b.Snapshot(), rand.Int()
 	var refusal error
@@ -110,7 +111,8 @@ func (b *Clustered) Members() (all []Member) {
 		if i >= len(snapshot.Masters) {
 			role = "replica"
 		}
-		all = append(all, Member{Node: n.Upstream(), ID: n.ID, Addr: n.Addr, Role: role, Slots: slots[n], Trouble: n.Trouble()})
+		all = append(all, Member{Node: n.Upstream(), ID: n.ID, Addr: n.Addr, Role: role, Slots: slots[n],
+			Trouble: n.Trouble()})
 	}
 	return all
 }

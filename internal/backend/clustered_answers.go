@@ -14,11 +14,13 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// question are the facts of commands that the proxy sends on its own: they change nothing, so a lost reply does no harm.
+// question are the facts of commands that the proxy sends on its own: they change nothing, so a lost reply does no
+// harm.
 var question = &cluster.Facts{ReadOnly: true}
 
 // askAllFacts makes a command go to all masters. Those that cannot answer are left out.
-var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
+var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each,
+	Partial: true}
 
 func (u *clusteredPath) ask(words [][]byte, at Place) ([]byte, error) {
 	c := cluster.Command{Raw: resp.Command(words), Args: words, Facts: question}
@@ -52,7 +54,8 @@ func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
 func (u *clusteredPath) askKeys(all [][][]byte) (replies [][]byte, err error) {
 	plans := make([]*cluster.Plan, len(all))
 	for i, words := range all {
-		plans[i] = cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: question, Keys: []int{1}})
+		plans[i] = cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: question,
+			Keys: []int{1}})
 	}
 	u.do(u.executor(), plans)
 	for _, p := range plans {
@@ -110,7 +113,8 @@ func (u *clusteredPath) instead(c *commandtable.Command) func([][]byte) ([]byte,
 // insteadOfNode answers a command in place of one node.
 type insteadOfNode func(u *clusteredPath, c *commandtable.Command, words [][]byte) ([]byte, error)
 
-// insteadOf returns the function that answers a command for the cluster as a whole, outside of transactions; nil: there is none.
+// insteadOf returns the function that answers a command for the cluster as a whole, outside of transactions; nil: there
+// is none.
 func insteadOf(name string) insteadOfNode {
 	switch name {
 	case "wait", "waitaof":
@@ -129,7 +133,8 @@ func insteadOf(name string) insteadOfNode {
 
 // oneNodeOnly refuses a command that would be about one of the nodes, and nobody would know which.
 func (u *clusteredPath) oneNodeOnly(_ *commandtable.Command, words [][]byte) ([]byte, error) {
-	return nil, &upstream.ReplyError{Line: "ERR '" + strings.ToUpper(string(words[0])) + "' is of one node: lockproxy does not send it to a cluster"}
+	return nil, &upstream.ReplyError{Line: "ERR '" + strings.ToUpper(string(words[0])) +
+		"' is of one node: lockproxy does not send it to a cluster"}
 }
 
 // tracking is CLIENT TRACKING: a node tells of its own keys only.
@@ -140,8 +145,9 @@ func (u *clusteredPath) tracking(_ *commandtable.Command, words [][]byte) ([]byt
 	return nil, &upstream.ReplyError{Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes"}
 }
 
-// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer counts. It asks for a second at a time, so that
-// it is noticed when the client goes. All that was written before is waited for.
+// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer
+// counts. It asks for a second at a time, so that it is noticed when the client goes. All that was written before is
+// waited for.
 func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []byte, err error) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := resp.Integer(args[at])
@@ -152,7 +158,8 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
 	u.client.Flush()
 	u.onOwn(func(e *cluster.Executor) {
-		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // makes this moment the one up to which Redis waits for writes
+		// makes this moment the one up to which Redis waits for writes
+		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" "))
 		first := cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})
 		for {
 			left := time.Second
@@ -167,7 +174,8 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 				plans, first = []*cluster.Plan{first, p}, nil
 			}
 			u.do(e, plans)
-			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.client.End.Over() {
+			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) ||
+				u.client.End.Over() {
 				reply, err = p.Reply, p.Err
 				return
 			}
@@ -213,7 +221,8 @@ func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byt
 	return out, nil
 }
 
-// functionStats is FUNCTION STATS: the answer of a master that runs a script, or else of any, since all have the same libraries.
+// functionStats is FUNCTION STATS: the answer of a master that runs a script, or else of any, since all have the same
+// libraries.
 func (u *clusteredPath) functionStats(_ *commandtable.Command, words [][]byte) ([]byte, error) {
 	all, err := u.askAll(words)
 	if err != nil {

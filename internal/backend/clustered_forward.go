@@ -91,8 +91,8 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 	return answer, nil
 }
 
-// selectDB refuses every other database than 0. A node may have more, but then SELECT would move a connection that other clients use, at
-// one node. So a node is only asked whether the client may run SELECT.
+// selectDB refuses every other database than 0. A node may have more, but then SELECT would move a connection that
+// other clients use, at one node. So a node is only asked whether the client may run SELECT.
 func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 	reply, err := u.ask([][]byte{[]byte("SELECT"), []byte("0")}, Place{})
 	if err == nil {
@@ -128,7 +128,8 @@ func (u *clusteredPath) keyed(b *Batch) bool {
 	}
 	b.nodes.keyed = b.nodes.keyed[:0]
 	for i, raw := range b.run {
-		b.nodes.keyed = append(b.nodes.keyed, cluster.Keyed{Raw: raw, Slot: cluster.Slot(b.nodes.args[i][b.nodes.keys[i][0]])})
+		b.nodes.keyed = append(b.nodes.keyed, cluster.Keyed{Raw: raw,
+			Slot: cluster.Slot(b.nodes.args[i][b.nodes.keys[i][0]])})
 	}
 	return true
 }
@@ -161,8 +162,8 @@ func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) tim
 	return took
 }
 
-// forwardIf sends what is left of the run over e. sent is false if there was no connection: then the run is not settled, and
-// the next forwardIf sends what is left.
+// forwardIf sends what is left of the run over e. sent is false if there was no connection: then the run is not
+// settled, and the next forwardIf sends what is left.
 func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, over way) (took time.Duration, sent bool) {
 	for _, p := range b.nodes.plans {
 		p.Resume()
@@ -247,7 +248,8 @@ func (u *clusteredPath) plan(b *Batch) {
 		if b.nodes.plans[i] == nil {
 			b.nodes.plans[i] = new(cluster.Plan)
 		}
-		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.keys[i], Facts: u.route(b.cmds[i]).facts})
+		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.keys[i],
+			Facts: u.route(b.cmds[i]).facts})
 		if !b.nodes.apart {
 			b.nodes.plans[i].InPieces()
 		}
@@ -263,8 +265,8 @@ func (u *clusteredPath) route(c *commandtable.Command) *route {
 	return u.latest.route
 }
 
-// forwardScripts implements path: a lane has a connection to each node that is asked. If there can be no further connection, the run goes over
-// the connections for ordinary commands.
+// forwardScripts implements path: a lane has a connection to each node that is asked. If there can be no further
+// connection, the run goes over the connections for ordinary commands.
 func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	u.findKeys(b)
 	u.plan(b)
@@ -293,9 +295,9 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	return took
 }
 
-// reload loads each script again at the node that did not have it. In a cluster a script that has run at one node is unknown to the
-// others. Order is kept by slot: a command is sent again only if nothing after it has run in its slot, in several slots, or without a
-// slot.
+// reload loads each script again at the node that did not have it. In a cluster a script that has run at one node is
+// unknown to the others. Order is kept by slot: a command is sent again only if nothing after it has run in its slot,
+// in several slots, or without a slot.
 func (u *clusteredPath) reload(b *Batch, lost lostScripts, send func() time.Duration) {
 	states := u.loadAgain(b, lost.shas, lost.seen)
 	var again []int

@@ -27,16 +27,16 @@ type Common struct {
 	Lanes   *scriptcache.Lanes
 	OwnFor  time.Duration // how long a client keeps a connection for big traffic that it does not use
 
-	// OneLine says that Redis, when it was last asked, wrote the errors of scripts in one line each, whatever a script put into them. Redis
-	// 8.2.3 does not: there an error looks like as many replies as its script likes.
+	// OneLine says that Redis, when it was last asked, wrote the errors of scripts in one line each, whatever a script
+	// put into them. Redis 8.2.3 does not: there an error looks like as many replies as its script likes.
 	OneLine atomic.Bool
 
-	// Limited says that Redis closes connections that hold many bytes of replies. Then clients do not share one: the reply of one client
-	// would close it for all others.
+	// Limited says that Redis closes connections that hold many bytes of replies. Then clients do not share one: the
+	// reply of one client would close it for all others.
 	Limited atomic.Bool
 
-	// RightsChanged is called when Redis has answered commands that may have changed users' rights, before their client has the replies. It
-	// does not block.
+	// RightsChanged is called when Redis has answered commands that may have changed users' rights, before their client
+	// has the replies. It does not block.
 	RightsChanged func(RightsChange)
 	// Deleted asks Redis whether it takes an identity still. If not, it closes that one's clients.
 	Deleted func(upstream.Identity) bool
@@ -44,7 +44,8 @@ type Common struct {
 	large largeReplies
 }
 
-// Echoes says that an error of c may look like several replies: then what is on the same connection must be this client's.
+// Echoes says that an error of c may look like several replies: then what is on the same connection must be this
+// client's.
 func (c *Common) Echoes(cmd *commandtable.Command) bool {
 	return cmd != nil && (cmd.Echoes || cmd.Script.Runs() && !c.OneLine.Load())
 }
@@ -56,8 +57,8 @@ func (c *Common) AsService() upstream.Identity {
 	return id
 }
 
-// Forwarder is how one client's commands reach Redis on connections that it shares with others. Its client's goroutine alone uses it,
-// but for EndWait, Quiet and Module.
+// Forwarder is how one client's commands reach Redis on connections that it shares with others. Its client's goroutine
+// alone uses it, but for EndWait, Quiet and Module.
 type Forwarder struct {
 	*Common
 	client   *client.Client
@@ -74,8 +75,8 @@ type Forwarder struct {
 type path interface {
 	// forward sends the run, and gathers its replies.
 	forward(b *Batch, over way)
-	// forwardScripts is forward for a run that runs scripts, over a connection that no ordinary command waits for. known: all of them
-	// are known to be quick. It says how long Redis took.
+	// forwardScripts is forward for a run that runs scripts, over a connection that no ordinary command waits for.
+	// known: all of them are known to be quick. It says how long Redis took.
 	forwardScripts(b *Batch, known bool) time.Duration
 	// reload loads again the scripts that Redis has lost, and sends again the commands that needed them.
 	reload(b *Batch, lost lostScripts, send func() time.Duration)
@@ -132,7 +133,8 @@ func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 	}
 }
 
-// Module is the name of a module's command in the run, on a connection that clients share; nil: there is none. Any goroutine may call it.
+// Module is the name of a module's command in the run, on a connection that clients share; nil: there is none. Any
+// goroutine may call it.
 func (f *Forwarder) Module() *string { return f.module.Load() }
 
 // Send sends the run, if commands are at work, waits for its replies, and answers for Redis where Redis did not.
@@ -147,7 +149,8 @@ func (f *Forwarder) Send() {
 		f.spent = 0
 		f.forward(b)
 		if took := b.Timing.forwarded(f.spent); f.IsSlow(took) {
-			f.Slow(&client.Slow{Client: f.client, Took: took, Upstream: f.spent, Command: b.cmds[0], Words: b.nodes.args[0], Commands: len(b.run)})
+			f.Slow(&client.Slow{Client: f.client, Took: took, Upstream: f.spent, Command: b.cmds[0],
+				Words: b.nodes.args[0], Commands: len(b.run)})
 		}
 	}
 	if b.rights.Any {
@@ -219,11 +222,12 @@ func AtNode(n *cluster.Node) Place {
 // Apart is all nodes that c concerns, on connections where it need not wait for others.
 func Apart(c *commandtable.Command) Place { return Place{kind: apart, cmd: c} }
 
-// Queued is the node that has the key, where the command is queued in a transaction that does not run: what Redis has against it is asked.
+// Queued is the node that has the key, where the command is queued in a transaction that does not run: what Redis has
+// against it is asked.
 func Queued() Place { return Place{kind: queued} }
 
-// Ask sends a command that changes nothing, as the client, and returns Redis' reply as it came. After a lost reply the error is a
-// *upstream.NotSentError, as if nothing had been asked, except at Apart.
+// Ask sends a command that changes nothing, as the client, and returns Redis' reply as it came. After a lost reply the
+// error is a *upstream.NotSentError, as if nothing had been asked, except at Apart.
 func (f *Forwarder) Ask(words [][]byte, at Place) ([]byte, error) { return f.path.ask(words, at) }
 
 func (f *Forwarder) askQueued(n *upstream.Node, words [][]byte) ([]byte, error) {
@@ -234,7 +238,8 @@ func (f *Forwarder) askQueued(n *upstream.Node, words [][]byte) ([]byte, error) 
 	return n.AskQueued(f.client.Context(), f.client.Identity(), texts...)
 }
 
-// AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are left out.
+// AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are
+// left out.
 func (f *Forwarder) AskAll(words [][]byte) ([]resp.Reply, error) { return f.path.askAll(words) }
 
 // Instead returns what answers c in place of one node; nil: a node answers it, as most commands.
@@ -242,11 +247,12 @@ func (f *Forwarder) Instead(c *commandtable.Command) func(words [][]byte) ([]byt
 	return f.path.instead(c)
 }
 
-// Hello sends HELLO as id and returns the answer. If Redis accepts, id becomes the client's identity; else nothing changes.
+// Hello sends HELLO as id and returns the answer. If Redis accepts, id becomes the client's identity; else nothing
+// changes.
 func (f *Forwarder) Hello(id upstream.Identity) (resp.Reply, error) { return f.path.hello(id) }
 
-// SelectDB makes id, which differs in its database, the client's identity, and returns the reply to SELECT. That database may be any
-// number; with an error nothing changes.
+// SelectDB makes id, which differs in its database, the client's identity, and returns the reply to SELECT. That
+// database may be any number; with an error nothing changes.
 func (f *Forwarder) SelectDB(id upstream.Identity) ([]byte, error) { return f.path.selectDB(id) }
 
 // Show opens a shared connection as the client's user, if there can be one.
@@ -258,14 +264,15 @@ func (f *Forwarder) Leave() {
 	f.path.leave(false)
 }
 
-// EndWait ends the wait for replies to what was sent at that step, and says whether there was such a wait. Any goroutine may call it.
+// EndWait ends the wait for replies to what was sent at that step, and says whether there was such a wait. Any
+// goroutine may call it.
 func (f *Forwarder) EndWait(step uint64, cause error) (ended bool) {
 	r := f.request.Load()
 	return r != nil && r.End(step, cause)
 }
 
-// Quiet returns for how long Redis has sent nothing in the middle of a reply that is passed on as it comes: see upstream.Request. Any
-// goroutine may call it.
+// Quiet returns for how long Redis has sent nothing in the middle of a reply that is passed on as it comes: see
+// upstream.Request. Any goroutine may call it.
 func (f *Forwarder) Quiet() time.Duration {
 	if r := f.request.Load(); r != nil {
 		return r.Quiet()
@@ -299,12 +306,12 @@ func (f *Forwarder) disconnected(err error) {
 	}
 }
 
-// AskKeys is Ask for several commands that are sent together, each to the node that has the key behind its name. It returns their replies in their
-// order.
+// AskKeys is Ask for several commands that are sent together, each to the node that has the key behind its name. It
+// returns their replies in their order.
 func (f *Forwarder) AskKeys(all [][][]byte) (replies [][]byte, err error) { return f.path.askKeys(all) }
 
-// question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as its replies
-// do. The wait for it ends as that for a run does, and after QuestionTime.
+// question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as
+// its replies do. The wait for it ends as that for a run does, and after QuestionTime.
 func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
 	g := &counted{client: f.client}
 	for _, one := range raw {
@@ -354,8 +361,8 @@ func notAsked(err error) error {
 	return err
 }
 
-// Trouble is called with the error of something that Redis was asked: unless that is Redis' answer, or a bound of this proxy's, another Redis
-// may have taken the place of the one that was asked.
+// Trouble is called with the error of something that Redis was asked: unless that is Redis' answer, or a bound of this
+// proxy's, another Redis may have taken the place of the one that was asked.
 func (c *Common) Trouble(err error) {
 	if !client.TooMany(err) && upstream.Refused(err) == nil {
 		c.LearnAgain()
@@ -370,10 +377,11 @@ func (f *Forwarder) Adopt(id upstream.Identity) {
 	}
 }
 
-// fail answers commands of b to which Redis has sent no reply. When the outcome of one that may have written is unknown, the client's locks
-// are left to expire.
+// fail answers commands of b to which Redis has sent no reply. When the outcome of one that may have written is
+// unknown, the client's locks are left to expire.
 func (f *Forwarder) fail(b *Batch, err error, cmds []*commandtable.Command) {
-	if errors.Is(err, upstream.ErrLeft) && b.copied() { // the client has gone: nobody reads what is answered, and the rest of what it sent follows
+	// the client has gone: nobody reads what is answered, and the rest of what it sent follows
+	if errors.Is(err, upstream.ErrLeft) && b.copied() {
 		return
 	}
 	if f.Trouble(err); client.PasswordRefused(err) && f.client.End.Over() {

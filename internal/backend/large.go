@@ -13,8 +13,8 @@ const (
 	largeFor   = 10 * time.Minute // for how long a long reply is remembered
 )
 
-// largeReplies remembers which commands have had long replies lately, by name and first argument: that is most often the key, or the script.
-// Two that fall into one slot displace each other. The zero value remembers nothing.
+// largeReplies remembers which commands have had long replies lately, by name and first argument: that is most often
+// the key, or the script. Two that fall into one slot displace each other. The zero value remembers nothing.
 type largeReplies struct {
 	any   atomic.Bool
 	slots [largeSlots]largeReply

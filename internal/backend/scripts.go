@@ -77,7 +77,10 @@ func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 }
 
 func (b *Batch) flushes() bool {
-	return slices.ContainsFunc(b.cmds, func(c *commandtable.Command) bool { return c != nil && c.Script == commandtable.FlushesScripts })
+	return slices.ContainsFunc(b.cmds, func(c *commandtable.Command) bool {
+		return c != nil &&
+			c.Script == commandtable.FlushesScripts
+	})
 }
 
 // learnScripts notes what the run's replies tell: which scripts are quick, the bodies of those Redis has taken, and
@@ -129,9 +132,10 @@ func (b *Batch) word(i, n int) []byte {
 // noScriptReply begins Redis' error for a script that it does not have; a script may return such an error, too.
 const noScriptReply = "-NOSCRIPT "
 
-// lostScripts are the commands of a run that were answered NOSCRIPT, perhaps because Redis has lost scripts, in a restart or a failover,
-// that the proxy has seen. They have not run. Those after which nothing ran are sent again, once and in their order, when their scripts
-// have been loaded again. All other replies stand: a NOSCRIPT before a command that did run is for the client to deal with.
+// lostScripts are the commands of a run that were answered NOSCRIPT, perhaps because Redis has lost scripts, in a
+// restart or a failover, that the proxy has seen. They have not run. Those after which nothing ran are sent again, once
+// and in their order, when their scripts have been loaded again. All other replies stand: a NOSCRIPT before a command
+// that did run is for the client to deal with.
 type lostScripts struct {
 	start int      // where in Batch.Out the run's replies begin
 	ends  []int    // where each of them ends, from there
@@ -139,7 +143,8 @@ type lostScripts struct {
 	seen  uint64   // scriptcache.Cache.Version before the run was sent
 }
 
-// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are none.
+// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are
+// none.
 func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 	from := 0
 	for i, c := range b.cmds {

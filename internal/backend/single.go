@@ -33,7 +33,8 @@ const retryFor = time.Second
 
 func (b single) RetryFor() time.Duration { return retryFor }
 
-// Misnamed warns of a node of a cluster that is served as if it were a single Redis: HELLO, which every user may run, names the mode.
+// Misnamed warns of a node of a cluster that is served as if it were a single Redis: HELLO, which every user may run,
+// names the mode.
 func (b single) Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error) {
 	reply, err := ask("HELLO")
 	if err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")) {

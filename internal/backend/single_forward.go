@@ -81,7 +81,8 @@ func (u *singlePath) askApart(raw []byte) ([]byte, error) {
 	ctx := u.client.Context()
 	p, err := u.node.Private(ctx, u.client.Identity())
 	// In a script's first seconds Redis answers nobody: SCRIPT KILL must wait for that, and not fail.
-	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
+	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil &&
+		time.Now().Before(until); {
 		p, err = u.node.Private(ctx, u.client.Identity())
 	}
 	if err != nil {
@@ -152,8 +153,9 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 
 var okReply = resp.AppendSimple(nil, "OK")
 
-// selectDB opens the shared pipe of that database. If there can be none, although Redis has that database, the client is in that database
-// all the same: what it sends next, perhaps without waiting for this answer, is refused then, and does not run in the former one.
+// selectDB opens the shared pipe of that database. If there can be none, although Redis has that database, the client
+// is in that database all the same: what it sends next, perhaps without waiting for this answer, is refused then, and
+// does not run in the former one.
 func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
 	if id.DB < 0 {
 		return nil, &upstream.ReplyError{Line: "ERR DB index is out of range"}
@@ -242,8 +244,8 @@ func (w *scriptLane) leave() {
 	*w = scriptLane{}
 }
 
-// forwardScripts implements path. If Redis is out of reach, or there can be no further connection, the run goes over the connection for
-// ordinary commands.
+// forwardScripts implements path. If Redis is out of reach, or there can be no further connection, the run goes over
+// the connection for ordinary commands.
 func (u *singlePath) forwardScripts(b *Batch, quick bool) time.Duration {
 	main, err := u.pipe()
 	if err != nil || !main.Connected() {

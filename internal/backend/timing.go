@@ -49,7 +49,8 @@ func (t *Timing) forwarded(upstream time.Duration) (took time.Duration) {
 	return t.since - before
 }
 
-// Answered is called when a command has been answered here, or went to a connection of the client's own. It returns how long that took.
+// Answered is called when a command has been answered here, or went to a connection of the client's own. It returns how
+// long that took.
 func (t *Timing) Answered() (took time.Duration) {
 	now := telemetry.Clock()
 	took = now - t.since

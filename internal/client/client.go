@@ -1,5 +1,6 @@
-// Package client is one client as everything below its session sees it: its connection, who it is, which replies it wants, what it has
-// been answered, and what it has of locks. The session makes it and hands it down; nobody asks the session for any of it.
+// Package client is one client as everything below its session sees it: its connection, who it is, which replies it
+// wants, what it has been answered, and what it has of locks. The session makes it and hands it down; nobody asks the
+// session for any of it.
 package client
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Client is one client. Its own goroutine uses it, but for the methods of which it is said that any goroutine may call them.
+// Client is one client. Its own goroutine uses it, but for the methods of which it is said that any goroutine may call
+// them.
 type Client struct {
 	*downstream.Conn
 	Process *Process
@@ -89,8 +91,8 @@ func (c *Client) Context() context.Context { return c.End.Context(c.Process.Cont
 // Pause waits for d, at most until the client has gone.
 func (c *Client) Pause(d time.Duration) { retry.Sleep(c.Process.Context, d, c.Context().Done()) }
 
-// Watch writes the replies so far, and runs run with a context that ends when the client goes away, is killed, or is cut off by a drain. While
-// run runs, what the client sends is kept for later.
+// Watch writes the replies so far, and runs run with a context that ends when the client goes away, is killed, or is
+// cut off by a drain. While run runs, what the client sends is kept for later.
 func (c *Client) Watch(run func(ctx context.Context)) {
 	c.Flush()
 	ctx, cancel := context.WithCancel(c.Context())

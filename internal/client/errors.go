@@ -28,7 +28,8 @@ func Denied(err error) bool { return PasswordRefused(err) || LogIn(err) || refus
 // TooMany says that the budget allows no further connection upstream.
 func TooMany(err error) bool { return upstream.IsFull(err) }
 
-// Lost says that err is about the connection to Redis, and neither an answer that Redis gave nor a bound of this proxy's.
+// Lost says that err is about the connection to Redis, and neither an answer that Redis gave nor a bound of this
+// proxy's.
 func Lost(err error) bool {
 	return !TooMany(err) && (upstream.IsLost(err) || upstream.IsNotSent(err))
 }
@@ -36,8 +37,8 @@ func Lost(err error) bool {
 // WhyLost is why a client was closed for err, for the log.
 func WhyLost(err error) string { return "its connection upstream was lost: " + err.Error() }
 
-// NoFurther says that the client can have no further connection, while those that it has go on: there are too many, or its password is not
-// valid any more, or one was set where there was none. To try again would not help.
+// NoFurther says that the client can have no further connection, while those that it has go on: there are too many, or
+// its password is not valid any more, or one was set where there was none. To try again would not help.
 func NoFurther(err error) bool { return PasswordRefused(err) || LogIn(err) || TooMany(err) }
 
 // The errors for a command that has no reply.
@@ -59,14 +60,16 @@ func ErrorLine(err error) string {
 	return "ERR " + err.Error()
 }
 
-// Closes says whether the client is closed, without a reply, for a command that failed with err. Any goroutine may call it.
+// Closes says whether the client is closed, without a reply, for a command that failed with err. Any goroutine may call
+// it.
 //
-// Redis ends its clients' connections when it goes away. Libraries know what to do then: they connect again, and send again
-// what may be sent again. An error they only pass to the application. So a client is closed where Redis would have closed it:
-// when one of its commands has no reply because the connection upstream broke, or could not be made. Its commands before that
-// have their replies. A client that holds locks, or does not know yet that it has lost one, is not closed, because its locks
-// would end with its connection: it gets an error in place of each reply, and for what else was lost see internal/own. The
-// lock verbs always answer with errors of their own. See docs/adr/0018-a-lost-connection-looks-like-one.md.
+// Redis ends its clients' connections when it goes away. Libraries know what to do then: they connect again, and send
+// again what may be sent again. An error they only pass to the application. So a client is closed where Redis would
+// have closed it: when one of its commands has no reply because the connection upstream broke, or could not be made.
+// Its commands before that have their replies. A client that holds locks, or does not know yet that it has lost one, is
+// not closed, because its locks would end with its connection: it gets an error in place of each reply, and for what
+// else was lost see internal/own. The lock verbs always answer with errors of their own. See
+// docs/adr/0018-a-lost-connection-looks-like-one.md.
 func (c *Client) Closes(err error) bool {
 	return Lost(err) && !errors.Is(err, upstream.ErrTimeout) && c.Lockless()
 }

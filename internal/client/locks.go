@@ -36,8 +36,8 @@ func (c *Client) Held() int {
 	return 0
 }
 
-// LeaveToExpire notes that the outcome of a command is unknown: the client's locks then run out, and are not released. Any goroutine may
-// call it.
+// LeaveToExpire notes that the outcome of a command is unknown: the client's locks then run out, and are not released.
+// Any goroutine may call it.
 func (c *Client) LeaveToExpire() {
 	if h := c.locks.Load(); h != nil {
 		(*h).LeaveToExpire()

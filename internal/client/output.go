@@ -27,7 +27,8 @@ func (o *Output) Reply(p []byte) {
 	if !o.Room(len(p)) {
 		return
 	}
-	if len(o.Bytes) >= pieceBytes { // in one piece they would be copied time and again, while all clients of the pipe wait
+	// in one piece they would be copied time and again, while all clients of the pipe wait
+	if len(o.Bytes) >= pieceBytes {
 		o.setAside()
 	}
 	o.Bytes = append(o.Bytes, p...)
@@ -137,7 +138,8 @@ func (c *Client) Push(frame []byte) {
 	}
 }
 
-// MayHold says whether n more bytes of replies may be held for the client, which is dropped if not. It implements cluster.Holder.
+// MayHold says whether n more bytes of replies may be held for the client, which is dropped if not. It implements
+// cluster.Holder.
 func (c *Client) MayHold(n int) bool {
 	if c.Out != nil {
 		n += c.Out.Held()

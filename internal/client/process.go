@@ -22,7 +22,8 @@ type Process struct {
 	Slow     func(*Slow)  // is told of slow commands, by any goroutine; it must not block
 }
 
-// LearnAgain has Redis be asked again for its commands and settings: another one may have taken its place. It never blocks.
+// LearnAgain has Redis be asked again for its commands and settings: another one may have taken its place. It never
+// blocks.
 func (p *Process) LearnAgain() { retry.Wake(p.Relearn) }
 
 // Writes is what holds up all clients' writes in Redis. Any goroutine may call its methods.
@@ -47,8 +48,8 @@ func (w *Writes) Resume() { w.until.Store(0) }
 // Shutting notes that so many more SHUTDOWNs are not answered yet.
 func (w *Writes) Shutting(more int) { w.shutting.Add(int64(more)) }
 
-// Paused says that Redis holds up writes, so that no client's commands may wait behind those of another: a client of this proxy has paused
-// writes until later than now, or has sent a SHUTDOWN that is not answered yet.
+// Paused says that Redis holds up writes, so that no client's commands may wait behind those of another: a client of
+// this proxy has paused writes until later than now, or has sent a SHUTDOWN that is not answered yet.
 func (w *Writes) Paused() bool {
 	if w.shutting.Load() > 0 {
 		return true
@@ -73,8 +74,8 @@ func (p *Process) IsSlow(took time.Duration) bool {
 	return from > 0 && int64(took) >= from
 }
 
-// Timed notes how long Redis took for a command on a connection of the client's own; call is the beginning of what was sent. Any goroutine
-// may call it.
+// Timed notes how long Redis took for a command on a connection of the client's own; call is the beginning of what was
+// sent. Any goroutine may call it.
 func (c *Client) Timed(cmd *commandtable.Command, call string, took time.Duration) {
 	family := telemetry.Other
 	if cmd != nil {

@@ -31,7 +31,8 @@ func (c *Client) SetReplies(m ReplyMode) {
 	r.Silent = r.off
 }
 
-// WithoutReply runs the command after CLIENT REPLY SKIP. Earlier replies have been gathered, and what run gathers is dropped.
+// WithoutReply runs the command after CLIENT REPLY SKIP. Earlier replies have been gathered, and what run gathers is
+// dropped.
 func (c *Client) WithoutReply(run func()) {
 	c.Flush()
 	r := &c.Replies

@@ -15,8 +15,8 @@ type Said struct {
 	WantsLossPush    bool // it asked for the news of lost locks
 }
 
-// Setting is something a client says of itself that this proxy keeps: at once, or, when it is said within a transaction, as
-// soon as EXEC's reply shows that Redis has taken it.
+// Setting is something a client says of itself that this proxy keeps: at once, or, when it is said within a
+// transaction, as soon as EXEC's reply shows that Redis has taken it.
 type Setting struct {
 	Of    SettingOf
 	Value string
@@ -79,5 +79,6 @@ func (c *Client) Unsay() {
 	c.said = Said{Library: c.said.Library}
 }
 
-// Traced has the spans that begin in the ctx it returns be below the one that the client has named with its traceparent.
+// Traced has the spans that begin in the ctx it returns be below the one that the client has named with its
+// traceparent.
 func (c *Client) Traced(ctx context.Context) context.Context { return c.Said().Parent.Over(ctx) }

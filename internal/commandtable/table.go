@@ -29,6 +29,7 @@ type Command struct {
 
 	Learned
 	variants
+	Standing
 }
 
 // Learned is what Redis says of a command.
@@ -91,6 +92,7 @@ func New(allow, deny []string, here, told []*Command) *Table {
 	for _, name := range deny {
 		t.put(refusal(name, "is denied by lockproxy's --deny", ""))
 	}
+	t.All(func(c *Command) { c.Standing = standingOf(c.Name) })
 	return t
 }
 

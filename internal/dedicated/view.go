@@ -65,6 +65,9 @@ func (v *View) Subscribed() bool {
 // Busy says that the client is in a transaction, watches keys, or has replies pending: a drain lets it finish.
 func (v *View) Busy() bool { return v.Multi.Load() > 0 || v.Watch.Load() || v.Pending.Load() > 0 }
 
+// Awaits says that the client waits for messages, or for replies.
+func (v *View) Awaits() bool { return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 }
+
 // Redirected is the redir field of CLIENT INFO: -1 without tracking, 0 when the client gets its invalidations itself.
 func (v *View) Redirected() int64 {
 	if !v.Tracking.On.Load() {

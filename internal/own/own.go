@@ -103,6 +103,15 @@ func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandt
 // Has says that the client has a connection of its own.
 func (o *Connections) Has() bool { return o.conn != nil }
 
+// Busy says that a drain lets the client finish what it does on connections of its own. Any goroutine may call it.
+func (o *Connections) Busy() bool { return o.View.Busy() || o.Waits.Busy() }
+
+// Blocked says that a command of the client's may wait there. Any goroutine may call it.
+func (o *Connections) Blocked() bool { return o.View.Blocked.Load() || o.Waits.Blocked.Load() }
+
+// Awaits says that the client waits for messages, or for replies, there. Any goroutine may call it.
+func (o *Connections) Awaits() bool { return o.View.Awaits() || o.Waits.Awaits() }
+
 // Flush sends what is queued.
 func (o *Connections) Flush() {
 	if o.conn != nil {

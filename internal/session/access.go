@@ -20,17 +20,17 @@ type access struct {
 	client *client.Client
 	pipes  *backend.Forwarder
 
-	user     *share.User // for whom the client is counted
-	remote   bool        // it came from another machine, and protected mode has yet to let it stay
-	asked    bool        // it has yet to be logged in as the user whom its certificate names
-	lowered  bool        // RESET has put the limits of those who must log in in force again
-	admitted atomic.Bool // Redis serves it although it has not authenticated: see Admitted
+	user     *share.User               // for whom the client is counted
+	remote   bool                      // it came from another machine, and protected mode has yet to let it stay
+	due      func(s *Session, c *call) // comes before the next command: fitsLowered or byCertificate; nil: nothing
+	admitted atomic.Bool               // Redis serves it although it has not authenticated: see Admitted
 }
 
 var _ commands.Access = (*access)(nil)
 
-// Admitted returns why Redis does not serve this client; nil: it does. One that has authenticated is served. About another one Redis is asked,
-// until it is served: from then on it stays in, as a connection to Redis does when a password is set. See docs/adr/0024.
+// Admitted returns why Redis does not serve this client; nil: it does. One that has authenticated is served. About
+// another one Redis is asked, until it is served: from then on it stays in, as a connection to Redis does when a
+// password is set. See docs/adr/0024.
 func (a *access) Admitted() error {
 	if a.admitted.Load() || !a.client.Identity().Anonymous() {
 		return nil
@@ -47,8 +47,8 @@ func (a *access) Admitted() error {
 	return nil
 }
 
-// askAdmission asks Redis whether it serves this client. In a script's first seconds Redis answers nobody: SCRIPT KILL must wait for that, and
-// not fail.
+// askAdmission asks Redis whether it serves this client. In a script's first seconds Redis answers nobody: SCRIPT KILL
+// must wait for that, and not fail.
 func (a *access) askAdmission() error {
 	ctx, cancel := context.WithTimeoutCause(a.client.Context(), admissionTime, upstream.ErrTimeout)
 	defer cancel()
@@ -60,8 +60,9 @@ func (a *access) askAdmission() error {
 	}
 }
 
-// showToRedis opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows that the client must
-// be closed, however idle it is. If no connection can be made now, that shows at the client's next command.
+// showToRedis opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows
+// that the client must be closed, however idle it is. If no connection can be made now, that shows at the client's next
+// command.
 func (a *access) showToRedis() {
 	ctx, cancel := context.WithTimeout(a.client.Context(), backend.QuestionTime)
 	defer cancel()
@@ -84,13 +85,14 @@ func (a *access) Ask(at backend.Place, words ...[]byte) ([]byte, error) {
 	return a.pipes.Ask(words, at)
 }
 
-// certificate notes that the client is to be logged in as the user whom its certificate names, if CertificateUser knows that user.
+// certificate notes that the client is to be logged in as the user whom its certificate names, if CertificateUser knows
+// that user.
 func (a *access) certificate() {
 	if a.srv.o.CertificateUser == nil {
 		return
 	}
 	if _, known := a.srv.o.CertificateUser(a.client.Peer.Certificate); known {
-		a.asked, a.lowered = true, false
+		a.due = (*Session).byCertificate
 		a.client.Reader.SetLimits(a.srv.limitsFor(true))
 	}
 }

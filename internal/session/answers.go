@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -14,7 +13,8 @@ import (
 // answer appends exactly one reply to the batch, or ends the connection.
 type answer func(s *Session, args [][]byte)
 
-// answers is the command table, with the functions that answer the commands that lockproxy answers itself. It never changes.
+// answers is the command table, with the functions that answer the commands that lockproxy answers itself. It never
+// changes.
 type answers struct {
 	*commandtable.Table
 	by map[*commandtable.Command]answer
@@ -22,7 +22,8 @@ type answers struct {
 
 // newAnswers makes the table; told is what Redis says of its commands.
 func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
-	a := &answers{Table: commandtable.New(allow, deny, commands.Rows(), told), by: make(map[*commandtable.Command]answer)}
+	a := &answers{Table: commandtable.New(allow, deny, commands.Rows(), told),
+		by: make(map[*commandtable.Command]answer)}
 	a.All(func(c *commandtable.Command) {
 		if c.Here {
 			a.by[c] = checked(c, answering(commands.AnswerOf(c)))
@@ -45,12 +46,14 @@ func (a *answers) answered(c *commandtable.Command) (*commandtable.Command, answ
 	return c, a.by[c]
 }
 
-// answering runs an answer of package commands. The reply that this returns comes after those that it gave, or flushed, meanwhile.
+// answering runs an answer of package commands. The reply that this returns comes after those that it gave, or flushed,
+// meanwhile.
 func answering(run commands.Answer) answer {
 	return func(s *Session, args [][]byte) {
 		b := s.batch
 		if b.caller.Client == nil {
-			b.caller = commands.Client{Client: s.client, Session: s, Access: &s.access, Forwarder: s.pipes, Proxy: &s.srv.clients, Operator: s.srv}
+			b.caller = commands.Client{Client: s.client, Session: s, Access: &s.access, Forwarder: s.pipes,
+				Proxy: &s.srv.clients, Operator: s.srv}
 		}
 		b.answer = run(&b.caller, args, b.answer[:0])
 		if cap(b.answer) > keepBytes {
@@ -115,12 +118,9 @@ func (s *Server) newTable(told []*commandtable.Command) *answers {
 	return newAnswers(allow, rules.Deny, told)
 }
 
-// refusal is the error for a command of a client that Redis does not serve, because of err. Redis 7 looks for the command, and at the number
+// refusal is the error for a command of a client that must log in first. Redis 7 looks for the command, and at the number
 // of its words, before it asks who the client is.
-func (a *answers) refusal(args [][]byte, err error) error {
-	if !client.LogIn(err) {
-		return err
-	}
+func (a *answers) refusal(args [][]byte) error {
 	switch c, _ := a.find(args); {
 	case c == nil:
 		return &upstream.ReplyError{Line: unknownCommand(args)}
@@ -141,5 +141,6 @@ func unknownCommand(args [][]byte) string {
 		rest = append(rest, '\'')
 		rest = append(append(rest, commands.Clip(word, commands.ClipMost+1-len(rest))...), "' "...)
 	}
-	return "ERR unknown command '" + commands.Clip(args[0], commands.ClipMost) + "', with args beginning with: " + string(rest)
+	return "ERR unknown command '" + commands.Clip(args[0], commands.ClipMost) + "', with args beginning with: " +
+		string(rest)
 }

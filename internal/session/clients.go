@@ -131,8 +131,8 @@ func (cs *clients) Fields() commands.ClientFields {
 	return nil
 }
 
-// LearnFields implements commands.Proxy. A client has asked as itself, so that the service account needs neither CLIENT INFO
-// nor CLIENT LIST.
+// LearnFields implements commands.Proxy. A client has asked as itself, so that the service account needs neither CLIENT
+// INFO nor CLIENT LIST.
 func (cs *clients) LearnFields(fields commands.ClientFields) {
 	if fields != nil {
 		cs.fields.Store(&fields)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
@@ -32,10 +33,7 @@ func (s *Session) Attend() {
 }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
-func (s *Session) MayIdle() bool {
-	v := &s.own.View
-	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.own.Waits.Pending.Load() > 0 || s.client.Held() > 0
-}
+func (s *Session) MayIdle() bool { return s.own.Awaits() || s.client.Held() > 0 }
 
 // MustAuthenticate implements downstream.Client.
 func (s *Session) MustAuthenticate() bool { return s.access.must() }
@@ -84,13 +82,12 @@ func (s *Session) Wait(run func(ctx context.Context)) {
 
 // isLeave recognises a QUIT or RESET, as clients send it, at the beginning of b.
 func isLeave(b []byte) bool {
-	for _, line := range []string{"*1\r\n$4\r\nQUIT\r\n", "*1\r\n$5\r\nRESET\r\n", "QUIT\r\n", "RESET\r\n", "QUIT\n", "RESET\n"} {
-		if len(b) >= len(line) && equalFold(b[:len(line)], line) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(leaveLines, func(line string) bool {
+		return equalFold(b[:min(len(line), len(b))], line)
+	})
 }
+
+var leaveLines = []string{"*1\r\n$4\r\nQUIT\r\n", "*1\r\n$5\r\nRESET\r\n", "QUIT\r\n", "RESET\r\n", "QUIT\n", "RESET\n"}
 
 // facts are what other clients see. Any goroutine may call it.
 func (s *Session) facts() commands.ClientFacts {
@@ -101,13 +98,15 @@ func (s *Session) facts() commands.ClientFacts {
 	}
 	id, said := s.client.IdentityNow(), s.client.Said()
 	return commands.ClientFacts{
-		ID: s.client.Number, Addr: s.client.Peer.Addr, LAddr: s.client.Peer.LocalAddr, Name: said.Name, User: client.UserName(id.User), Library: said.Library,
-		DB: id.DB, Proto: id.Proto, Age: now.Sub(s.client.Peer.Opened), Idle: now.Sub(time.Unix(0, s.activity.active.Load())),
-		Last: last,
+		ID: s.client.Number, Addr: s.client.Peer.Addr, LAddr: s.client.Peer.LocalAddr, Name: said.Name,
+		User: client.UserName(id.User), Library: said.Library,
+		DB: id.DB, Proto: id.Proto, Age: now.Sub(s.client.Peer.Opened),
+		Idle: now.Sub(time.Unix(0, s.activity.active.Load())), Last: last,
 		ClientState: commands.ClientState{
 			Channels: v.Channels.Load(), Patterns: v.Patterns.Load(), Shards: v.Shards.Load(),
-			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(), Blocked: s.activity.waiting.Load() != nil || v.Blocked.Load() || s.own.Waits.Blocked.Load(),
-			Tracks: v.Tracking.On.Load(), Broadcasts: v.Tracking.BCast.Load(), Redirect: v.Redirected(),
+			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(),
+			Blocked: s.own.Blocked() || s.activity.waiting.Load() != nil,
+			Tracks:  v.Tracking.On.Load(), Broadcasts: v.Tracking.BCast.Load(), Redirect: v.Redirected(),
 			Monitors: v.Monitor.Load(), Unix: s.client.Peer.Unix, NoEvict: said.NoEvict, NoTouch: said.NoTouch,
 		},
 	}

@@ -32,8 +32,9 @@ func (s *Session) command(cmd redcon.Command) {
 	})
 }
 
-// dispatch is a command's way. What its client, or the process, is just now comes first, which is seldom anything: it may have the command
-// wait, or be refused. Then the command goes to a connection of the client's own, or joins the run that is to be forwarded, or is answered here.
+// dispatch is a command's way. What its client, or the process, is just now comes first, which is seldom anything: it
+// may have the command wait, or be refused. Then the command goes to a connection of the client's own, or joins the run
+// that is to be forwarded, or is answered here.
 func (s *Session) dispatch(cmd redcon.Command) {
 	t := s.srv.facts.table.Load()
 	c := call{Command: cmd}
@@ -50,10 +51,23 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	}
 }
 
-// unusual says that a command is not known, or that its client or the process may have it wait, or be refused, whatever it is.
+// unusual says that a command is not known, or that its client or the process may have it wait, or be refused, whatever
+// it is.
 func (s *Session) unusual(t *answers, c *call) bool {
-	unknown := c.row == nil || c.answer == nil && !t.Learned()
-	return unknown || s.access.asked || s.access.lowered || s.client.Debugs || s.access.user.Paced() || s.client.Place.Kept() || s.srv.pauses.now.Load() != nil
+	switch {
+	case c.row == nil, c.answer == nil && !t.Learned():
+		return true
+	case s.access.due != nil, s.access.user.Paced(), s.client.Debugs, s.client.Place.Kept():
+		return true
+	}
+	return s.srv.pauses.now.Load() != nil
+}
+
+// whatIsDue does what has to come before the client's next command.
+func (s *Session) whatIsDue(c *call) {
+	if s.access.due != nil {
+		s.access.due(s, c)
+	}
 }
 
 // heldUp takes a command through the steps of what is unusual, each of which may end its way.
@@ -70,31 +84,39 @@ func (s *Session) heldUp(of *call) (over bool) {
 
 // unusualSteps are taken in this order.
 var unusualSteps = []func(s *Session, c *call){
-	(*Session).fitsLowered,   // after RESET the limits are those of clients that must log in
-	(*Session).byCertificate, // the client is logged in
-	(*Session).awaitTable,    // Redis tells which commands it has
-	(*Session).undebugged,    // a script is not run that was to be debugged
-	(*Session).onKeptPlace,   // an operator's place is for some commands only
-	(*Session).withinShare,   // the user's commands in a second
-	(*Session).heldBack,      // an operator has clients wait
-	(*Session).resolve,       // Redis is asked what a command is that it has not listed
+	(*Session).whatIsDue,   // a login by certificate; after RESET the limits of clients that must log in
+	(*Session).awaitTable,  // Redis tells which commands it has
+	(*Session).undebugged,  // a script is not run that was to be debugged
+	(*Session).onKeptPlace, // an operator's place is for some commands only
+	(*Session).withinShare, // the user's commands in a second
+	(*Session).heldBack,    // an operator has clients wait
+	(*Session).resolve,     // Redis is asked what a command is that it has not listed
 }
 
-// ranOnOwn runs a command on a connection of the client's own, where it concerns one or needs one. All earlier commands have been
-// forwarded.
+// ranOnOwn runs a command on a connection of the client's own, where it concerns one or needs one. All earlier commands
+// have been forwarded.
 func (s *Session) ranOnOwn(c *call) (taken bool) {
 	if s.pipes.Send(); s.client.End.Over() {
 		return true
 	}
-	if err := s.access.Admitted(); err == nil {
+	switch err := s.access.Admitted(); {
+	case err == nil:
 		taken = s.own.Run(c.Command, s.batch.next, c.row, c.answer != nil)
-	} else if taken = c.row.Conn.Starts(); client.LogIn(err) && taken {
-		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args, err))
-	} else if taken {
-		s.own.Failed(c.row, err)
+	case c.row.Conn.Starts():
+		s.notAdmitted(c, err)
+		taken = true
 	}
 	s.batch.Timing.Answered() // a wait there does not count for the next command
 	return taken
+}
+
+// notAdmitted answers a command of a client that Redis does not serve, because of err.
+func (s *Session) notAdmitted(c *call, err error) {
+	if client.LogIn(err) {
+		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args))
+		return
+	}
+	s.own.Failed(c.row, err)
 }
 
 // forwards has a command join the run; false: something answers it in place of a Redis.
@@ -105,11 +127,11 @@ func (s *Session) forwards(c *call) bool {
 	}
 	if err := s.access.Admitted(); err != nil {
 		s.pipes.Send()
-		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args, err))
+		s.notAdmitted(c, err)
 		return true
 	}
-	// A client that holds a lock does not read from replicas, which might lack what the last holder wrote; nor does one that has a connection of
-	// its own, for example under WATCH, which watches the master's data.
+	// A client that holds a lock does not read from replicas, which might lack what the last holder wrote; nor does one
+	// that has a connection of its own, for example under WATCH, which watches the master's data.
 	s.pipes.Replicas = s.replicas && !s.own.Has() && s.client.Held() == 0
 	s.pipes.Add(c.Raw, c.Args, c.row)
 	return true
@@ -126,7 +148,8 @@ func (s *Session) answer(c *call) {
 	t.Answered()
 	took := telemetry.Clock() - began - s.client.Waited
 	if s.srv.process.IsSlow(took) && c.row.Conn == commandtable.ConnNone { // a command that may wait is not slow
-		s.srv.process.Slow(&client.Slow{Client: s.client, Took: took, Upstream: -1, Command: c.row, Words: c.Args, Commands: 1})
+		s.srv.process.Slow(&client.Slow{Client: s.client, Took: took, Upstream: -1, Command: c.row, Words: c.Args,
+			Commands: 1})
 	}
 	if s.batch.Full() {
 		s.client.Flush()

@@ -19,9 +19,9 @@ const (
 )
 
 // Shutdown drains: no client is let in, no new lock is given, clients that hold no lock are closed once they are
-// between commands, and outside of transactions and waits, the others as soon as they have released. Connections that have said LOCKPROXY stay until
-// all others have gone. At ctx's end all that are left are closed and their locks run out. It returns when every session has ended; an error says how it
-// had to be forced, and who was left.
+// between commands, and outside of transactions and waits, the others as soon as they have released. Connections that
+// have said LOCKPROXY stay until all others have gone. At ctx's end all that are left are closed and their locks run
+// out. It returns when every session has ended; an error says how it had to be forced, and who was left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.gate.Drain()
 	s.pauses.end() // clients that are held back could not leave
@@ -84,7 +84,7 @@ func (s *Session) underWay() bool { return !s.atRest() || s.client.Step.Now() !=
 
 // atRest says that the client holds no lock, is in no transaction and waits for no reply.
 func (s *Session) atRest() bool {
-	return s.client.Held() == 0 && !s.own.View.Busy() && !s.own.Waits.Busy()
+	return s.client.Held() == 0 && !s.own.Busy()
 }
 
 // MayLeave says that a drain may close the client.

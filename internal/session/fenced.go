@@ -35,8 +35,8 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 	return s.own.Fenced(s.Locks(), r, c, args)
 }
 
-// fenceable finds out what a command is, and refuses those that FENCED cannot run: those that lockproxy answers, may wait,
-// or concern the connection. That Redis does not have a command, Redis itself will say.
+// fenceable finds out what a command is, and refuses those that FENCED cannot run: those that lockproxy answers, may
+// wait, or concern the connection. That Redis does not have a command, Redis itself will say.
 func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	t := s.srv.facts.table.Load()
 	within := call{Command: redcon.Command{Args: args}}

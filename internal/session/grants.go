@@ -32,7 +32,8 @@ type grant struct {
 	rights  int64  // serverAccess.rights when Redis was asked
 }
 
-// grants remembers which client may use which key or command. There is one in the process, because its cleaner cannot be stopped.
+// grants remembers which client may use which key or command. There is one in the process, because its cleaner cannot
+// be stopped.
 var grants = sync.OnceValue(func() *expirable.LRU[grant, error] {
 	return expirable.NewLRU[grant, error](grantsKept, nil, grantKept)
 })
@@ -46,7 +47,8 @@ func (a *access) May(write bool, keys ...[]byte) error {
 	var asked []grant
 	var questions [][][]byte
 	for _, key := range keys {
-		one := grant{of: a.srv.up.backend, ident: a.client.Identity(), key: string(key), write: write, rights: a.srv.access.rights.Load()}
+		one := grant{of: a.srv.up.backend, ident: a.client.Identity(), key: string(key), write: write,
+			rights: a.srv.access.rights.Load()}
 		err, known := grants().Get(one)
 		if err != nil {
 			return err
@@ -96,21 +98,24 @@ func (g grant) answered(reply []byte) error {
 // isService says whether the client is the same user as the lock scripts are.
 func (a *access) isService() bool {
 	service := a.srv.o.Service
-	return client.UserName(a.client.Identity().User) == client.UserName(service.User) && a.client.Identity().Password == service.PresentPassword()
+	return client.UserName(a.client.Identity().User) == client.UserName(service.User) &&
+		a.client.Identity().Password == service.PresentPassword()
 }
 
 // forbidden returns Redis' error if the client's user may not run c, which lockproxy answers itself. It is "" when
 // Redis cannot be asked, because the answer does not need Redis.
 func (a *access) forbidden(c *commandtable.Command) (line string) {
-	refusal, err := a.refusal(grant{command: c.Name}, func() ([]byte, error) { return a.Ask(backend.Place{}, bytesOf(c.Probe)...) })
+	refusal, err := a.refusal(grant{command: c.Name}, func() ([]byte, error) {
+		return a.Ask(backend.Place{}, bytesOf(c.Probe)...)
+	})
 	if err != nil || refusal == nil {
 		return ""
 	}
 	return client.ErrorLine(refusal)
 }
 
-// refusal returns Redis' NOPERM to a call of a command as this client, or nil. The answer is kept for grantKept. The error says
-// that Redis cannot be asked. For the service account nothing is asked.
+// refusal returns Redis' NOPERM to a call of a command as this client, or nil. The answer is kept for grantKept. The
+// error says that Redis cannot be asked. For the service account nothing is asked.
 func (a *access) refusal(asked grant, call func() ([]byte, error)) (refusal, err error) {
 	if a.isService() {
 		return nil, nil
@@ -140,8 +145,9 @@ func (a *access) SeesClients() bool {
 	return refusal == nil && err == nil
 }
 
-// MayDelete returns Redis' refusal if the client's user may not run DEL of that key, or MULTI, by which Redis is asked: it looks at a user's
-// rights when it queues a command. DEL of another key would be another question, since a user may have rights to some keys alone.
+// MayDelete returns Redis' refusal if the client's user may not run DEL of that key, or MULTI, by which Redis is asked:
+// it looks at a user's rights when it queues a command. DEL of another key would be another question, since a user may
+// have rights to some keys alone.
 func (a *access) MayDelete(key []byte) error {
 	refusal, err := a.refusal(grant{command: "del", key: string(key)}, func() ([]byte, error) {
 		reply, err := a.Ask(backend.Queued(), []byte("DEL"), key)

@@ -30,8 +30,9 @@ func (s *Session) Login(user, password string) error {
 	return nil
 }
 
-// authenticate logs the client in as user. Redis must accept the password, and must then accept words on the client's own connection, if
-// there is one; otherwise the client stays who it was. Redis is no longer asked once the client has gone.
+// authenticate logs the client in as user. Redis must accept the password, and must then accept words on the client's
+// own connection, if there is one; otherwise the client stays who it was. Redis is no longer asked once the client has
+// gone.
 func (s *Session) authenticate(user, password string, words []string) error {
 	if err := s.askPassword(user, password); err != nil {
 		return err
@@ -131,7 +132,9 @@ func (s *Session) Reset() {
 	s.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.client.Unsay()
 	s.client.Reader.SetLimits(s.srv.limitsFor(false))
-	s.access.lowered = s.srv.access.mustAuth.Load()
+	if s.access.due = nil; s.srv.access.mustAuth.Load() {
+		s.access.due = (*Session).fitsLowered
+	}
 	s.access.admitted.Store(false)
 	s.access.certificate()
 }
@@ -148,11 +151,8 @@ func (s *Session) identity(id upstream.Identity) {
 // fitsLowered holds commands that were read, at least in part, before RESET took effect to the limits of a client that
 // must log in. Redis would close a connection that breaks them, and ours is shared: so the client is closed here.
 func (s *Session) fitsLowered(c *call) {
-	if !s.access.lowered {
-		return
-	}
 	if !s.client.Identity().Anonymous() {
-		s.access.lowered = false // it has logged in again
+		s.access.due = nil // it has logged in again
 		return
 	}
 	if err := s.srv.limitsFor(false).Check(c.Args); err != nil {

@@ -10,8 +10,10 @@ import (
 func (s *Server) about() *commands.ProxyFacts {
 	connections, most := s.o.Budget.Used()
 	return &commands.ProxyFacts{
-		Version: s.o.Version, Announce: s.o.Announce, Embedded: s.o.Embedded, Node: s.o.Present, Uptime: time.Since(s.start), Clients: s.clients.n.Load(),
-		Connections: connections, MaxConnections: most, Upstream: s.up.backend.Describe, Locks: s.o.Locks, Pause: s.pauses.facts(),
+		Version: s.o.Version, Announce: s.o.Announce, Embedded: s.o.Embedded, Node: s.o.Present,
+		Uptime: time.Since(s.start), Clients: s.clients.n.Load(),
+		Connections: connections, MaxConnections: most, Upstream: s.up.backend.Describe, Locks: s.o.Locks,
+		Pause: s.pauses.facts(),
 	}
 }
 

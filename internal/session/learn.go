@@ -53,8 +53,9 @@ func (s *Server) learnLoop() {
 	}
 }
 
-// learn asks Redis for its commands, its limits, and whether clients must authenticate. It asks the last even if the first fails, because
-// the service account's own password may have changed. The fields of CLIENT INFO are learned anew when a client asks for them.
+// learn asks Redis for its commands, its limits, and whether clients must authenticate. It asks the last even if the
+// first fails, because the service account's own password may have changed. The fields of CLIENT INFO are learned anew
+// when a client asks for them.
 func (s *Server) learn() error {
 	s.clients.fields.Store(nil)
 	s.learnErrors()
@@ -69,8 +70,8 @@ func (s *Server) learn() error {
 	return err
 }
 
-// learnErrors finds out whether an error of a script may look like several replies. Until Redis has said that it may not, scripts share no
-// connection.
+// learnErrors finds out whether an error of a script may look like several replies. Until Redis has said that it may
+// not, scripts share no connection.
 func (s *Server) learnErrors() {
 	service := s.o.Service
 	service.DB, service.Proto = 0, 2
@@ -80,8 +81,8 @@ func (s *Server) learnErrors() {
 	}
 }
 
-// learnLimits asks whether Redis closes connections that hold many bytes of replies. One that does not tell is taken to have no such limits,
-// as Redis has none by itself.
+// learnLimits asks whether Redis closes connections that hold many bytes of replies. One that does not tell is taken to
+// have no such limits, as Redis has none by itself.
 func (s *Server) learnLimits() error {
 	service := s.o.Service
 	service.DB, service.Proto = 0, 2
@@ -107,7 +108,8 @@ func (s *Server) learnTable() error {
 	}
 	told := commandtable.Listed(reply)
 	if len(told) == 0 && s.facts.listed() {
-		s.log.Warn("the service account may not run COMMAND any more: what Redis said before stands", "answer", string(reply[:min(len(reply), 128)]))
+		s.log.Warn("the service account may not run COMMAND any more: what Redis said before stands", "answer",
+			string(reply[:min(len(reply), 128)]))
 		return nil
 	}
 	s.facts.mu.Lock()
@@ -139,8 +141,9 @@ func (s *Server) warnOfCluster(service upstream.Identity) {
 // startTime is for how long after its start a mistake in the settings ends the server.
 const startTime = 10 * time.Second
 
-// checkNames looks for names in Options.Deny and Allow that no command has: whoever mistypes one believes that a command is
-// denied. Soon after the start that is fatal. When Redis tells its commands later there may be clients, so it is only logged.
+// checkNames looks for names in Options.Deny and Allow that no command has: whoever mistypes one believes that a
+// command is denied. Soon after the start that is fatal. When Redis tells its commands later there may be clients, so
+// it is only logged.
 func (s *Server) checkNames(told []*commandtable.Command) {
 	err := s.facts.rules.Load().misnamed(told)
 	if err == nil {
@@ -162,8 +165,8 @@ func (r *CommandRules) misnamed(told []*commandtable.Command) error {
 	return fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
 }
 
-// Change puts other limits, Allow, Deny, Operators and Slow in force from the next command on, for clients that are there as well, or
-// changes nothing and returns an error. The rest of l and r stays as it was in Options.
+// Change puts other limits, Allow, Deny, Operators and Slow in force from the next command on, for clients that are
+// there as well, or changes nothing and returns an error. The rest of l and r stays as it was in Options.
 func (s *Server) Change(l Limits, r CommandRules) error {
 	if err := s.changeRules(r); err != nil {
 		return err
@@ -195,8 +198,9 @@ func (s *Server) changeRules(r CommandRules) error {
 }
 
 func (l Limits) bounds() downstream.Bounds {
-	return downstream.Bounds{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, NormalOutput: l.NormalOutput, PubSubOutput: l.PubSubOutput,
-		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout,
+	return downstream.Bounds{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, NormalOutput: l.NormalOutput,
+		PubSubOutput: l.PubSubOutput,
+		IdleTimeout:  l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout,
 		Commands: resp.Limits{Args: l.MaxArgs, Bulk: l.MaxBulk, Command: l.MaxCommand}}
 }
 
@@ -231,8 +235,9 @@ func (f *facts) listed() bool {
 	}
 }
 
-// awaitTable waits until Redis has listed its commands, but only for as long as a command is retried, and finds the command. Before that
-// nobody knows what it does to the connection on which it is sent, nor, in a cluster, to which node it goes.
+// awaitTable waits until Redis has listed its commands, but only for as long as a command is retried, and finds the
+// command. Before that nobody knows what it does to the connection on which it is sent, nor, in a cluster, to which
+// node it goes.
 func (s *Session) awaitTable(c *call) {
 	if c.answer != nil || s.srv.facts.table.Load().Learned() {
 		return
@@ -275,7 +280,8 @@ func (f *facts) unknown() error {
 // learnedBefore is how long before the end of its time Learned answers, so that whoever asks still gets the answer.
 const learnedBefore = 100 * time.Millisecond
 
-// Learned says why commands cannot be served yet; nil: Redis has been asked which it has. At the start it waits for that, almost until ctx ends.
+// Learned says why commands cannot be served yet; nil: Redis has been asked which it has. At the start it waits for
+// that, almost until ctx ends.
 func (s *Server) Learned(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -297,12 +303,13 @@ func (s *Server) Look() {
 	s.clients.look()
 }
 
-// longestAsked is how long a name may be of which Redis is asked. What is longer is refused, as Redis refuses what it does not have.
+// longestAsked is how long a name may be of which Redis is asked. What is longer is refused, as Redis refuses what it
+// does not have.
 const longestAsked = 1 << 10
 
-// lookedUp finds out what a command is that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
-// has renamed, which COMMAND lists under its old name only. Without Redis' answer the command is refused: it could be any.
-// resolve finds out what a command is that Redis did not list.
+// lookedUp finds out what a command is that Redis did not list: an unknown one, one of a module loaded since, or one
+// that redis.conf has renamed, which COMMAND lists under its old name only. Without Redis' answer the command is
+// refused: it could be any. resolve finds out what a command is that Redis did not list.
 func (s *Session) resolve(c *call) {
 	if c.row != nil {
 		return
@@ -320,12 +327,16 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 		return ofStore, nil
 	}
 	if len(args[0]) > longestAsked {
-		return refusedFor(s.srv.facts.table.Load().refusal(args, errNoAuth))
+		return refusedFor(s.srv.facts.table.Load().refusal(args))
 	}
-	if err := s.access.Admitted(); err != nil {
-		return refusedFor(s.srv.facts.table.Load().refusal(args, err))
+	err := s.access.Admitted()
+	if client.LogIn(err) {
+		return refusedFor(s.srv.facts.table.Load().refusal(args))
 	}
-	told, err := s.describe(args[0])
+	var told []*commandtable.Command
+	if err == nil {
+		told, err = s.describe(args[0])
+	}
 	switch {
 	case err != nil:
 		return refusedFor(err)
@@ -342,12 +353,13 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 	return t.answered(c.Of(args))
 }
 
-// ofStore stands for a command that the embedded store does not list: it leaves the newer ones out. None is renamed, and the table has all that
-// concern a connection.
+// ofStore stands for a command that the embedded store does not list: it leaves the newer ones out. None is renamed,
+// and the table has all that concern a connection.
 var ofStore = &commandtable.Command{}
 
-// describe asks Redis about a command, which a module may have added or redis.conf renamed: as the service account, or where that may not
-// ask, as the client. What Redis says does not depend on who asks. Nothing is told of a command that Redis does not have.
+// describe asks Redis about a command, which a module may have added or redis.conf renamed: as the service account, or
+// where that may not ask, as the client. What Redis says does not depend on who asks. Nothing is told of a command that
+// Redis does not have.
 func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
 	question := []string{"COMMAND", "INFO", string(name)}
 	ctx, cancel := context.WithTimeoutCause(s.client.Context(), backend.QuestionTime, upstream.ErrTimeout)

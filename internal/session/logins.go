@@ -15,8 +15,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Wrong passwords are counted and logged, and slow down the address that they come from: once it has sent a few, and as long as it goes on, each of its
-// logins waits before Redis is asked. A right password waits no longer than a wrong one, so that nobody can keep others from logging in.
+// Wrong passwords are counted and logged, and slow down the address that they come from: once it has sent a few, and as
+// long as it goes on, each of its logins waits before Redis is asked. A right password waits no longer than a wrong
+// one, so that nobody can keep others from logging in.
 
 const (
 	freeGuesses = 10 // an address may send so many wrong passwords at once, and one a second
@@ -65,7 +66,9 @@ func (s *Session) askPassword(user, password string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
-	err := elsewhere(func() error { return s.srv.up.backend.Authenticate(ctx, hostOf(s.client.Peer.Addr), user, password) })
+	err := elsewhere(func() error {
+		return s.srv.up.backend.Authenticate(ctx, hostOf(s.client.Peer.Addr), user, password)
+	})
 	if client.PasswordRefused(err) {
 		s.srv.access.guesses.wrong(networkOf(s.client.Peer.Addr))
 		telemetry.LoginsFailed.Add(1)
@@ -74,8 +77,8 @@ func (s *Session) askPassword(user, password string) error {
 	return err
 }
 
-// elsewhere runs a question that goes deep on a goroutine of its own, and waits for its end: a client that idles afterwards
-// would keep the stack, as large as the question once made it.
+// elsewhere runs a question that goes deep on a goroutine of its own, and waits for its end: a client that idles
+// afterwards would keep the stack, as large as the question once made it.
 func elsewhere(ask func() error) error {
 	answer := make(chan error, 1)
 	go answerTo(answer, ask)

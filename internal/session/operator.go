@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,19 +29,10 @@ func (s *Session) Operates() bool {
 // keepsPlaces says that some places are kept for operators: there are some.
 func (s *Server) keepsPlaces() bool { return len(s.facts.rules.Load().Operators) > 0 }
 
-// keptFor are the commands of a client that has a place which is kept for operators: those by which one logs in, finds out who has all the other places,
-// and closes them. Names of libraries' greetings are among them.
-var keptFor = []string{"auth", "hello", "lockproxy", "client", "info", "command", "ping", "reset", "quit"}
-
 // onKeptPlace refuses a command for which no place is kept, and closes the client.
 func (s *Session) onKeptPlace(c *call) {
-	if !s.client.Place.Kept() {
+	if c.row != nil && c.row.Kept || !s.client.Place.Kept() {
 		return
-	}
-	if c.row != nil {
-		if name, _, _ := strings.Cut(c.row.Name, "|"); slices.Contains(keptFor, name) {
-			return
-		}
 	}
 	c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) {
 		line := s.client.Place.NoteRefused(s.client.RemoteAddr())
@@ -52,10 +42,10 @@ func (s *Session) onKeptPlace(c *call) {
 	})
 }
 
-// refusedOperator returns the error for a call of LOCKPROXY by a client of which Redis could not be asked, because of err, whether it may
-// run commands; nil: the call is answered. Operators need LOCKPROXY most while Redis is away, so Redis' last answer counts then: the
-// call is answered if that was that it asks for no password. Before there is any answer nobody is let in. The client is not closed, so that it
-// learns why.
+// refusedOperator returns the error for a call of LOCKPROXY by a client of which Redis could not be asked, because of
+// err, whether it may run commands; nil: the call is answered. Operators need LOCKPROXY most while Redis is away, so
+// Redis' last answer counts then: the call is answered if that was that it asks for no password. Before there is any
+// answer nobody is let in. The client is not closed, so that it learns why.
 func (s *Session) refusedOperator(err error) error {
 	away := client.Lost(err) && !errors.Is(err, upstream.ErrLeft) // else the client has left before Redis could answer
 	switch {

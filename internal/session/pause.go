@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// With LOCKPROXY PAUSE an operator holds back what the clients of this proxy send, for example while Redis is switched over. Each command
-// waits, before it is sent, until the pause ends. Verbs that release or renew locks, and the watchdog's renewals, are never held back:
-// otherwise locks would be lost.
+// With LOCKPROXY PAUSE an operator holds back what the clients of this proxy send, for example while Redis is switched
+// over. Each command waits, before it is sent, until the pause ends. Verbs that release or renew locks, and the
+// watchdog's renewals, are never held back: otherwise locks would be lost.
 
 // pauses has the pause in force, and counts the clients that wait for its end.
 type pauses struct {
@@ -61,13 +60,10 @@ func (p *pause) holds(c *commandtable.Command, here bool) bool {
 	case p.ctx.Err() != nil:
 		return false
 	case here:
-		return c != nil && slices.Contains(lockingVerbs, c.Name) // nil: Redis has not told its commands yet
+		return c != nil && c.Locks // nil: Redis has not told its commands yet
 	}
 	return !p.writes || c == nil || c.MayWrite()
 }
-
-// lockingVerbs are the verbs that may take a lock. They are held back.
-var lockingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced"}
 
 // heldBack waits for the end of a pause that holds back a command.
 func (s *Session) heldBack(c *call) {
@@ -84,7 +80,8 @@ func (s *Session) heldBack(c *call) {
 	}
 }
 
-// standStill has the present command wait for wait, whose ctx ends with the client. The replies to earlier commands are written first.
+// standStill has the present command wait for wait, whose ctx ends with the client. The replies to earlier commands are
+// written first.
 func (s *Session) standStill(wait func(ctx context.Context)) {
 	s.pipes.Send()
 	s.own.Flush()
@@ -96,7 +93,8 @@ func (s *Session) standStill(wait func(ctx context.Context)) {
 
 // Pause implements commands.Operator.
 func (s *Server) Pause(by *client.Client, d time.Duration, writes bool) {
-	s.log.Info("commands are held back, as an operator has asked", "client", by.Peer.Addr, "user", by.User(), "for", d, "writes only", writes)
+	s.log.Info("commands are held back, as an operator has asked", "client", by.Peer.Addr, "user", by.User(), "for", d,
+		"writes only", writes)
 	s.pauses.begin(s.ctx, d, writes)
 }
 

@@ -21,10 +21,12 @@ const (
 		"connections are only accepted from the loopback interface and from unix sockets. Try again later."
 )
 
-// protectionTime is how long the first command of a client from another machine waits until it is known whether Redis asks for a password.
+// protectionTime is how long the first command of a client from another machine waits until it is known whether Redis
+// asks for a password.
 const protectionTime = 2 * time.Second
 
-// protection is what protected mode must know: clients from other machines are let in only where Redis asks for a password.
+// protection is what protected mode must know: clients from other machines are let in only where Redis asks for a
+// password.
 type protection struct {
 	known   chan struct{} // closed when Redis has told for the first time whether it asks for a password
 	once    sync.Once
@@ -59,8 +61,8 @@ func (s *Server) listens(addr net.Addr, e downstream.Entry) {
 	}
 }
 
-// protectionLearned is called when Redis has told whether it asks for a password. changed says that the answer is another one than
-// before.
+// protectionLearned is called when Redis has told whether it asks for a password. changed says that the answer is
+// another one than before.
 func (s *Server) protectionLearned(asked, changed bool) {
 	s.access.protection.once.Do(func() {
 		changed = true
@@ -73,7 +75,8 @@ func (s *Server) protectionLearned(asked, changed bool) {
 		s.access.protection.said.Store(false)
 	}
 	s.sayProtection()
-	for _, c := range s.clients.snapshot() { // those that must authenticate get a deadline for it, and those that may not stay are closed
+	// Those that must authenticate get a deadline for it, and those that may not stay are closed.
+	for _, c := range s.clients.snapshot() {
 		c.client.Reader.WakeToAttend()
 	}
 }
@@ -92,8 +95,9 @@ func (s *Server) sayProtection() {
 	s.log.Warn("Redis asks for no password, and --protected-mode is no: whoever can connect is served")
 }
 
-// mayStay decides, before its first command, whether a client from another machine may stay. It waits for Redis to tell whether
-// it asks for a password, since otherwise the first clients after the start would be served before that is known.
+// mayStay decides, before its first command, whether a client from another machine may stay. It waits for Redis to tell
+// whether it asks for a password, since otherwise the first clients after the start would be served before that is
+// known.
 func (a *access) mayStay() bool {
 	if !a.remote {
 		return true
@@ -116,7 +120,8 @@ func (a *access) mayStay() bool {
 	return false
 }
 
-// refuseStranger closes a client from another machine that has sent no command yet, once it is known that it may not stay.
+// refuseStranger closes a client from another machine that has sent no command yet, once it is known that it may not
+// stay.
 func (a *access) refuseStranger() {
 	if a.remote && a.srv.access.protection.isKnown() && !a.srv.access.mustAuth.Load() {
 		a.deny(deniedLine)

@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Other proxies are known by the names of their connections to Redis, "lockproxy:<uuid>:<address>", which CLIENT LIST shows. Redis is asked
-// as the client's user, who needs the right to run CLIENT LIST: the service account does not.
+// Other proxies are known by the names of their connections to Redis, "lockproxy:<uuid>:<address>", which CLIENT LIST
+// shows. Redis is asked as the client's user, who needs the right to run CLIENT LIST: the service account does not.
 
 const (
 	proxiesFor = 5 * time.Second // how long an answer is used
@@ -31,7 +31,8 @@ type proxies struct {
 
 // ProxyOf implements commands.Proxy.
 func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) string {
-	if len(owner) < uuidLength+2 || owner[uuidLength] != ':' || p.self == "" || owner[:uuidLength] == p.self {
+	uuid, _ := cutUUID(owner)
+	if uuid == p.self {
 		return ""
 	}
 	if p.turn.TryLock() {
@@ -45,13 +46,21 @@ func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) string {
 		p.turn.Unlock()
 	}
 	if known := p.known.Load(); known != nil {
-		return (*known)[owner[:uuidLength]]
+		return (*known)[uuid]
 	}
 	return ""
 }
 
-// proxiesIn finds the proxies in what nodes answer to CLIENT LIST. Only connections of the service account's user are believed: any client
-// may give itself such a name.
+// cutUUID cuts "<uuid>:<rest>"; "": it is no such thing.
+func cutUUID(of string) (uuid, rest string) {
+	if uuid, rest, _ = strings.Cut(of, ":"); len(uuid) != uuidLength {
+		return "", ""
+	}
+	return uuid, rest
+}
+
+// proxiesIn finds the proxies in what nodes answer to CLIENT LIST. Only connections of the service account's user are
+// believed: any client may give itself such a name.
 func proxiesIn(lists []resp.Reply, service string) map[string]string {
 	known := map[string]string{}
 	for _, list := range lists {
@@ -69,19 +78,19 @@ func proxiesIn(lists []resp.Reply, service string) map[string]string {
 				}
 			}
 			said, is := strings.CutPrefix(name, "lockproxy:")
-			if is && user == service && len(said) > uuidLength+1 && said[uuidLength] == ':' {
-				known[said[:uuidLength]] = reachedAt(said[uuidLength+1:], addr)
+			if uuid, at := cutUUID(said); is && user == service && at != "" {
+				known[uuid] = reachedAt(at, addr)
 			}
 		}
 	}
 	return known
 }
 
-// reachedAt returns the address at which a proxy listens. If that does not name the machine, it is completed with the one that
-// Redis has seen.
+// reachedAt returns the address at which a proxy listens. If that does not name the machine, it is completed with the
+// one that Redis has seen.
 func reachedAt(listens, seen string) string {
 	host, port, err := net.SplitHostPort(listens)
-	if ip := net.ParseIP(host); err != nil || host != "" && host != "localhost" && (ip == nil || !ip.IsUnspecified() && !ip.IsLoopback()) {
+	if err != nil || namesMachine(host) {
 		return listens
 	}
 	machine, _, err := net.SplitHostPort(seen)
@@ -89,4 +98,15 @@ func reachedAt(listens, seen string) string {
 		return listens
 	}
 	return net.JoinHostPort(machine, port)
+}
+
+// namesMachine says that a host is not one that each machine has.
+func namesMachine(host string) bool {
+	switch ip := net.ParseIP(host); {
+	case host == "", host == "localhost":
+		return false
+	case ip != nil:
+		return !ip.IsUnspecified() && !ip.IsLoopback()
+	}
+	return true
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// pushQueue is how many bytes of losses may wait for a client that does not read: enough for all the locks that one client can be
-	// expected to lose at once. Losses beyond it are not pushed; the lock verbs report them.
+	// pushQueue is how many bytes of losses may wait for a client that does not read: enough for all the locks that one
+	// client can be expected to lose at once. Losses beyond it are not pushed; the lock verbs report them.
 	pushQueue = 16 << 20
 	// pushOverhead is what a loss takes in the queue beside the lock's name.
 	pushOverhead = 64
@@ -57,8 +57,8 @@ func (p *pushes) pushAll(gone chan<- struct{}) {
 	}
 }
 
-// takePushes returns the frames of what is queued, none if the client no longer takes pushes. more is false if nothing was
-// queued: then the pusher ends. mu is not held while the frames are made.
+// takePushes returns the frames of what is queued, none if the client no longer takes pushes. more is false if nothing
+// was queued: then the pusher ends. mu is not held while the frames are made.
 func (p *pushes) takePushes() (out []byte, more bool) {
 	queue, wanted := p.takeQueue()
 	if !wanted { // not any more: the client has gone back to RESP2
@@ -96,8 +96,8 @@ func (p *pushes) end() {
 	}
 }
 
-// lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that can tell such a push from a reply although
-// they have not asked for pushes. Each needs a test in integration/clients.
+// lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that can tell such a push from a reply
+// although they have not asked for pushes. Each needs a test in integration/clients.
 var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
 
 // takesLossPush says whether a lost lock may be pushed to a client.

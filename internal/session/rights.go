@@ -73,9 +73,9 @@ func (s *Server) lookAtIdentity(id upstream.Identity) (refused bool) {
 
 const passwordGone = "password not valid any more"
 
-// identityRefused closes all clients that Redis has let in with a password that it takes no longer, or without one where it asks for one now,
-// once the connection that they shared is lost: Redis keeps connections open when a password changes, and they end with theirs. They end as
-// Left, not as Gone: their locks expire.
+// identityRefused closes all clients that Redis has let in with a password that it takes no longer, or without one
+// where it asks for one now, once the connection that they shared is lost: Redis keeps connections open when a password
+// changes, and they end with theirs. They end as Left, not as Gone: their locks expire.
 func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError) {
 	if !client.PasswordRefused(why) && !client.LogIn(why) {
 		return
@@ -92,6 +92,7 @@ func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError)
 		}
 	}
 	if closed > 0 {
-		s.log.Warn("a password is not valid any more, its clients are closed", "user", client.UserName(id.User), "clients", closed)
+		s.log.Warn("a password is not valid any more, its clients are closed", "user", client.UserName(id.User),
+			"clients", closed)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/loglimit"
 )
 
-// runOut gathers for the log which clients were closed, or given up, although they held locks, which then run out. Thousands may be at once.
+// runOut gathers for the log which clients were closed, or given up, although they held locks, which then run out.
+// Thousands may be at once.
 type runOut struct {
 	mu             sync.Mutex // a leaf
 	clients, locks int        // not told yet
@@ -45,6 +46,7 @@ func (r *runOut) take(now time.Time) (clients, locks int, addr, why string) {
 // tell writes into the log what has been added, at most one line in runOutEvery.
 func (r *runOut) tell(to *slog.Logger, now time.Time) {
 	if clients, locks, addr, why := r.take(now); clients > 0 {
-		loglimit.Most(to, runOutLines).Warn("clients were closed that held locks, which end with their leases", "clients", clients, "locks", locks, "last", addr, "why", why)
+		loglimit.Most(to, runOutLines).Warn("clients were closed that held locks, which end with their leases",
+			"clients", clients, "locks", locks, "last", addr, "why", why)
 	}
 }

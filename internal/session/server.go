@@ -79,7 +79,7 @@ type Limits struct {
 	NormalOutput     downstream.OutputLimit
 	PubSubOutput     downstream.OutputLimit
 	IdleTimeout      time.Duration
-	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for; 0: no limit
+	HandshakeTimeout time.Duration // to the first command, and to the password where one is asked for; 0: no limit
 	PerUser          share.Limits
 	Protected        bool // clients from other machines are refused while Redis asks no password
 }
@@ -89,7 +89,7 @@ type CommandRules struct {
 	Allow    []string    // commands that are refused unless named here: "monitor", "debug"
 	Deny     []string    // command names, or "name|subcommand", that are refused
 	Blocking []string    // names of commands that may wait although Redis does not say so
-	Fatal    func(error) // called with a mistake in these that Redis' commands show, soon after the start; nil: it is logged
+	Fatal    func(error) // called soon after the start if no command has a name in these; nil: it is logged
 
 	Operators []string      // users who may run LOCKPROXY
 	Slow      time.Duration // a command that takes so long goes into the slow log; 0: none does
@@ -97,8 +97,9 @@ type CommandRules struct {
 
 // Steering is what operators ask of the process.
 type Steering struct {
-	Reload func(context.Context) (said string, err error) // the settings are read again; the error says what stays as it was, too
-	Drain  func()                                         // makes the process drain and end
+	// Reload has the settings read again; the error says what stays as it was, too.
+	Reload func(context.Context) (said string, err error)
+	Drain  func() // makes the process drain and end
 }
 
 // Appearance is what clients are told of the proxy.
@@ -176,12 +177,14 @@ func NewServer(o Options) *Server {
 		o.Logger = slog.Default()
 	}
 	s := &Server{
-		o:       o,
-		log:     o.Logger,
-		start:   time.Now(),
-		facts:   facts{known: make(chan struct{}), suspects: make(chan suspect, 1)},
-		access:  serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(), protection: protection{known: make(chan struct{})}},
-		clients: clients{sessions: make(map[int64]*Session), proxies: proxies{service: client.UserName(o.Service.User)}},
+		o:     o,
+		log:   o.Logger,
+		start: time.Now(),
+		facts: facts{known: make(chan struct{}), suspects: make(chan suspect, 1)},
+		access: serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(),
+			protection: protection{known: make(chan struct{})}},
+		clients: clients{sessions: make(map[int64]*Session),
+			proxies: proxies{service: client.UserName(o.Service.User)}},
 	}
 	s.clients.about = s.about
 	if o.Locks != nil {
@@ -194,10 +197,13 @@ func NewServer(o Options) *Server {
 	s.process.Context, s.process.Relearn, s.process.Slow = s.ctx, make(chan struct{}, 1), s.noteSlow
 	s.process.Log = s.log
 	s.process.SlowFrom.Store(int64(o.Slow))
-	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged, Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
+	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged,
+		Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(),
+		OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.strangers, Keeps: s.keepsPlaces, Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.strangers, Keeps: s.keepsPlaces,
+		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log,
 	})
 	s.setTable(nil)
 	if o.Cluster != nil {
@@ -206,15 +212,16 @@ func NewServer(o Options) *Server {
 		s.up.backend = backend.NewSingle(o.Node)
 		s.o.ReadFrom = ReadMaster // a single Redis has no replicas to read from
 	}
-	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout, Client: s.clients.connections}
+	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout,
+		Client: s.clients.connections}
 	if o.Cluster != nil || o.Node != nil { // some tests have neither
 		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Topology: s.up.own.Listeners.TopologyChanged})
 	}
 	return s
 }
 
-// Serve lets clients in from ln, as e says, until Shutdown. From the call on ln belongs to the Server. It may run for several
-// listeners at once.
+// Serve lets clients in from ln, as e says, until Shutdown. From the call on ln belongs to the Server. It may run for
+// several listeners at once.
 func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 	l, ok := s.gate.Guard(ln, e)
 	if !ok {
@@ -223,8 +230,10 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 	s.listens(ln.Addr(), e)
 	s.facts.learning.Do(func() {
 		s.loops.running.Go(s.learnLoop)
-		s.loops.running.Go(func() { downstream.DropDeadPeers(s.ctx, s.clients.unacknowledged) }) // they have vanished without closing
-		s.loops.running.Go(func() { downstream.ReadAhead(s.ctx, s.clients.conns) })              // of those that do not read their replies
+		// These clients have vanished without closing their connections.
+		s.loops.running.Go(func() { downstream.DropDeadPeers(s.ctx, s.clients.unacknowledged) })
+		// These clients do not read their replies.
+		s.loops.running.Go(func() { downstream.ReadAhead(s.ctx, s.clients.conns) })
 		s.loops.running.Go(s.deletedLoop)
 		s.loops.running.Go(s.stuckLoop)
 		s.loops.running.Go(s.judgeLoop)
@@ -239,8 +248,8 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 	rest := conn.ReadPipeline()
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a command's handler panicked, its client is closed", "client", c.client.Peer.Addr, "panic", fmt.Sprint(p),
-				"stack", string(debug.Stack()))
+			s.log.Error("a command's handler panicked, its client is closed", "client", c.client.Peer.Addr,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			c.client.End.HangUp(downstream.Left, "internal error")
 		}
 	}()

@@ -16,8 +16,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/own"
 )
 
-// Session is one client's connection. All of it runs in redcon's goroutine of that connection, but for what is guarded and the atomics, which
-// other sessions, the lock engine, and Shutdown look at.
+// Session is one client's connection. All of it runs in redcon's goroutine of that connection, but for what is guarded
+// and the atomics, which other sessions, the lock engine, and Shutdown look at.
 type Session struct {
 	srv      *Server
 	client   *client.Client
@@ -109,7 +109,8 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.slowDown(refused)
 }
 
-// writeAll sends what waits to be sent, over connections that clients share or one of the client's own, and writes all replies.
+// writeAll sends what waits to be sent, over connections that clients share or one of the client's own, and writes all
+// replies.
 func (s *Session) writeAll() {
 	s.pipes.Send()
 	s.own.Flush()
@@ -126,7 +127,8 @@ func (s *Session) End() {
 		if locks := c.Held(); locks > 0 && how == downstream.Left {
 			s.srv.runOut.add(locks, c.Peer.Addr, why)
 		}
-		c.Writer.EndBy(time.Now().Add(dedicated.LastReplies)) // a client that reads nothing delays the end no longer than this
+		// A client that reads nothing delays the end no longer than this.
+		c.Writer.EndBy(time.Now().Add(dedicated.LastReplies))
 		s.own.End()
 		if l := s.engine(); l != nil {
 			l.Close(closeHow(how))

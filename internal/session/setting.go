@@ -18,8 +18,8 @@ func (s *Session) Greeted() {
 	s.client.Greeted()
 }
 
-// A client that was refused SCRIPT DEBUG may send its script all the same, as redis-cli --ldb does. The debugger would have
-// run it in a fork of Redis, whose changes are thrown away: here it must not be run at all.
+// A client that was refused SCRIPT DEBUG may send its script all the same, as redis-cli --ldb does. The debugger would
+// have run it in a fork of Redis, whose changes are thrown away: here it must not be run at all.
 
 const notDebugged = "ERR SCRIPT DEBUG is not supported by lockproxy: this script was not run"
 
@@ -28,7 +28,11 @@ var notDebuggedRow = &commandtable.Command{Name: "eval", Refusal: true, Barred: 
 
 // undebugged refuses a script. Functions have no debugger: Redis runs them for real, too.
 func (s *Session) undebugged(c *call) {
-	if s.client.Debugs && c.row != nil && (c.row.Script == commandtable.RunsBody || c.row.Script == commandtable.RunsSHA) {
+	if c.row == nil || !s.client.Debugs {
+		return
+	}
+	switch c.row.Script {
+	case commandtable.RunsBody, commandtable.RunsSHA:
 		c.refuse(notDebuggedRow, func(s *Session, _ [][]byte) { s.client.Error(notDebugged) })
 	}
 }

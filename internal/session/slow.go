@@ -15,8 +15,9 @@ func (s *Server) noteSlow(c *client.Slow) {
 		return
 	}
 	s.slowest.Add(slowlog.Entry{
-		At: time.Now(), Took: c.Took, Upstream: c.Upstream, Args: commands.Shown(c.Command, c.Words), Commands: c.Commands,
-		Client: slowlog.Client{Addr: c.Client.Peer.Addr, Name: c.Client.Name(), User: c.Client.User()},
+		At: time.Now(), Took: c.Took, Upstream: c.Upstream, Args: commands.Shown(c.Command, c.Words),
+		Commands: c.Commands,
+		Client:   slowlog.Client{Addr: c.Client.Peer.Addr, Name: c.Client.Name(), User: c.Client.User()},
 	})
 }
 

@@ -17,8 +17,9 @@ import (
 
 const (
 	stuckEvery = 250 * time.Millisecond // how often sessions are looked at; every stuckAfter while none of them waits
-	// stuckAfter is how long a session must have waited for the same thing before it is asked whether its client is still
-	// there. One that has closed, or half-closed, gets that long for pending replies, so that their outcome is known.
+	// stuckAfter is how long a session must have waited for the same thing before it is asked whether its client is
+	// still there. One that has closed, or half-closed, gets that long for pending replies, so that their outcome is
+	// known.
 	stuckAfter = time.Second
 )
 
@@ -28,9 +29,9 @@ type progress struct {
 	since time.Time // when the step was first seen
 }
 
-// stuckLoop ends the waits of clients that have gone, and those that last longer than Options.UpstreamTimeout, until the server
-// ends. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by this goroutine. It also tells
-// whose locks run out.
+// stuckLoop ends the waits of clients that have gone, and those that last longer than Options.UpstreamTimeout, until
+// the server ends. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by
+// this goroutine. It also tells whose locks run out.
 func (s *Server) stuckLoop() {
 	every, calm := stuckEvery, stuckAfter
 	if t := s.o.UpstreamTimeout; t > 0 {
@@ -61,8 +62,8 @@ func (s *Server) stuckLoop() {
 	}
 }
 
-// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted longer than most; 0: none. It says
-// whether any waits at all.
+// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted longer
+// than most; 0: none. It says whether any waits at all.
 func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (_ []*Session, some bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -85,10 +86,10 @@ func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (
 	return long, some
 }
 
-// endDisconnected ends the waits of the sessions whose clients have gone. What such a client has sent before it left is sent on, as Redis would
-// run it, without waiting for replies: so only a wait for something else ends the session. A session that holds locks waits on: once it has its
-// replies, no command of it can take effect any more, and its locks are released. If no reply comes its locks expire, and then its wait is ended
-// too.
+// endDisconnected ends the waits of the sessions whose clients have gone. What such a client has sent before it left is
+// sent on, as Redis would run it, without waiting for replies: so only a wait for something else ends the session. A
+// session that holds locks waits on: once it has its replies, no command of it can take effect any more, and its locks
+// are released. If no reply comes its locks expire, and then its wait is ended too.
 func endDisconnected(long []*Session) {
 	for _, c := range long {
 		if c.client.Held() == 0 && c.client.End.ClientGone() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
@@ -97,8 +98,9 @@ func endDisconnected(long []*Session) {
 	}
 }
 
-// blockingCommands are the commands that may wait although Redis does not say so of them: those of Options.Blocking, and those of
-// modules that were found to. They get a connection to themselves, so that they hold up nobody else's commands.
+// blockingCommands are the commands that may wait although Redis does not say so of them: those of Options.Blocking,
+// and those of modules that were found to. They get a connection to themselves, so that they hold up nobody else's
+// commands.
 type blockingCommands struct {
 	mu  sync.Mutex // a leaf
 	all []string   // in lower case
@@ -128,7 +130,8 @@ type suspect struct {
 	name  string
 }
 
-// findBlocking looks for modules' commands that sessions have long waited for on a shared connection, for judgeLoop. It never blocks.
+// findBlocking looks for modules' commands that sessions have long waited for on a shared connection, for judgeLoop. It
+// never blocks.
 func (s *Server) findBlocking(long []*Session) {
 	for _, c := range long {
 		name := c.pipes.Module()
@@ -142,8 +145,8 @@ func (s *Server) findBlocking(long []*Session) {
 	}
 }
 
-// judgeLoop has the commands that findBlocking finds treated as commands that may wait, from the next look at Redis' commands on, unless it is
-// Redis that is waited for. Serve starts it, Shutdown waits for it.
+// judgeLoop has the commands that findBlocking finds treated as commands that may wait, from the next look at Redis'
+// commands on, unless it is Redis that is waited for. Serve starts it, Shutdown waits for it.
 func (s *Server) judgeLoop() {
 	for {
 		select {
@@ -159,8 +162,8 @@ func (s *Server) judgeLoop() {
 	}
 }
 
-// blocks says whether it is the command that is waited for: Redis serves others, and stuckAfter later the session waits still, whose reply
-// was on its way if Redis has just come back.
+// blocks says whether it is the command that is waited for: Redis serves others, and stuckAfter later the session waits
+// still, whose reply was on its way if Redis has just come back.
 func (s *Server) blocks(x suspect) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, stuckAfter)
 	defer cancel()
@@ -179,7 +182,8 @@ func (s *Server) servesOthers(ctx context.Context) bool {
 		if m.Role == "master" {
 			asked.Go(func() {
 				reply, err := backend.Ask(ctx, m.Node, s.up.common.AsService(), "EVAL", "return 1", "0")
-				if line, bad := resp.ErrorLine(reply); err != nil || bad && !strings.HasPrefix(line, "NOPERM") { // BUSY, LOADING
+				line, bad := resp.ErrorLine(reply)
+				if err != nil || bad && !strings.HasPrefix(line, "NOPERM") { // BUSY, LOADING
 					failed.Store(true)
 				}
 			})
