@@ -19,7 +19,7 @@ type Batch struct {
 	Timing Timing
 
 	run     [][]byte                // the commands
-	cmds    []*commandtable.Command // the table's row for each of run; nil: it has none
+	cmds    []*commandtable.Command // the table's row for each of run
 	size    int                     // bytes of run
 	scripts bool                    // the run has scripts in it
 	echoes  bool                    // the run has commands whose errors may look like several replies
@@ -58,10 +58,8 @@ func (b *Batch) add(raw []byte, words [][]byte, c *commandtable.Command) {
 	b.size += len(raw)
 	b.Timing.note(c)
 	b.rights.Note(c, words)
-	if c != nil {
-		b.scripts = b.scripts || c.Script != commandtable.NoScript
-		b.echoes = b.echoes || c.Echoes
-	}
+	b.scripts = b.scripts || c.Script != commandtable.NoScript
+	b.echoes = b.echoes || c.Echoes
 }
 
 // copied says that no connection upstream can still be reading the run's bytes.

@@ -47,7 +47,7 @@ type Common struct {
 // Echoes says that an error of c may look like several replies: then what is on the same connection must be this
 // client's.
 func (c *Common) Echoes(cmd *commandtable.Command) bool {
-	return cmd != nil && (cmd.Echoes || cmd.Script.Runs() && !c.OneLine.Load())
+	return cmd.Echoes || cmd.Script.Runs() && !c.OneLine.Load()
 }
 
 // AsService is who the proxy's own questions are asked as.
@@ -402,7 +402,7 @@ func (f *Forwarder) fail(b *Batch, err error, cmds []*commandtable.Command) {
 		// Its bytes may still be sent from the buffer into which the client's next ones would be read.
 		f.client.End.HangUp(downstream.Left, "a long command has had no answer in time")
 	}
-	if slices.ContainsFunc(cmds, func(c *commandtable.Command) bool { return c == nil || !c.ReadOnly }) {
+	if slices.ContainsFunc(cmds, func(c *commandtable.Command) bool { return !c.ReadOnly }) {
 		f.client.LeaveToExpire()
 	}
 }

@@ -34,11 +34,8 @@ func callOf(c *commandtable.Command, words [][]byte) uint64 {
 	return maphash.String(largeSeed, c.Name) ^ maphash.Bytes(largeSeed, words[1])
 }
 
-// note notes a long reply to a command; c may be nil, for one that is in no table.
+// note notes a long reply to a command.
 func (l *largeReplies) note(c *commandtable.Command, words [][]byte) {
-	if c == nil {
-		return
-	}
 	call := callOf(c, words)
 	slot := &l.slots[call%largeSlots]
 	slot.call.Store(call)
@@ -48,7 +45,7 @@ func (l *largeReplies) note(c *commandtable.Command, words [][]byte) {
 
 // expected says that the reply to such a command has been long lately.
 func (l *largeReplies) expected(c *commandtable.Command, words [][]byte) bool {
-	if c == nil || !l.any.Load() {
+	if !l.any.Load() {
 		return false
 	}
 	call := callOf(c, words)

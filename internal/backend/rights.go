@@ -10,7 +10,7 @@ type RightsChange struct {
 
 // Note adds what a call of c may change.
 func (r *RightsChange) Note(c *commandtable.Command, args [][]byte) {
-	if c == nil || !c.Rights {
+	if !c.Rights {
 		return
 	}
 	r.Any = true

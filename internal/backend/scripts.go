@@ -62,7 +62,7 @@ func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 	for i, c := range b.cmds {
 		var key scriptcache.Key
 		switch {
-		case c == nil || c.Script == commandtable.NoScript:
+		case c.Script == commandtable.NoScript:
 		case !c.Script.Runs():
 			known = false
 		default:
@@ -78,8 +78,7 @@ func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 
 func (b *Batch) flushes() bool {
 	return slices.ContainsFunc(b.cmds, func(c *commandtable.Command) bool {
-		return c != nil &&
-			c.Script == commandtable.FlushesScripts
+		return c.Script == commandtable.FlushesScripts
 	})
 }
 
@@ -97,7 +96,7 @@ func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick 
 	for i, c := range b.cmds {
 		answer := b.Bytes[start+from : start+ends[i]]
 		from = ends[i]
-		if c == nil || c.Script == commandtable.NoScript {
+		if c.Script == commandtable.NoScript {
 			continue
 		}
 		if answer[0] == '-' || answer[0] == '!' {
@@ -150,7 +149,7 @@ func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 	for i, c := range b.cmds {
 		answer := b.Bytes[start+from : start+ends[i]]
 		from = ends[i]
-		if c == nil || c.Script != commandtable.RunsSHA || !bytes.HasPrefix(answer, []byte(noScriptReply)) {
+		if c.Script != commandtable.RunsSHA || !bytes.HasPrefix(answer, []byte(noScriptReply)) {
 			continue
 		}
 		if bytes.Contains(b.run[i], []byte("NOSCRIPT")) { // it may be the script that said so, in the client's words

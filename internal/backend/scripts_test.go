@@ -3,6 +3,7 @@ package backend
 import (
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -16,8 +17,8 @@ func TestWord(t *testing.T) {
 		for _, e := range command.Elems {
 			words = append(words, e.Text)
 		}
-		b.add([]byte("PING\r\n"), [][]byte{[]byte("PING")}, nil)
-		b.add(raw, words, nil)
+		b.add([]byte("PING\r\n"), [][]byte{[]byte("PING")}, &commandtable.Command{})
+		b.add(raw, words, &commandtable.Command{})
 		for i := range len(args) + 2 {
 			got := b.word(1, i)
 			if i >= len(args) && got != nil || i < len(args) && string(got) != args[i] {

@@ -25,13 +25,7 @@ func (t *Timing) begin() {
 }
 
 // note counts a command of the run.
-func (t *Timing) note(c *commandtable.Command) {
-	if c == nil {
-		t.run[telemetry.Other]++
-		return
-	}
-	t.run[c.Family]++
-}
+func (t *Timing) note(c *commandtable.Command) { t.run[c.Family]++ }
 
 // forwarded is called when the run has its replies; upstream is the time for which they were waited for. It returns how
 // long the run took in all.
