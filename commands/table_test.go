@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 )
 
 // Each row is there once, comes behind that of its command, and has a note and somebody to answer it.
@@ -98,7 +99,8 @@ func TestSettings(t *testing.T) {
 		name := "client|" + strings.ToLower(string(args[1]))
 		c := speaking(2)
 		_, effect := Queued(commandtable.New(nil, nil, Rows(), nil).Find(args), redcon.Command{Args: args}, "", true)
-		queued := effect.Setting
+		said, _ := effect.(dedicated.Setting)
+		queued := client.Setting(said)
 		got := string(answers[name](&Client{Client: c, Session: &saying{of: c}}, args, nil))
 		then := speaking(2)
 		if then.Set(queued); !reflect.DeepEqual(then.Said(), c.Said()) {

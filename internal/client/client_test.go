@@ -84,8 +84,8 @@ func TestWhoIsClosedForALoss(t *testing.T) {
 			x.LostOne()
 		}
 		x.Fail(c.err)
-		if answered := len(x.Out.Bytes) > 0; x.Over() != c.closes || x.Replies.Finish != c.closes || answered == c.closes {
-			t.Errorf("%s: closed %v, answered %q", name, x.Over(), x.Out.Bytes)
+		if answered := len(x.Out.Bytes) > 0; x.End.Over() != c.closes || x.Replies.Finish != c.closes || answered == c.closes {
+			t.Errorf("%s: closed %v, answered %q", name, x.End.Over(), x.Out.Bytes)
 		}
 		if x.Told(); x.Lockless() != (c.held == 0) {
 			t.Errorf("%s: once told, lockless %v", name, x.Lockless())
