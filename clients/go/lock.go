@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,8 +64,8 @@ type Hold struct {
 // With holds the lock while work runs, and returns its error. work's context ends when the lock is lost; its cause is then an ErrLost, which
 // With returns, too, unless work has an error of its own. ErrNotAcquired: somebody else had the lock for Options.Wait.
 //
-// If work's error is that of a broken connection, a write of work's may still be on its way: the lock is not given back then, and ends with
-// its lease.
+// If work's error is that of a broken connection, or that a deadline is over, a write of work's may still be on its way: the lock is not
+// given back then, and ends with its lease.
 func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx context.Context, held Hold) error) error {
 	s, err := l.begin(name, o)
 	if err != nil {
@@ -75,13 +77,10 @@ func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx 
 	}
 	inside, lose := context.WithCancelCause(ctx)
 	expiry := time.AfterFunc(time.Until(s.until), func() { lose(fmt.Errorf("%w: %s was not renewed in time", ErrLost, name)) })
-	if s.Watched {
-		expiry.Stop()
-	}
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		s.renew(inside, expiry, lose)
+		s.keep(inside, expiry, lose)
 	}()
 	defer s.conn.Close()
 	release := true
@@ -101,15 +100,25 @@ func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx 
 	return err
 }
 
-// section is one critical section.
+// section is one critical section. Its words do not change, so that each may be said again.
 type section struct {
 	*Locks
-	Options
-	name, owner string
-	conn        Conn
-	until       time.Time // the lease is surely Redis' until then
+	name, owner           string
+	lock, renew, unlock   []any         // what is asked
+	wait                  time.Duration // Forever: no end
+	third                 time.Duration // no question takes longer: two thirds of a lease are left at the grant, however long the wait was
+	lease                 time.Duration
+	endsWithItsConnection bool
+	conn                  Conn
+	until                 time.Time // the lock is surely this section's until then, unless Redis says otherwise
 }
 
+const (
+	watchedThird = 5 * time.Second            // between questions about a lock that the proxy watches
+	watchedLease = 100 * 365 * 24 * time.Hour // it has none
+)
+
+// begin makes a section that has asked nothing yet.
 func (l *Locks) begin(name string, o Options) (*section, error) {
 	if o.Lease == 0 {
 		o.Lease = 30 * time.Second
@@ -117,34 +126,25 @@ func (l *Locks) begin(name string, o Options) (*section, error) {
 	if o.Lease < time.Second {
 		return nil, errors.New("lockproxy: a lease below a second cannot be renewed in time")
 	}
-	s := &section{Locks: l, Options: o, name: name}
+	verb := "LOCK"
+	if o.Fair {
+		verb = "FAIRLOCK"
+	}
+	s := &section{Locks: l, name: name, wait: o.Wait, endsWithItsConnection: o.Watched}
 	if o.Watched {
-		s.Lease = watchedLease
+		s.third, s.lease = watchedThird, watchedLease
+		s.lock, s.renew, s.unlock = []any{verb, name, "FENCE", "SELF"}, []any{"RENEW", name}, []any{"UNLOCK", name}
 	} else {
+		s.third, s.lease = o.Lease/3, o.Lease
 		host, _ := os.Hostname()
 		s.owner = host + ":" + strconv.Itoa(os.Getpid()) + ":" + uuid.NewString()
+		ms := o.Lease.Milliseconds()
+		s.lock = []any{verb, name, "FENCE", "OWNER", s.owner, "PX", ms}
+		s.renew, s.unlock = []any{"RENEW", name, "OWNER", s.owner, "PX", ms}, []any{"UNLOCK", name, "OWNER", s.owner}
 	}
 	var err error
-	s.conn, err = l.Dial(s.third(), o.Watched)
+	s.conn, err = l.Dial(s.third, o.Watched)
 	return s, err
-}
-
-// watchedLease is three times as long as the time between questions about a lock that the proxy watches.
-const watchedLease = 15 * time.Second
-
-// third is a third of the lease. No question takes longer: so two thirds are left at the grant, however long the wait was.
-func (s *section) third() time.Duration { return s.Lease / 3 }
-
-// words are those of a question about the lock.
-func (s *section) words(verb string, leased bool) []any {
-	words := []any{verb, s.name}
-	if !s.Watched {
-		words = append(words, "OWNER", s.owner)
-	}
-	if leased && !s.Watched {
-		words = append(words, "PX", s.Lease.Milliseconds())
-	}
-	return words
 }
 
 // acquire takes the lock. What is granted after ctx has ended is given back.
@@ -178,78 +178,80 @@ func (s *section) acquire(ctx context.Context) (Hold, error) {
 	return Hold{}, context.Cause(ctx)
 }
 
+// left is how much of the wait that began then is left.
+func (s *section) left(began time.Time) time.Duration {
+	if s.wait == Forever {
+		return math.MaxInt64
+	}
+	return s.wait - time.Since(began)
+}
+
 // ask asks for the lock again and again, until it is granted, the wait is over, or ctx has ended.
 func (s *section) ask(ctx context.Context) (Hold, error) {
-	verb := "LOCK"
-	if s.Fair {
-		verb = "FAIRLOCK"
-	}
-	began, trouble := time.Now(), time.Time{}
-	for {
-		sent := time.Now()
-		block, last := s.third()*3/4, false
-		if left := s.Wait - sent.Sub(began); s.Wait != Forever && left <= block {
-			block, last = left, true
-		}
-		words := append(s.words(verb, true), "FENCE")
-		if s.Watched {
-			words = append(words, "SELF")
-		}
+	began, trouble := time.Now(), false
+	for answered := began; ; {
+		sent, left := time.Now(), s.left(began)
+		block, words := min(left, s.third*3/4), s.lock
 		if block > 0 {
-			words = append(words, "BLOCK", (block + time.Millisecond - 1).Milliseconds())
+			words = append(slices.Clone(words), "BLOCK", (block + time.Millisecond - 1).Milliseconds())
 		}
 		token, err := s.conn.Do(context.WithoutCancel(ctx), words...)
-		switch n, granted := token.(int64); {
-		case err == nil && granted:
-			s.until = sent.Add(s.Lease) // from before it was sent: never later than Redis has it
+		n, granted := token.(int64)
+		switch {
+		case granted:
+			s.until = sent.Add(s.lease) // from before it was sent: never later than Redis has it
 			return Hold{n, s.owner}, nil
-		case err != nil && s.IsReply(err):
-			return Hold{}, fmt.Errorf("lock %s: %w", s.name, err)
-		case err != nil:
-			// An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
-			again := !trouble.IsZero()
-			if !again {
-				trouble = sent
-			}
-			if over := s.Wait != Forever && time.Since(began) >= s.Wait || time.Since(trouble) >= s.third(); again && over || ctx.Err() != nil {
-				return Hold{}, fmt.Errorf("lock %s: %w", s.name, err)
-			}
-			time.Sleep(s.third() / 100)
-			continue
-		case last:
-			return Hold{}, fmt.Errorf("%w: %s", ErrNotAcquired, s.name)
-		}
-		if trouble = (time.Time{}); ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return Hold{}, ctx.Err()
+		case err == nil && block == left, err == nil && block <= 0:
+			return Hold{}, fmt.Errorf("%w: %s", ErrNotAcquired, s.name)
+		case err == nil:
+			trouble, answered = false, time.Now()
+			continue
+		case s.IsReply(err):
+			return Hold{}, fmt.Errorf("lock %s: %w", s.name, err)
 		}
+		// An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
+		if trouble && min(s.third-time.Since(answered), s.left(began)) <= 0 {
+			return Hold{}, fmt.Errorf("lock %s: %w", s.name, err)
+		}
+		trouble = true
+		time.Sleep(s.third / 100)
 	}
 }
 
-// renew renews the lease until ctx ends, or the lock is lost.
-func (s *section) renew(ctx context.Context, expiry *time.Timer, lose context.CancelCauseFunc) {
-	for pause := s.third(); ; {
+// keep renews the lease until ctx ends, or the lock is lost.
+func (s *section) keep(ctx context.Context, expiry *time.Timer, lose context.CancelCauseFunc) {
+	for pause := s.third; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
 		sent := time.Now()
-		_, err := s.conn.Do(context.WithoutCancel(ctx), s.words("RENEW", true)...)
-		switch pause = s.third() / 4; {
-		case err == nil:
-			pause = s.third()
-			if !s.Watched && expiry.Stop() { // else it was lost, and stays so
-				expiry.Reset(time.Until(sent.Add(s.Lease)))
-			}
-		case s.gone(err), s.Watched && !s.IsReply(err):
+		_, err := s.conn.Do(context.WithoutCancel(ctx), s.renew...)
+		switch pause = s.third / 4; {
+		case s.gone(err):
 			lose(fmt.Errorf("%w: %w", ErrLost, err))
+		case err == nil:
+			pause = s.third
+			if expiry.Stop() { // else it was lost, and stays so
+				expiry.Reset(time.Until(sent.Add(s.lease)))
+			}
 		}
 	}
 }
 
-// gone says that Redis has answered that the lock is not held. No other error ends a hold.
+// gone says that err, of a question about the lock, means that it is not held. Of a lease only Redis can say so.
 func (s *section) gone(err error) bool {
-	return s.IsReply(err) && (strings.HasPrefix(err.Error(), "NOTHELD") || strings.HasPrefix(err.Error(), "LOCKLOST"))
+	switch {
+	case err == nil:
+		return false
+	case !s.IsReply(err):
+		return s.endsWithItsConnection
+	}
+	code, _, _ := strings.Cut(err.Error(), " ")
+	return code == "NOTHELD" || code == "LOCKLOST"
 }
 
 // unlocks is how often UNLOCK is asked while Redis or the proxy is away. No two sections have one owner, so it may be said again.
@@ -258,17 +260,15 @@ const unlocks = 4
 // release gives the lock back. If that cannot be done it ends with its lease.
 func (s *section) release() {
 	for range unlocks {
-		_, err := s.conn.Do(context.Background(), s.words("UNLOCK", false)...)
-		if err == nil || s.gone(err) || s.Watched && !s.IsReply(err) {
+		if _, err := s.conn.Do(context.Background(), s.unlock...); err == nil || s.gone(err) {
 			return
 		}
-		time.Sleep(s.third() / 20)
+		time.Sleep(s.third / 20)
 	}
 }
 
 // broken says that a command of work's may still be on its way.
 func broken(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	var network net.Error // that a deadline is over is one
+	return errors.As(err, &network) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed}, func(e error) bool { return errors.Is(err, e) })
 }
