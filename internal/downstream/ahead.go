@@ -8,15 +8,17 @@ import (
 	"time"
 )
 
-// A client may write all of a long pipeline before it reads a reply. Redis keeps the replies meanwhile. Here they stay on their
-// way, and what is kept is what the client goes on to send: else both sides would wait for each other for ever.
+// A client may write all of a long pipeline before it reads a reply. Redis keeps the replies meanwhile. Here they stay
+// on their way, and what is kept is what the client goes on to send: else both sides would wait for each other for
+// ever.
 const (
 	stalledAfter = 100 * time.Millisecond // a write that takes longer waits for its client
-	stalledEvery = 200 * time.Millisecond // how often clients are looked at. A write that succeeds at once pays nothing for it
+	stalledEvery = 200 * time.Millisecond // how often clients are looked at; a write that succeeds at once pays nothing
 	stalledCalm  = time.Second            // the same while there are no clients
 )
 
-// ahead is a goroutine that reads from the socket while nobody reads commands. It owns kept and err; without it, whoever reads does.
+// ahead is a goroutine that reads from the socket while nobody reads commands. It owns kept and err; without it,
+// whoever reads does.
 type ahead struct {
 	done    chan struct{} // closed at its end; nil: there is none. Reader.mu guards it
 	halt    bool          // it is to end; Reader.mu guards it
@@ -25,8 +27,8 @@ type ahead struct {
 	err     error // what ended the stream behind kept
 }
 
-// ReadAhead reads ahead of clients that send more commands while they do not read their replies, until ctx ends. clients appends
-// those that there are to its argument.
+// ReadAhead reads ahead of clients that send more commands while they do not read their replies, until ctx ends.
+// clients appends those that there are to its argument.
 func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
 	tick := time.NewTimer(stalledCalm)
 	defer tick.Stop()
@@ -51,8 +53,8 @@ func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
 	}
 }
 
-// startAhead starts reading ahead if a write to the client waits, and nobody reads from it. A client that has yet to authenticate
-// may not make this process keep much.
+// startAhead starts reading ahead if a write to the client waits, and nobody reads from it. A client that has yet to
+// authenticate may not make this process keep much.
 func (r *Reader) startAhead(now time.Time) {
 	if r.small.Load() || !r.out.waits(now.Add(-stalledAfter)) {
 		return
@@ -67,14 +69,15 @@ func (r *Reader) startAhead(now time.Time) {
 	go r.readAhead(a.done)
 }
 
-// readAhead keeps what the client sends while a write to it waits, until somebody else wants to read, or no more may be kept.
+// readAhead keeps what the client sends while a write to it waits, until somebody else wants to read, or no more may be
+// kept.
 func (r *Reader) readAhead(done chan<- struct{}) {
 	defer close(done)
 	a, renewed := &r.ahead, time.Now()
 	for {
 		var space []byte
 		if a.err == nil && r.out.waits(time.Now()) {
-			space = a.kept.space() // which may drop another client: so no lock is held, since the other one may be about to drop this one
+			space = a.kept.space() // no lock is held: this may drop another client, which may be about to drop this one
 		}
 		if !r.armAhead(len(space) > 0) {
 			return

@@ -33,8 +33,8 @@ func newBudgets(maxQueries, maxReplies int, log *slog.Logger) budgets {
 	}
 }
 
-// budget bounds how many bytes of one kind this process holds for all clients together. When it is exhausted the clients
-// with the most are dropped first, as with Redis' maxmemory-clients.
+// budget bounds how many bytes of one kind this process holds for all clients together. When it is exhausted the
+// clients with the most are dropped first, as with Redis' maxmemory-clients.
 type budget struct {
 	limit   int    // bytes; 0: no bound
 	what    string // for the log
@@ -50,11 +50,11 @@ type budget struct {
 }
 
 func newBudget(limit int, what string, log *slog.Logger, bytes *telemetry.Gauge, dropped *telemetry.Counter) *budget {
-	return &budget{limit: limit, what: what, log: log, bytes: bytes, dropped: dropped, accounts: make(map[*Account]struct{})}
+	return &budget{limit: limit, what: what, log: log, bytes: bytes, dropped: dropped, accounts: map[*Account]struct{}{}}
 }
 
-// Account counts what this process keeps for one client, in one of the bounds for all clients together. The zero Account counts
-// nothing. It is used by one goroutine at a time, and not copied after its first use.
+// Account counts what this process keeps for one client, in one of the bounds for all clients together. The zero
+// Account counts nothing. It is used by one goroutine at a time, and not copied after its first use.
 type Account struct {
 	of   *budget
 	drop func(why string)
@@ -68,8 +68,8 @@ type Account struct {
 // another is a second account of the same client, in the same bound.
 func (a *Account) another() Account { return Account{of: a.of, drop: a.drop, addr: a.addr} }
 
-// Set notes how many bytes are kept now. Clients that are dropped for it, which may include this one, have been dropped when it
-// returns. It blocks on no client.
+// Set notes how many bytes are kept now. Clients that are dropped for it, which may include this one, have been dropped
+// when it returns. It blocks on no client.
 func (a *Account) Set(n int) {
 	if n = counted(n); n == a.shown || a.of == nil || a.of.limit == 0 {
 		return
@@ -80,8 +80,8 @@ func (a *Account) Set(n int) {
 	}
 }
 
-// trySet is Set for bytes that need not be kept: it says whether the client may have n bytes now. When there is no room for
-// them, the client that has the most is dropped, but not for one that would have as much.
+// trySet is Set for bytes that need not be kept: it says whether the client may have n bytes now. When there is no room
+// for them, the client that has the most is dropped, but not for one that would have as much.
 func (a *Account) trySet(n int) bool {
 	if a.of.limit == 0 {
 		return true
@@ -180,6 +180,7 @@ func (b *budget) note(v *Account) {
 	if now.Before(b.quiet) {
 		return
 	}
-	b.log.Warn("clients dropped, the largest first: "+b.what+" is reached", "client", v.addr, "bytes", v.bytes, "clients", b.unlogged)
+	b.log.Warn("clients dropped, the largest first: "+b.what+" is reached",
+		"client", v.addr, "bytes", v.bytes, "clients", b.unlogged)
 	b.quiet, b.unlogged = now.Add(logEvery), 0
 }

@@ -55,7 +55,8 @@ func dropTheLargest(t *testing.T) {
 	}
 }
 
-// What need not be held is held while there is room. Then the client that has the most is dropped for another that has less.
+// What need not be held is held while there is room. Then the client that has the most is dropped for another that has
+// less.
 func TestBudgetOfWhatNeedNotBeKept(t *testing.T) {
 	t.Parallel()
 	b := newBudget(10*drawStep, "", slog.New(slog.DiscardHandler), new(telemetry.Gauge), new(telemetry.Counter))

@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Client is the session behind a connection, as far as the connection must know it. The goroutine that reads calls its methods;
-// Subscribed and MayIdle may be called by any goroutine that writes, too.
+// Client is the session behind a connection, as far as the connection must know it. The goroutine that reads calls its
+// methods; Subscribed and MayIdle may be called by any goroutine that writes, too.
 type Client interface {
 	FlushReplies()          // a protocol error ends the connection: replies that are pending are to be written now
 	End()                   // the connection is over
@@ -74,7 +74,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 // Write sends whole replies.
 func (c *Conn) Write(p []byte) (int, error) { return c.Writer.Write(p) }
 
-// BoundsChanged has the gate's present bounds hold for a read and a write that wait. It may be called by any goroutine, and never blocks.
+// BoundsChanged has the gate's present bounds hold for a read and a write that wait. It may be called by any goroutine,
+// and never blocks.
 func (c *Conn) BoundsChanged() {
 	c.Reader.Wake()
 	c.Writer.renew()
@@ -91,8 +92,8 @@ func (c *Conn) drop(why string) {
 // unreadWait is how long Finish reads on.
 const unreadWait = 10 * time.Millisecond
 
-// Finish ends the stream to the client, and reads what it has sent meanwhile: a socket that is closed with bytes unread is
-// reset, and the client may then lose replies it has not read yet. The goroutine that reads calls it, before Close.
+// Finish ends the stream to the client, and reads what it has sent meanwhile: a socket that is closed with bytes unread
+// is reset, and the client may then lose replies it has not read yet. The goroutine that reads calls it, before Close.
 func (c *Conn) Finish() {
 	c.Reader.dropAhead()
 	closeWrite(c.Conn)

@@ -82,34 +82,6 @@ func TestBigRepliesAreWrittenInPieces(t *testing.T) {
 	}
 }
 
-// The time for an unfinished command begins anew when an earlier one has been completed.
-func TestWindowOfAnUnfinishedCommand(t *testing.T) {
-	t.Parallel()
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	c := newTestConn(t, here)
-	go there.Write([]byte("*1\r\n$4\r\nPI"))
-	due := func() time.Time {
-		c.Reader.silence.begin(c.Reader.gate.Bounds(), false, c.Reader.guard.Unfinished())
-		return c.Reader.silence.due
-	}
-	if err := c.Reader.guard.ReadAhead(watchedBytes); err != nil {
-		t.Fatal(err)
-	}
-	if due := due(); time.Until(due) < progressWindow/2 {
-		t.Fatalf("due at %v", due)
-	}
-	c.Reader.silence.window = time.Now().Add(-time.Second)
-	if due := due(); time.Until(due) > 0 {
-		t.Error("a command that does not grow gets a new window")
-	}
-	c.Reader.CommandCame()
-	if due := due(); time.Until(due) < progressWindow/2 {
-		t.Errorf("due at %v", due)
-	}
-}
-
 // A client that reads nothing is idle too, but one that reads slowly is not.
 func TestIdleTimeoutOfReaders(t *testing.T) {
 	t.Parallel()

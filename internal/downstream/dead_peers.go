@@ -17,25 +17,28 @@ const (
 	probeEvery  = time.Second
 )
 
-// keepAlive has the kernel give up an idle client that has vanished, after lifeSign. A kernel loses probes to clients on its own machine when
-// thousands are due at the same tick: so clients that came together are probed in different seconds, and one answer to at least five probes
-// keeps a client.
+// keepAlive has the kernel give up an idle client that has vanished, after lifeSign. A kernel loses probes to clients
+// on its own machine when thousands are due at the same tick: so clients that came together are probed in different
+// seconds, and one answer to at least five probes keeps a client.
 func keepAlive() net.KeepAliveConfig {
-	idle := firstProbe + time.Duration(rand.IntN(int((latestProbe-firstProbe)/time.Second)+1))*time.Second // the kernel counts in seconds
-	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: probeEvery, Count: int((lifeSign - idle) / probeEvery)}
+	later := rand.IntN(int((latestProbe-firstProbe)/time.Second) + 1) // the kernel counts in seconds
+	idle := firstProbe + time.Duration(later)*time.Second
+	count := int((lifeSign - idle) / probeEvery)
+	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: probeEvery, Count: count}
 }
 
-// Keep-alive does not run while bytes are on their way to a client, and the kernel alone then gives a dead one up after a
-// quarter of an hour. TCP_USER_TIMEOUT would be shorter, but also cuts off a living client that does not read for that long.
-// So clients that have yet to acknowledge something are looked at: the dead acknowledge nothing, not even a probe of their full
-// window.
+// Keep-alive does not run while bytes are on their way to a client, and the kernel alone then gives a dead one up after
+// a quarter of an hour. TCP_USER_TIMEOUT would be shorter, but also cuts off a living client that does not read for
+// that long. So clients that have yet to acknowledge something are looked at: the dead acknowledge nothing, not even a
+// probe of their full window.
 const (
 	lookEvery = time.Second
 	lookAfter = 4 * time.Second // whoever has sent a command since is alive
 )
 
-// DropDeadPeers drops clients that have vanished without closing their connections, until ctx ends. since appends the clients
-// that have something unacknowledged, and have sent no command since before (unix nanoseconds), to its second argument.
+// DropDeadPeers drops clients that have vanished without closing their connections, until ctx ends. since appends the
+// clients that have something unacknowledged, and have sent no command since before (unix nanoseconds), to its second
+// argument.
 func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*Conn) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSilenceOfAPeer: a peer is silent that has not answered what was sent after its last answer, be that long ago or not.
+// TestSilenceOfAPeer: a peer is silent that has not answered what was sent after its last answer, be that long ago or
+// not.
 func TestSilenceOfAPeer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -20,7 +20,8 @@ type deadlines struct {
 	idling bool      // due is the idle time-out, which does not end clients that may idle
 }
 
-// begin sets due for a read: the earliest of the deadlines for the hand-shake, for an idle client, and for an unfinished command.
+// begin sets due for a read: the earliest of the deadlines for the hand-shake, for an idle client, and for an
+// unfinished command.
 func (d *deadlines) begin(b *Bounds, mustAuthenticate bool, unfinished int) {
 	d.due, d.idling = d.handshake(b.HandshakeTimeout, mustAuthenticate), false
 	switch {
@@ -39,8 +40,8 @@ func (d *deadlines) begin(b *Bounds, mustAuthenticate bool, unfinished int) {
 }
 
 // handshake is when the client must have sent its first whole command and, where Redis asks for a password, have
-// authenticated; zero: it has, or there is no limit. A client that must authenticate anew, for example after RESET, has the
-// whole time again.
+// authenticated; zero: it has, or there is no limit. A client that must authenticate anew, for example after RESET, has
+// the whole time again.
 func (d *deadlines) handshake(limit time.Duration, mustAuthenticate bool) time.Time {
 	switch { // also while there is no limit, because one may be set later
 	case d.came && !mustAuthenticate:

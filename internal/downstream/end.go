@@ -77,8 +77,8 @@ func (e *End) Reason() (How, string) {
 	return e.how, e.why
 }
 
-// Context is the context that ends with the connection, or with parent, which is the same each time. It is made once: to make
-// one for each command would cost more than the rest of that command's way to a node.
+// Context is the context that ends with the connection, or with parent, which is the same each time. It is made once:
+// to make one for each command would cost more than the rest of that command's way to a node.
 func (e *End) Context(parent context.Context) context.Context {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +91,8 @@ func (e *End) Context(parent context.Context) context.Context {
 	return e.ctx
 }
 
-// ClientGone says whether the client has ended the connection, as far as this machine can know: even if that has not been read yet.
+// ClientGone says whether the client has ended the connection, as far as this machine can know: even if that has not
+// been read yet.
 func (e *End) ClientGone() bool {
 	if e.Over() {
 		return true

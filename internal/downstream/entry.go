@@ -21,9 +21,9 @@ import (
 // Entry is what the clients of a listener go through before their first command. The zero Entry is nothing.
 type Entry struct {
 	TLS *tls.Config // nil: plain
-	// ProxyHeader wants a header of the PROXY protocol, version 1 or 2, from each client of a TCP listener, and believes
-	// the address in it. Clients without a header are closed, and so are those whose own address is not in ProxyFrom,
-	// unless that is empty.
+	// ProxyHeader wants a header of the PROXY protocol, version 1 or 2, from each client of a TCP listener, and
+	// believes the address in it. Clients without a header are closed, and so are those whose own address is not in
+	// ProxyFrom, unless that is empty.
 	ProxyHeader bool
 	ProxyFrom   []netip.Prefix
 }
@@ -213,8 +213,8 @@ func (c *proxiedConn) LocalAddr() net.Addr {
 // writeTimeout is for writes that TLS makes by itself.
 const writeTimeout = 30 * time.Second
 
-// deadlineRenewer renews a write deadline that has passed. TLS writes by itself while it reads, to answer a change of keys,
-// long after Conn's last write and its deadline; one such failure would be the end of the connection.
+// deadlineRenewer renews a write deadline that has passed. TLS writes by itself while it reads, to answer a change of
+// keys, long after Conn's last write and its deadline; one such failure would be the end of the connection.
 type deadlineRenewer struct {
 	net.Conn
 	due atomic.Int64 // the write deadline in unix nanoseconds; 0: none
@@ -242,7 +242,8 @@ func (c *proxiedConn) NetConn() net.Conn { return c.Conn }
 // NetConn is for tcpOf.
 func (c *deadlineRenewer) NetConn() net.Conn { return c.Conn }
 
-// closeNow closes the connection without TLS' close_notify: a client that does not read could make the caller wait for it.
+// closeNow closes the connection without TLS' close_notify: a client that does not read could make the caller wait for
+// it.
 func closeNow(c net.Conn) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()

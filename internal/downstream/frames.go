@@ -1,7 +1,8 @@
 package downstream
 
-// Output.frames is held from the first to the last byte of whole frames, by whoever writes: what a session has gathered,
-// a reply that is passed on as it comes, and the pushes of this proxy's own. Nobody outside of this package holds it.
+// Output.frames is held from the first to the last byte of whole frames, by whoever writes: what a session has
+// gathered, a reply that is passed on as it comes, and the pushes of this proxy's own. Nobody outside of this package
+// holds it.
 
 // Write sends whole replies. redcon's empty flushes are ignored.
 func (w *Writer) Write(p []byte) (int, error) {
@@ -42,8 +43,8 @@ func (w *Writer) WriteLatest(compose func() []byte) {
 	w.write(compose(), 0)
 }
 
-// Passage passes frames on to the client as they come, in pieces of any size. While the client has part of a frame nobody
-// else can write to it. It is used by one goroutine at a time.
+// Passage passes frames on to the client as they come, in pieces of any size. While the client has part of a frame
+// nobody else can write to it. It is used by one goroutine at a time.
 type Passage struct {
 	out    *Writer
 	within bool // the client has part of a frame, and frames is held
@@ -66,7 +67,8 @@ func (f *Passage) Write(p []byte, within bool) {
 	}
 }
 
-// GiveUp says that no more is written. A client that has part of a frame is cut off: it could not understand what follows.
+// GiveUp says that no more is written. A client that has part of a frame is cut off: it could not understand what
+// follows.
 func (f *Passage) GiveUp(why string) {
 	if f.within {
 		f.out.end.Cut(Left, why)

@@ -29,10 +29,11 @@ type Bounds struct {
 // Options set up a Gate. Zero limits are none.
 type Options struct {
 	Bounds
-	MaxQueryMemory int // bytes of unfinished commands of all clients; what clients send that do not read may take half as much besides
+	MaxQueryMemory int // bytes of unfinished commands of all clients; half as much besides of what clients send that do not read
 	MaxReplyMemory int // bytes of replies gathered for all clients together
 
-	// RefuseRemote returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
+	// RefuseRemote returns what a client from another machine is told instead of being let in; "" lets it in. nil lets
+	// all in.
 	RefuseRemote func() (refusal string)
 	Keeps        func() bool        // some places are kept for operators; nil: none are
 	Limits       func() resp.Limits // of the commands of a client that has just come
@@ -66,9 +67,10 @@ func NewGate(ctx context.Context, o Options) *Gate {
 	return g
 }
 
-// SetBounds puts other bounds in force and says whether they differ from those before. If they do, the caller calls BoundsChanged of
-// every Conn, because a client that waits would keep the deadlines of the old ones. Clients of an address that has more than
-// MaxPerAddress stay. Commands applies to what is read from then on, the rest of a command that has begun included.
+// SetBounds puts other bounds in force and says whether they differ from those before. If they do, the caller calls
+// BoundsChanged of every Conn, because a client that waits would keep the deadlines of the old ones. Clients of an
+// address that has more than MaxPerAddress stay. Commands applies to what is read from then on, the rest of a command
+// that has begun included.
 func (g *Gate) SetBounds(b Bounds) (changed bool) {
 	before := g.bounds.Swap(&b)
 	return before == nil || *before != b

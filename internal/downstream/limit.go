@@ -13,8 +13,8 @@ type OutputLimit struct {
 // excess is since when a client has held more than its soft limit allows; zero: it does not.
 type excess struct{ since time.Time }
 
-// judge notes that held bytes are held now. until is when there must be fewer of them; zero: no time. over says that the client is
-// to be closed.
+// judge notes that held bytes are held now. until is when there must be fewer of them; zero: no time. over says that
+// the client is to be closed.
 func (x *excess) judge(l OutputLimit, held int, now time.Time) (until time.Time, over bool) {
 	switch {
 	case l.Soft == 0, held <= l.Soft:

@@ -17,8 +17,8 @@ const (
 	lastBackOff  = time.Second
 )
 
-// listener hands redcon guarded connections only, and deals with the errors of accepting itself: redcon would spin on errors,
-// and close every client when its listener ends.
+// listener hands redcon guarded connections only, and deals with the errors of accepting itself: redcon would spin on
+// errors, and close every client when its listener ends.
 type listener struct {
 	net.Listener
 	gate  *Gate
@@ -140,14 +140,14 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	}
 	l.gate.places.noteRefused(refusal, from)
 	if l.entry.TLS == nil {
-		raw.SetWriteDeadline(time.Now().Add(time.Second))
-		raw.Write([]byte(refusal)) // best effort, as in Redis
+		tell(raw, refusal)
 	}
 	raw.Close()
 	return e, false
 }
 
-// guarded makes the Conn of a client that has its place; nil in a drain, and for a client from elsewhere that is not let in.
+// guarded makes the Conn of a client that has its place; nil in a drain, and for a client from elsewhere that is not
+// let in.
 func (l *listener) guarded(e entrant) *Conn {
 	if l.gate.draining.Load() {
 		closeNow(e.conn)
@@ -162,17 +162,24 @@ func (l *listener) guarded(e entrant) *Conn {
 
 // refusedRemote tells a client from another machine that it is not let in, if that is so, and closes it.
 func (l *listener) refusedRemote(e entrant) bool {
-	if l.gate.o.RefuseRemote == nil || e.local() {
+	refuse := l.gate.o.RefuseRemote
+	if refuse == nil || e.local() {
 		return false
 	}
-	refusal := l.gate.o.RefuseRemote()
+	refusal := refuse()
 	if refusal == "" {
 		return false
 	}
 	l.gate.places.noteRefused(refusal, e.conn.RemoteAddr())
-	e.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	e.conn.Write([]byte(refusal)) // best effort, as in Redis; it fits into the buffer of a new connection, so that nobody waits
+	tell(e.conn, refusal)
 	closeNow(e.conn)
 	e.place.Leave()
 	return true
+}
+
+// tell tells a client that is refused why: best effort, as in Redis. The line fits into the buffer of a new connection, so that
+// nobody waits.
+func tell(conn net.Conn, refusal string) {
+	conn.SetWriteDeadline(time.Now().Add(time.Second))
+	conn.Write([]byte(refusal))
 }

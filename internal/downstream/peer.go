@@ -12,17 +12,19 @@ import (
 type Peer struct {
 	Addr, LocalAddr string // both ends as Redis writes them
 	Unix            bool   // it came by a unix socket
-	// Local: it is on this machine, as Redis' protected mode sees it. It came by a unix socket or from a loopback address, and so
-	// did the balancer that named the address.
+	// Local: it is on this machine, as Redis' protected mode sees it. It came by a unix socket or from a loopback
+	// address, and so did the balancer that named the address.
 	Local bool
-	// Certificate is the common name in its certificate, which has been verified; "": there is no certificate, or not exactly one name.
+	// Certificate is the common name in its certificate, which has been verified; "": there is no certificate, or not
+	// exactly one name.
 	Certificate string
 	Opened      time.Time // when the connection was accepted
 }
 
 func newPeer(e entrant) Peer {
-	p := Peer{Unix: e.conn.LocalAddr().Network() == "unix", Local: e.local(), Certificate: certificateName(e.conn), Opened: e.since}
-	if p.Addr, p.LocalAddr = e.conn.RemoteAddr().String(), e.conn.LocalAddr().String(); p.Unix {
+	p := Peer{Local: e.local(), Certificate: certificateName(e.conn), Opened: e.since}
+	p.Addr, p.LocalAddr = e.conn.RemoteAddr().String(), e.conn.LocalAddr().String()
+	if p.Unix = e.conn.LocalAddr().Network() == "unix"; p.Unix {
 		p.LocalAddr += ":0" // as in Redis
 		p.Addr = p.LocalAddr
 	}

@@ -16,8 +16,8 @@ const (
 	tooManyAddress = "-ERR max number of clients per address reached\r\n"
 )
 
-// keptPlaces is how many places there are beyond MaxClients and MaxPerAddress, for operators who come to see who has all others.
-// The oldest client there that has not shown itself to be one makes room for the next.
+// keptPlaces is how many places there are beyond MaxClients and MaxPerAddress, for operators who come to see who has
+// all others. The oldest client there that has not shown itself to be one makes room for the next.
 const keptPlaces = 8
 
 // places bound how many clients there are.
@@ -137,7 +137,8 @@ func (p *Place) NoteRefused(from net.Addr) (line string) {
 	return tooMany[1 : len(tooMany)-2]
 }
 
-// move counts the client for the address that turned out to be its own. A client that is refused keeps its place as it was.
+// move counts the client for the address that turned out to be its own. A client that is refused keeps its place as it
+// was.
 func (p *Place) move(addr netip.Addr) (refusal string) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -163,8 +164,8 @@ func (p *Place) Leave() {
 	p.of.uncount(p.addr)
 }
 
-// Kept says that the client has a place that is kept for operators, and no other one has become free meanwhile. The goroutine that
-// reads calls it.
+// Kept says that the client has a place that is kept for operators, and no other one has become free meanwhile. The
+// goroutine that reads calls it.
 func (p *Place) Kept() bool {
 	if !p.kept {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Reader is how commands come in: whole, bounded and well-formed, and with the deadlines of the moment. The goroutine that reads
-// calls its methods, but for those that say otherwise.
+// Reader is how commands come in: whole, bounded and well-formed, and with the deadlines of the moment. The goroutine
+// that reads calls its methods, but for those that say otherwise.
 type Reader struct {
 	from   *stream
 	end    *End
@@ -130,8 +130,8 @@ func (r *Reader) SetLimits(l resp.Limits) {
 	r.guard.SetLimits(l)
 }
 
-// renewLimits puts the gate's limits of commands in force if they may have changed. It is called before guard looks at what
-// it has read.
+// renewLimits puts the gate's limits of commands in force if they may have changed. It is called before guard looks at
+// what it has read.
 func (r *Reader) renewLimits() {
 	if b := r.gate.Bounds(); b != r.judged && !r.small.Load() {
 		r.judged = b
@@ -142,8 +142,8 @@ func (r *Reader) renewLimits() {
 // CommandCame notes that the client has sent a whole command.
 func (r *Reader) CommandCame() { r.silence.commandCame() }
 
-// Wake makes the goroutine that waits for the client's next command check whether to go on, for example at the start of a drain.
-// Any goroutine may call it.
+// Wake makes the goroutine that waits for the client's next command check whether to go on, for example at the start of
+// a drain. Any goroutine may call it.
 func (r *Reader) Wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,8 +157,8 @@ func (r *Reader) wake() {
 	}
 }
 
-// WakeToAttend makes the goroutine that reads call the client's Attend, as soon as it is between two reads. Any goroutine may call
-// it. It never blocks.
+// WakeToAttend makes the goroutine that reads call the client's Attend, as soon as it is between two reads. Any
+// goroutine may call it. It never blocks.
 func (r *Reader) WakeToAttend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,9 +10,10 @@ import (
 
 // stream is a client's socket. It remembers why the kernel has ended the connection.
 //
-// The kernel says that only once: to who reads or writes first. To the other one it looks as if the client had ended it: the end
-// of the stream, or a broken pipe. So whoever hears the reason notes it within that call, and whoever does not looks for it, after
-// the other one's call. That call ends at once, since nobody waits at a connection that has ended both ways.
+// The kernel says that only once: to who reads or writes first. To the other one it looks as if the client had ended
+// it: the end of the stream, or a broken pipe. So whoever hears the reason notes it within that call, and whoever does
+// not looks for it, after the other one's call. That call ends at once, since nobody waits at a connection that has
+// ended both ways.
 type stream struct {
 	net.Conn
 	reading, writing sync.Mutex // held during a call of Read, and of Write

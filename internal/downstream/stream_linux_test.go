@@ -31,8 +31,8 @@ func (c inOrder) call(direction string, do func([]byte) (int, error), p []byte) 
 	return n, err
 }
 
-// A client that the kernel has given up may still count on its locks, and one that has reset its connection has gone, whether it is a read
-// or a write that the kernel tells so: it tells only one.
+// A client that the kernel has given up may still count on its locks, and one that has reset its connection has gone,
+// whether it is a read or a write that the kernel tells so: it tells only one.
 func TestTheKernelTellsOnlyOne(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {

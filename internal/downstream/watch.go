@@ -10,8 +10,8 @@ import (
 // until the wait is over; its end is then noticed by keep-alive only.
 const watchedBytes = 1 << 20
 
-// Watch makes the client's end be noticed at once although nobody reads its commands: what it sends is kept for later. stop ends
-// the watch, and returns when nobody reads any more.
+// Watch makes the client's end be noticed at once although nobody reads its commands: what it sends is kept for later.
+// stop ends the watch, and returns when nobody reads any more.
 func (r *Reader) Watch() (stop func()) {
 	done := make(chan struct{})
 	r.setMode(forEnd)

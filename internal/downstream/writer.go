@@ -17,8 +17,8 @@ var (
 	errOutput = errors.New("output buffer limit")
 )
 
-// Writer is how replies and pushes go out: as whole frames, each by one writer, with the deadlines and limits of the moment. Any
-// goroutine may call its methods.
+// Writer is how replies and pushes go out: as whole frames, each by one writer, with the deadlines and limits of the
+// moment. Any goroutine may call its methods.
 type Writer struct {
 	to     *stream
 	end    *End
@@ -40,8 +40,9 @@ type Writer struct {
 	dropped        atomic.Bool // over, and nothing more is to be written
 }
 
-// write writes p. behind is how many more bytes are held for the client, which count for the output limits. It writes in pieces,
-// each with its own deadline, so that a client that reads a long reply slowly is not taken for one that does not read. frames is held.
+// write writes p. behind is how many more bytes are held for the client, which count for the output limits. It writes
+// in pieces, each with its own deadline, so that a client that reads a long reply slowly is not taken for one that does
+// not read. frames is held.
 func (w *Writer) write(p []byte, behind int) (written int, err error) {
 	for written < len(p) && err == nil {
 		if err = w.begin(len(p) - written + behind); err != nil {
@@ -74,7 +75,8 @@ func (w *Writer) noteUnacknowledged() {
 	}
 }
 
-// begin sets the deadline for the next piece while held bytes are not written. An error says that nothing more is to be written.
+// begin sets the deadline for the next piece while held bytes are not written. An error says that nothing more is to be
+// written.
 func (w *Writer) begin(held int) error {
 	w.mu.Lock()
 	w.held, w.since = held, time.Now()
@@ -89,7 +91,8 @@ func (w *Writer) begin(held int) error {
 	return nil
 }
 
-// renew sets the deadline of the write in progress anew: other bounds hold, or the client has shown that it is not idle.
+// renew sets the deadline of the write in progress anew: other bounds hold, or the client has shown that it is not
+// idle.
 func (w *Writer) renew() {
 	w.mu.Lock()
 	over := w.held > 0 && w.arm(time.Now(), time.Time{})
@@ -99,8 +102,9 @@ func (w *Writer) renew() {
 	}
 }
 
-// arm sets the deadline for what is held, but not when it says that this is over the limit. was is the deadline until now. As in
-// Redis a client that takes nothing is not cut off for that alone, unless there is an idle time-out. mu is held.
+// arm sets the deadline for what is held, but not when it says that this is over the limit. was is the deadline until
+// now. As in Redis a client that takes nothing is not cut off for that alone, unless there is an idle time-out. mu is
+// held.
 func (w *Writer) arm(now, was time.Time) (over bool) {
 	due, over := w.excess.judge(w.limit(), w.held, now)
 	if over {
@@ -191,8 +195,9 @@ func (w *Writer) NewAccount() Account { return w.gathered.another() }
 // Unacknowledged says that something was written to the client that may not have reached it.
 func (w *Writer) Unacknowledged() bool { return w.unacknowledged.Load() }
 
-// silentFor says for how long the client has shown no sign of life, though something that was written to it has yet to reach it;
-// 0: it has shown one, or need not. A writer sets unacknowledged after each write, so that clearing it first forgets none.
+// silentFor says for how long the client has shown no sign of life, though something that was written to it has yet to
+// reach it; 0: it has shown one, or need not. A writer sets unacknowledged after each write, so that clearing it first
+// forgets none.
 func (w *Writer) silentFor() time.Duration {
 	w.unacknowledged.Store(false)
 	pending, silent := unacknowledged(tcpOf(w.to.Conn))

@@ -2,7 +2,8 @@ package share
 
 import "sync/atomic"
 
-// Client is whom one client's locks count for. The zero value is nobody, who has no limits. Its verbs come one after the other.
+// Client is whom one client's locks count for. The zero value is nobody, who has no limits. Its verbs come one after
+// the other.
 type Client struct {
 	user *User
 	asks atomic.Bool // a verb asks for a lock, which counts already
@@ -25,19 +26,17 @@ func (c *Client) Answered() {
 	}
 }
 
-// Held counts a lock that the client has now, or with -1 has no more; the one that it asks for counts already. Calls of Held and Move come
-// one after the other.
+// Held counts a lock that the client has now, or with -1 has no more; the one that it asks for counts already. Calls of
+// Held and Move come one after the other.
 func (c *Client) Held(n int) {
-	if c.user != nil && (n < 0 || !c.asks.Swap(false)) {
+	if n < 0 || !c.asks.Swap(false) {
 		c.user.hold(n)
 	}
 }
 
 // Move has the client's locks, so many of them, count for another user. It is called like a verb, too.
 func (c *Client) Move(to *User, locks int) {
-	if c.user != nil {
-		c.user.hold(-locks)
-	}
+	c.user.hold(-locks)
 	c.user = to
 	to.hold(locks)
 }
@@ -62,9 +61,7 @@ type Lease struct{ user *User }
 
 // Lease counts a lock that a named owner was given through the client, for the present user.
 func (c *Client) Lease() Lease {
-	if c.user != nil && !c.asks.Swap(false) {
-		c.user.hold(1)
-	}
+	c.Held(1)
 	return Lease{c.user}
 }
 
@@ -72,8 +69,4 @@ func (c *Client) Lease() Lease {
 func (c *Client) Counts(l Lease) bool { return l.user == c.user }
 
 // End says that the lease is over.
-func (l Lease) End() {
-	if l.user != nil {
-		l.user.hold(-1)
-	}
-}
+func (l Lease) End() { l.user.hold(-1) }

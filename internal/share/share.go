@@ -4,6 +4,7 @@ package share
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,15 +81,15 @@ func (u *Users) Join(name string) (*User, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	one := u.find(name, "")
-	if most := u.limits.Load().Clients; most > 0 && one.clients >= most {
+	if reached(u.limits.Load().Clients, int64(one.clients)) {
 		return nil, one.over(errClients)
 	}
 	one.clients++
 	return one, nil
 }
 
-// JoinNobody counts a client that has not logged in. Those of one address together are one user without a name, whose clients are not limited. So
-// strangers take nothing from the clients of other addresses that are about to log in.
+// JoinNobody counts a client that has not logged in. Those of one address together are one user without a name, whose
+// clients are not limited. So strangers take nothing from the clients of other addresses that are about to log in.
 func (u *Users) JoinNobody(address string) *User {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -112,7 +113,8 @@ func (u *Users) find(name, address string) *User {
 	return one
 }
 
-// Leave undoes a Join. The account stays for a while, so that a user has not a second's worth of commands again with each connection.
+// Leave undoes a Join. The account stays for a while, so that a user has not a second's worth of commands again with
+// each connection.
 func (u *Users) Leave(one *User) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -121,12 +123,15 @@ func (u *Users) Leave(one *User) {
 
 // forgetIdle drops accounts that are as good as new. mu is held.
 func (u *Users) forgetIdle() {
-	for name, one := range u.byName {
-		pace := one.pace.Load()
-		if one.clients == 0 && one.locks.Load() == 0 && (pace == nil || pace.Tokens() >= float64(pace.Burst())) {
-			delete(u.byName, name)
-		}
-	}
+	maps.DeleteFunc(u.byName, func(_ string, one *User) bool {
+		return one.clients == 0 && one.locks.Load() == 0 && one.rested()
+	})
+}
+
+// rested says that the user has a whole second's worth of commands.
+func (u *User) rested() bool {
+	pace := u.pace.Load()
+	return pace == nil || pace.Tokens() >= float64(pace.Burst())
 }
 
 // Name is what Join was called with; "": the client has not logged in.
@@ -157,8 +162,8 @@ func (u *User) Command() error {
 	return u.over(errCommands)
 }
 
-// Owe takes a place for a command that is not refused, in a later second if the present one has none. It returns how long it is until then: the command
-// waits for so long, behind all others of its kind.
+// Owe takes a place for a command that is not refused, in a later second if the present one has none. It returns how
+// long it is until then: the command waits for so long, behind all others of its kind.
 func (u *User) Owe() time.Duration {
 	if pace := u.pace.Load(); pace != nil {
 		return pace.Reserve().Delay()
@@ -166,34 +171,37 @@ func (u *User) Owe() time.Duration {
 	return 0
 }
 
-// Ask counts a lock that is asked for; unless there is an error, Answered is to be called when there is an answer.
-func (u *User) Ask() error {
-	n, most := u.locks.Add(1), u.of.limits.Load().Locks
-	if most <= 0 || n <= int64(most) {
-		return nil
-	}
-	u.locks.Add(-1)
-	return u.over(errLocks)
-}
+// Ask counts a lock that is asked for; unless there is an error, answered is to be called when there is an answer.
+func (u *User) Ask() error { return u.draw(&u.locks, u.of.limits.Load().Locks, errLocks) }
 
 // answered undoes an Ask.
 func (u *User) answered() { u.locks.Add(-1) }
 
-// hold counts locks that the user's connections hold now, or with n below 0 hold no more.
-func (u *User) hold(n int) { u.locks.Add(int64(n)) }
-
-// Wait counts a lock verb that waits; unless there is an error, Waited is to be called at its end.
-func (u *User) Wait() error {
-	n, most := u.waits.Add(1), u.of.limits.Load().Waits
-	if most <= 0 || n <= int64(most) {
-		return nil
+// hold counts locks that the user's connections hold now, or with n below 0 hold no more. Those of nobody count for
+// nothing.
+func (u *User) hold(n int) {
+	if u != nil {
+		u.locks.Add(int64(n))
 	}
-	u.waits.Add(-1)
-	return u.over(errWaits)
 }
+
+// Wait counts a lock verb that waits; unless there is an error, waited is to be called at its end.
+func (u *User) Wait() error { return u.draw(&u.waits, u.of.limits.Load().Waits, errWaits) }
 
 // waited undoes a Wait.
 func (u *User) waited() { u.waits.Add(-1) }
+
+// draw counts one more of what the user may have so many of.
+func (u *User) draw(count *atomic.Int64, most int, full *Error) error {
+	if reached(most, count.Add(1)-1) {
+		count.Add(-1)
+		return u.over(full)
+	}
+	return nil
+}
+
+// reached says whether there are as many as may be; 0 is no limit.
+func reached(most int, n int64) bool { return most > 0 && n >= int64(most) }
 
 // over is err, of which the log says something from time to time.
 func (u *User) over(err *Error) error {

@@ -24,8 +24,8 @@ type Frame struct {
 // List says whether the frame is an array or what RESP3 makes of one.
 func (f *Frame) List() bool { return strings.IndexByte(aggregates, f.Kind) >= 0 }
 
-// Next returns the frame at the start of b, and what is behind it: for an aggregate that is its first element. Nothing is copied.
-// ok is false if the frame's first line has not come, or is none.
+// Next returns the frame at the start of b, and what is behind it: for an aggregate that is its first element. Nothing
+// is copied. ok is false if the frame's first line has not come, or is none.
 func Next(b []byte) (f Frame, rest []byte, ok bool) {
 	end := bytes.Index(b, []byte("\r\n"))
 	if end < 1 {
@@ -61,8 +61,8 @@ func Next(b []byte) (f Frame, rest []byte, ok bool) {
 	return f, rest, true
 }
 
-// Element is one of the first elements of an aggregate, none of which is an aggregate, or what has come of it; i counts from 0. ok is
-// false if nothing of it has come, or there is none.
+// Element is one of the first elements of an aggregate, none of which is an aggregate, or what has come of it; i counts
+// from 0. ok is false if nothing of it has come, or there is none.
 func Element(b []byte, i int) (e Frame, ok bool) {
 	f, b, ok := Next(b)
 	if f.List() && i < f.N {
@@ -120,8 +120,8 @@ func Outline(b []byte) (r Reply, ok bool) {
 	return ParseReply(b)
 }
 
-// Open returns how many elements a whole reply has, of a map keys and values, and their bytes. ok is false for what is no array, nor
-// what RESP3 makes of one; n is -1 for a null.
+// Open returns how many elements a whole reply has, of a map keys and values, and their bytes. ok is false for what is
+// no array, nor what RESP3 makes of one; n is -1 for a null.
 func Open(reply []byte) (n int, body []byte, ok bool) {
 	f, body, ok := Next(reply)
 	if !ok || !f.List() {

@@ -275,8 +275,8 @@ func wholeCommand(b []byte, l *Limits) int {
 	return i
 }
 
-// shortLength reads the line at b[i:] that has that first byte and a number of at most nine digits, and returns the number with
-// the index behind the line; -1 when there is no such line.
+// shortLength reads the line at b[i:] that has that first byte and a number of at most nine digits, and returns the
+// number with the index behind the line; -1 when there is no such line.
 func shortLength(b []byte, i int, kind byte) (n, next int) {
 	if i+4 > len(b) || b[i] != kind {
 		return -1, i

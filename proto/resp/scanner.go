@@ -44,9 +44,10 @@ type level struct {
 // A Scanner finds the ends of reply frames in a stream of bytes that comes in
 // pieces of any size: RESP2 and RESP3, all types but the streamed ones, which
 // Redis does not send. It keeps no bytes and allocates nothing; bodies are
-// skipped by count. Attributes belong to the frame behind them. A push within another frame is not one of its elements, unless it confirms a
-// subscription: Redis before 7.2 writes a message that a command brings to its own connection into the reply that is being written, as to
-// PUBLISH within EXEC, and does not count it. Each confirmation is counted, of which Redis counts the first of a command.
+// skipped by count. Attributes belong to the frame behind them. A push within another frame is not one of its elements,
+// unless it confirms a subscription: Redis before 7.2 writes a message that a command brings to its own connection into
+// the reply that is being written, as to PUBLISH within EXEC, and does not count it. Each confirmation is counted, of
+// which Redis counts the first of a command.
 //
 // It checks what it needs to stay in step, types, lengths and line ends, not
 // whether the text of a number is one. A text line has no bound, since it is
