@@ -58,11 +58,10 @@ type Interceptor interface {
 // Config is what a connection is made of.
 type Config struct {
 	Host    Host
-	Client  *client.Client  // whose replies these are
-	Context context.Context // ends when the last clients are cut off
-	Timeout time.Duration   // for Redis' reply to a command; 0: none
-	View    *View           // what CLIENT LIST and other goroutines may see of it
-	Node    *cluster.Node   // where it is, in a cluster; else nil
+	Client  *client.Client // whose replies these are
+	Timeout time.Duration  // for Redis' reply to a command; 0: none
+	View    *View          // what CLIENT LIST and other goroutines may see of it
+	Node    *cluster.Node  // where it is, in a cluster; else nil
 }
 
 // Conn is a client's connection of its own. Commands go out as the client sends them, without waiting for replies; what comes
@@ -73,15 +72,14 @@ type Conn struct {
 	conn  *upstream.Dedicated
 	queue []byte // commands to be sent together; the client's goroutine only
 
-	mu          sync.Mutex // guards all below
-	changed     sync.Cond  // a reply has come, or the connection is over
-	said        conversation
-	frame       incoming
-	out         output
-	silence     silence
-	kept        downstream.Account // of the bytes that are kept for it
-	interceptor Interceptor        // nil unless the connection is for subscriptions only
-	greeting    bool               // HELLO is answered, and the client has no reply to it yet
+	mu       sync.Mutex // guards all below
+	changed  sync.Cond  // a reply has come, or the connection is over
+	said     conversation
+	frame    incoming
+	out      output
+	silence  silence
+	kept     downstream.Account // of the bytes that are kept for it
+	greeting bool               // HELLO is answered, and the client has no reply to it yet
 
 	life    life
 	tainted bool  // not to be used by another client
@@ -105,8 +103,9 @@ func (l life) over() bool { return l >= left }
 
 // New returns a Conn without its connection, which Connect makes.
 func New(c Config) *Conn {
-	p := &Conn{Config: c, kept: c.Client.Writer.NewAccount(), out: output{to: c.Client.Writer.Passage()}, silence: silenceOf(c.Timeout)}
+	p := &Conn{Config: c, kept: c.Client.Writer.NewAccount(), out: output{to: c.Client.Writer.Passage()}}
 	p.changed.L = &p.mu
+	p.silence.start(c.Timeout, p.checkTimeout)
 	return p
 }
 
@@ -130,7 +129,7 @@ func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.No
 // Intercept makes the connection one for subscriptions only, which i handles.
 func (p *Conn) Intercept(i Interceptor) {
 	p.mu.Lock()
-	p.interceptor = i
+	p.said.interceptor = i
 	p.mu.Unlock()
 }
 
@@ -188,6 +187,3 @@ func (p *Conn) Status() Status {
 		Ended: p.life == lost, Blocked: q.waits > 0, Pending: len(q.all), Redirect: s.tracking.last().To, Caching: s.tracking.caching,
 		Refused: s.transaction.refused, Wrong: s.transaction.phase == aborted, Named: s.transaction.name}
 }
-
-// InTransaction says whether the client is in a transaction.
-func (p *Conn) InTransaction() bool { return p.Status().Multi }

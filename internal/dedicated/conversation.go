@@ -10,15 +10,18 @@ import (
 // conversation is what has been said on a connection: which replies are pending, and what Redis keeps for it. A frame that comes is judged
 // when enough of it is there, and taken at its end. There is no I/O and no lock here: see TestConversation.
 type conversation struct {
-	state   State
-	pending queue
+	state       State
+	pending     queue
+	interceptor Interceptor // nil unless the connection is for subscriptions only
 }
 
 // frameKind is what a frame on a dedicated connection is to its client.
 type frameKind uint8
 
 const (
-	frameReply        frameKind = iota // to the oldest command without one
+	frameReply        frameKind = iota // to the oldest command without one, or to one of EXEC's commands
+	frameHead                          // of the reply of an EXEC that has run something
+	frameRedirect                      // a reply: the command is queued all the same
 	frameMessage                       // comes by itself
 	frameConfirmation                  // of a subscription
 )
@@ -32,13 +35,19 @@ type verdict struct {
 	instead []byte  // the client gets this
 }
 
-// expectsHead says that the frame is the head of EXEC's reply, by its first byte.
-func (c *conversation) expectsHead(first byte) bool {
+// expectsHead says that EXEC's reply comes next, unless it is an error: an array is its head then.
+func (c *conversation) expectsHead() bool {
 	e := c.pending.oldest()
-	if first != '*' || e == nil || e.Kind != commandtable.ConnExec || c.state.executing() {
+	if e == nil || e.Kind != commandtable.ConnExec {
 		return false
 	}
-	return e.Fenced || c.state.multi() // else it is an error, and this a message in RESP2 before it
+	switch c.state.transaction.phase {
+	case queueing, aborted:
+		return true
+	case executing:
+		return false
+	}
+	return e.Fenced
 }
 
 // effect is that of the command whose reply comes next.
@@ -65,7 +74,7 @@ func (c *conversation) classify(frame []byte) frameKind {
 			return c.classifyArray(frame)
 		}
 	case '+':
-		if c.state.monitor && monitorLine(frame) {
+		if c.state.monitor && monitorLine.Match(frame) {
 			return frameMessage
 		}
 	}
@@ -79,48 +88,62 @@ func (c *conversation) classifyArray(frame []byte) frameKind {
 	word := firstWords[verb]
 	asks, subscribing := c.effect().(subscribes)
 	switch {
+	case c.state.executing():
+		looks := word.kind == frameConfirmation && asks.verb == verb || word.kind == frameMessage && c.state.subs.brings(word.of, frame)
+		if !looks {
+			return frameReply
+		}
 	case !subscribing && c.state.subs.total() == 0:
 		return frameReply
-	case !c.state.executing():
-		return word.kind
-	case word.kind == frameConfirmation && asks.verb == verb, word.kind == frameMessage && c.state.subs.brings(word.of, frame):
-		return word.kind
 	}
-	return frameReply
+	return word.kind
 }
 
 // judge says what becomes of a frame, by its beginning.
 func (c *conversation) judge(frame []byte) verdict {
-	v := verdict{kind: c.classify(frame)}
-	e := c.pending.oldest()
+	kind, e := c.classify(frame), c.pending.oldest()
 	switch {
-	case v.kind == frameMessage, e == nil:
-	case v.kind == frameConfirmation:
+	case c.interceptor != nil && kind != frameReply:
+		return c.intercept(kind, frame)
+	case kind == frameMessage:
+		return verdict{kind: kind}
+	case kind == frameConfirmation:
 		_, subscribing := c.effect().(subscribes)
-		v.drop = e.Own && subscribing // the client has had this confirmation long ago
+		return verdict{kind: kind, whole: true, drop: subscribing && e.Own} // of what is made again: the client has had this long ago
+	case e == nil: // on a connection for subscriptions a reply to one that was given up
+		return verdict{drop: c.interceptor != nil}
 	case c.state.executing():
-		v.drop = e.quiet || e.Fenced && c.state.transaction.left > 1
-	default:
-		v = e.judge(frame)
+		return verdict{drop: e.quiet || e.Fenced && c.state.transaction.left > 1}
 	}
-	v.whole = v.whole || v.kind == frameConfirmation
-	return v
+	return e.judge(frame)
+}
+
+// intercept is judge on a connection for subscriptions: a message may come by another one as well, and of confirmations the interceptor tells.
+func (c *conversation) intercept(kind frameKind, frame []byte) verdict {
+	if kind == frameConfirmation {
+		return verdict{kind: kind, whole: true, drop: true}
+	}
+	others, known := c.interceptor.Others(frame)
+	return verdict{kind: kind, whole: !known, drop: others}
 }
 
 // judge says what becomes of the reply to e.
 func (e *Reply) judge(frame []byte) verdict {
 	refuses := frame[0] == '-'
 	v := verdict{whole: refuses}
+	if e.Queues && IsRedirect(frame) {
+		v.kind = frameRedirect
+	}
 	switch {
+	case e.Kind == commandtable.ConnExec && elements(frame) > 0:
+		v.kind, v.drop = frameHead, e.quiet || e.Fenced
 	case refuses && e.Refusal != nil:
 		v.into = e.Refusal
-	case e.Fenced && runs(frame):
-		v.drop = true // it is the head of what EXEC has run
 	case e.Got != nil:
 		v.into, v.whole = e.Got, true
-	case e.quiet || e.Own:
+	case e.quiet, e.Own:
 		v.drop = true
-	case e.Queues && IsRedirect(frame):
+	case v.kind == frameRedirect:
 		v.instead = queuedReply
 	case e.Instead != "":
 		v.instead, v.whole = resp.AppendError(nil, e.Instead), true
@@ -128,47 +151,75 @@ func (e *Reply) judge(frame []byte) verdict {
 	return v
 }
 
-// take takes a frame at its end, of which the beginning is enough unless the verdict was whole. It returns the command that is answered by
-// that, or nil.
-func (c *conversation) take(kind frameKind, frame []byte) (answered *Reply) {
-	e := c.pending.oldest()
-	if e == nil && kind == frameReply {
-		return nil
-	}
-	s := &c.state
-	switch within := s.executing(); {
-	case kind == frameMessage:
-		return nil
-	case kind == frameConfirmation:
-		confirmation, _ := confirmationIn(frame)
-		asks, _ := c.effect().(subscribes)
-		if !s.subs.take(confirmation, asks) {
-			return nil
-		}
-		if within {
-			s.transaction.next()
-		}
-	case within:
-		s.element(frame)
-	default:
-		c.reply(e, frame)
-	}
-	if s.executing() { // there is more of EXEC's reply
-		return nil
-	}
-	return e
+// outcome is what comes of a frame that was taken.
+type outcome struct {
+	answered *Reply // the command that has all of its reply now; nil: there is none
+	told     []byte // this the client gets
+	unasked  bool   // nobody has asked for it: what Redis keeps for this connection is not known any more
 }
 
-// reply takes the reply to e, or the head of that if it is EXEC's.
-func (c *conversation) reply(e *Reply, frame []byte) {
-	if e.Queues && IsRedirect(frame) {
-		c.state.transaction.refused = bytes.Clone(frame)
-		frame = queuedReply
+// take takes a frame at its end, of which the beginning is enough unless the verdict was whole.
+func (c *conversation) take(kind frameKind, frame []byte) outcome {
+	e, s := c.pending.oldest(), &c.state
+	switch {
+	case kind == frameMessage:
+		return outcome{}
+	case kind == frameConfirmation:
+		return c.confirmed(frame)
+	case e == nil:
+		return outcome{unasked: c.interceptor == nil}
+	case kind == frameHead:
+		s.execute(elements(frame))
+		if e.Fenced {
+			e.Ran, e.Got = true, nil
+		}
+	case kind == frameRedirect:
+		s.transaction.refused = bytes.Clone(frame)
+		s.transaction.queue(e.Effect)
+	case s.executing():
+		s.element(frame)
+	default:
+		s.answered(e, frame)
 	}
-	if e.Fenced && runs(frame) {
-		e.Ran, e.Got = true, nil
+	return c.answered()
+}
+
+// answered is the outcome when the oldest command has its reply, unless that is EXEC's and there is more.
+func (c *conversation) answered() outcome {
+	if c.state.executing() {
+		return outcome{}
 	}
-	c.state.answered(e, frame)
+	return outcome{answered: c.pending.oldest()}
+}
+
+// confirmed takes a confirmation. The last one of a command answers that.
+func (c *conversation) confirmed(frame []byte) outcome {
+	n, ok := confirmationIn(frame)
+	if !ok {
+		return outcome{}
+	}
+	s := &c.state
+	if c.interceptor == nil {
+		asks, _ := c.effect().(subscribes)
+		if !s.subs.take(n, asks) {
+			return outcome{}
+		}
+		if s.executing() {
+			s.transaction.next()
+		}
+		return c.answered()
+	}
+	s.subs.take(n, subscribes{})
+	e := c.pending.oldest()
+	told, asked := c.interceptor.Confirmed(n, e, s.proto)
+	if asked {
+		e.Names = e.Names[1:]
+		asked = len(e.Names) == 0
+	}
+	if !asked {
+		e = nil
+	}
+	return outcome{answered: e, told: told}
 }
 
 // lost takes that the connection was lost under a client that stays. It returns what the client is told: for each command without a reply
@@ -176,7 +227,7 @@ func (c *conversation) reply(e *Reply, frame []byte) {
 func (c *conversation) lost(line string) (told []byte) {
 	s := &c.state
 	if s.executing() {
-		s.transaction = transaction{}
+		s.ended()
 	}
 	for _, e := range c.pending.all {
 		if !e.forClient() {

@@ -5,13 +5,14 @@ import (
 	"testing"
 )
 
-// What the client gets of what comes from Redis; a point behind a frame says that it has answered a command.
+// What the client gets of what comes from Redis; a point behind a frame says that it has answered a command, a question mark that
+// nobody has asked for it.
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ why, proto2, proto3, want string }{
 		{"replies", ">G >G $1 -ERR_x", "", "$1 . -ERR_x ."},
 		{"of this proxy's own", ">o >G $1 $2", "", ". $2 ."},
-		{"nobody has asked", "$1", "", "$1"},
+		{"nobody has asked", "$1", "", "$1 ?"},
 		{"a refusal is kept, a reply passed on", ">r >r -MOVED_1_a:1 $1", "", "kept . $1 ."},
 		{"another error", ">i -ERR_x", "", "-ERR not here ."},
 		{"a redirect of what is queued", "M+OK >q -MOVED_1_a:1", "", "+OK . +QUEUED ."},

@@ -109,14 +109,6 @@ func (p *Conn) Close() (unknown bool) {
 	return p.unknown
 }
 
-// Lose is Close for a connection with subscriptions, which are made again elsewhere.
-func (p *Conn) Lose() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.interceptor.Ended()
-	p.drop()
-}
-
 // drop is Close; mu is held.
 func (p *Conn) drop() {
 	if p.life.over() {
@@ -124,26 +116,16 @@ func (p *Conn) drop() {
 	}
 	p.leave(left, "left within a reply")
 	p.conn.Close()
-	p.said = conversation{}
+	p.said = conversation{interceptor: p.said.interceptor}
 	p.show()
 }
 
-// GiveUp ends the connection, for the cause given, as if Redis had: what is pending there is lost.
-func (p *Conn) GiveUp(cause error) {
+// Ended implements upstream.Receiver: the connection is over. Its user calls it, too, to give the connection up as if Redis had ended it: what
+// is pending there is lost.
+func (p *Conn) Ended(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life.over() { // somebody else may have it
-		return
-	}
 	p.end(cause)
-	p.conn.Close()
-}
-
-// Ended implements upstream.Receiver: the connection is over.
-func (p *Conn) Ended(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end(err)
 }
 
 // end is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if replies are
@@ -152,9 +134,9 @@ func (p *Conn) end(err error) {
 	if p.life.over() {
 		return
 	}
-	what, again := p.said.state.remains()
-	again = again && p.life != remaking
+	what := p.remains()
 	p.leave(lost, "upstream lost within a reply")
+	p.conn.Close()
 	cause := &upstream.LostError{Cause: err}
 	closes := p.closesClient(p.Client.Closes(cause))
 	if !closes {
@@ -168,16 +150,16 @@ func (p *Conn) end(err error) {
 	p.frame.clear()
 	p.out.end()
 	p.out.flush()
-	if p.interceptor != nil {
-		p.interceptor.Ended()
+	if p.said.interceptor != nil {
+		p.said.interceptor.Ended()
 	}
 	if closes {
 		p.Client.End.Cut(downstream.Left, client.WhyLost(err))
 	}
 	p.Client.Process.LearnAgain()
 	p.show() // before another connection shows itself in the same view
-	if again && !closes {
-		p.Host.Remake(what)
+	if what != nil && !closes {
+		p.Host.Remake(*what)
 	}
 	p.changed.Broadcast()
 }
@@ -189,7 +171,7 @@ func (p *Conn) closesClient(lockless bool) bool {
 	switch {
 	case !lockless:
 		return s.tracking.last().To.Client != 0 || p.View.Targets.Load() > 0
-	case p.interceptor == nil && !s.none():
+	case p.said.interceptor == nil && !s.none():
 		return true
 	}
 	return p.said.pending.any((*Reply).closesClient)
@@ -198,7 +180,7 @@ func (p *Conn) closesClient(lockless bool) bool {
 // stays answers what is pending under a client that stays, and notes what was lost.
 func (p *Conn) stays(cause error) {
 	p.out.add(p.said.lost(client.ErrorLine(cause)))
-	if s := &p.said.state; p.interceptor == nil {
+	if s := &p.said.state; p.said.interceptor == nil {
 		p.lost = &Lost{Multi: s.multi(), Watch: s.watched > 0, Cause: cause}
 	}
 }

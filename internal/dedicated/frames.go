@@ -2,6 +2,8 @@ package dedicated
 
 import (
 	"bytes"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -18,21 +20,26 @@ var ForgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invali
 
 // IsRedirect says that a node has refused a command because the slot is not there: it has not run, and can be sent again.
 func IsRedirect(reply []byte) bool {
-	for _, word := range []string{"-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN "} {
-		if bytes.HasPrefix(reply, []byte(word)) {
-			return true
-		}
-	}
-	return false
+	return begins(reply, "-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN ")
 }
 
 // Aborted says whether an error of EXEC ends the transaction; other errors leave all as it was.
 func Aborted(reply []byte) bool {
-	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || IsRedirect(reply) || bytes.HasPrefix(reply, []byte("-CROSSSLOT")) || bytes.Contains(reply, []byte("EXEC aborted"))
+	return begins(reply, "-EXECABORT", "-CROSSSLOT", "-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN ") || bytes.Contains(reply, []byte("EXEC aborted"))
 }
 
-// runs says that EXEC, whose reply begins so, has run at least one command.
-func runs(frame []byte) bool { return frame[0] == '*' && frame[1] != '-' && frame[1] != '0' }
+func begins(reply []byte, words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return bytes.HasPrefix(reply, []byte(word)) })
+}
+
+// elements is how many an array has, by its head. It is 0 of null, and of everything else.
+func elements(head []byte) int {
+	f, _, _ := resp.Next(head)
+	if f.Kind != '*' {
+		return 0
+	}
+	return max(f.N, 0)
+}
 
 // firstWords are those of what comes by itself to a subscriber, and of what confirms a subscription or, if ends, the end of one.
 var firstWords = map[string]struct {
@@ -66,11 +73,5 @@ func secondText(frame []byte, text string) bool {
 	return e.Kind == '$' && e.N == len(text) && strings.HasPrefix(text, string(e.Text))
 }
 
-// monitorLine says whether a frame is a line of MONITOR: +1700000000.123456 [0 127.0.0.1:1] "get" "k".
-func monitorLine(frame []byte) bool {
-	seconds, rest, _ := bytes.Cut(frame[1:], []byte("."))
-	micros, client, _ := bytes.Cut(rest, []byte(" "))
-	return digits(seconds) && digits(micros) && bytes.HasPrefix(client, []byte("["))
-}
-
-func digits(text []byte) bool { return len(text) > 0 && len(bytes.Trim(text, "0123456789")) == 0 }
+// monitorLine is how a line of MONITOR begins: +1700000000.123456 [0 127.0.0.1:1] "get" "k".
+var monitorLine = regexp.MustCompile(`^\+\d+\.\d+ \[`)

@@ -66,6 +66,9 @@ func (e *Reply) bytes() int {
 // forClient says that the client waits for it.
 func (e *Reply) forClient() bool { return e.Got == nil && !e.Own }
 
+// waits says that its command may wait. Within a transaction none does.
+func (e *Reply) waits(multi bool) bool { return e.Wait.Blocks && !multi }
+
 // closesClient says that a client without locks is closed if it is lost.
 func (e *Reply) closesClient() bool { return e.Kind.CannotFail() || e.forClient() }
 
@@ -82,13 +85,12 @@ func (e *Reply) changesRights() bool {
 	return e.Kind == commandtable.ConnExec || e.Cmd != nil && e.Cmd.Rights
 }
 
-// patience is how long Redis may say nothing before it: at least limit, unless it has a time of its own. Within a transaction no command
-// waits.
+// patience is how long Redis may say nothing before it: at least limit, unless it has a time of its own.
 func (e *Reply) patience(limit time.Duration, multi bool) time.Duration {
 	switch {
 	case e.Within > 0:
 		return e.Within
-	case multi || !e.Wait.Blocks:
+	case !e.waits(multi):
 		return limit
 	case e.Wait.For == 0:
 		return forEver

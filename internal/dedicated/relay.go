@@ -15,17 +15,22 @@ import (
 // piece from then on.
 type incoming struct {
 	scan   resp.Scanner
+	head   bool   // it is the head of EXEC's reply, which is a frame here
 	begins []byte // what has come of it while it is held back, then its first bytes; empty: it came in one piece
 	judged bool
-	verdict
+	kind   frameKind // once it is judged
+	drop   bool
 }
 
 // none says that nothing of a frame has come.
 func (f *incoming) none() bool { return len(f.begins) == 0 }
 
-// end finds the end of the frame in b, or else takes all of b. head: it is the head of EXEC's reply, which is a frame here.
-func (f *incoming) end(b []byte, head bool) (n int, ends bool, err error) {
-	if !head {
+// end finds the end of the frame in b, or else takes all of b. execs: EXEC's reply comes next.
+func (f *incoming) end(b []byte, execs bool) (n int, ends bool, err error) {
+	if f.none() {
+		f.head = execs && b[0] == '*'
+	}
+	if !f.head {
 		return f.scan.Scan(b)
 	}
 	if n = bytes.IndexByte(b, '\n'); n >= 0 {
@@ -37,38 +42,24 @@ func (f *incoming) end(b []byte, head bool) (n int, ends bool, err error) {
 	return len(b), false, nil
 }
 
-// first is its first byte, if b comes next.
-func (f *incoming) first(b []byte) byte {
-	if f.none() {
-		return b[0]
-	}
-	return f.begins[0]
-}
-
-// with is what has come of it and is held back, with b.
-func (f *incoming) with(b []byte) []byte {
-	if f.none() {
+// holdBack returns all that has come of it, with b.
+func (f *incoming) holdBack(b []byte, ends bool) []byte {
+	if ends && f.none() {
 		return b
 	}
 	f.begins = append(f.begins, b...)
 	return f.begins
 }
 
-// holdBack keeps what has come of it, which with returned.
-func (f *incoming) holdBack(frame []byte) {
-	if f.none() {
-		f.begins = append(f.begins, frame...)
-	}
-}
-
 // goOn forgets all but the first bytes: the rest is passed on, or dropped, as it comes.
-func (f *incoming) goOn(frame []byte) {
-	f.begins, f.judged = bytes.Clone(frame[:min(len(frame), classifyAt)]), true
+func (f *incoming) goOn(v verdict) {
+	f.begins = bytes.Clone(f.begins[:classifyAt])
+	f.judged, f.kind, f.drop = true, v.kind, v.drop
 }
 
 // clear has the next frame begin.
 func (f *incoming) clear() {
-	f.judged, f.verdict = false, verdict{}
+	f.judged = false
 	if f.begins = f.begins[:0]; cap(f.begins) > keepBytes {
 		f.begins = nil
 	}
@@ -84,10 +75,9 @@ func (p *Conn) Received(b []byte) {
 		return
 	}
 	for len(b) > 0 {
-		n, ends, err := p.frame.end(b, p.said.expectsHead(p.frame.first(b)))
+		n, ends, err := p.frame.end(b, p.said.expectsHead())
 		if err != nil {
 			p.Client.End.Cut(downstream.Left, "broken reply from upstream")
-			p.conn.Close()
 			p.end(err)
 			return
 		}
@@ -108,75 +98,48 @@ func (p *Conn) Received(b []byte) {
 // piece takes the next bytes of a frame. They are held back until it is clear whose they are.
 func (p *Conn) piece(b []byte, ends bool) {
 	f := &p.frame
-	if !f.judged {
-		frame := f.with(b)
-		if !ends && len(frame) < classifyAt {
-			f.holdBack(frame)
-			return
+	if f.judged {
+		if !f.drop {
+			p.out.add(b)
 		}
-		f.verdict = p.judge(frame)
-		if !ends && f.whole {
-			f.holdBack(frame)
-			return
-		}
-		p.deliver(f.verdict, frame)
 		if ends {
-			p.take(f.kind, frame)
-		} else {
-			f.goOn(frame)
+			p.take(f.kind, f.begins)
 		}
 		return
 	}
-	if !f.drop {
-		p.out.add(b)
+	frame := f.holdBack(b, ends)
+	if !ends && len(frame) < classifyAt {
+		return
 	}
-	if ends {
-		p.take(f.kind, f.begins)
+	switch v := p.said.judge(frame); {
+	case ends:
+		v.deliver(frame, &p.out)
+		p.take(v.kind, frame)
+	case !v.whole:
+		v.deliver(frame, &p.out)
+		f.goOn(v)
 	}
-}
-
-// judge says what becomes of a frame. On a connection for subscriptions not all is for the client, and the interceptor tells it of
-// confirmations.
-func (p *Conn) judge(frame []byte) verdict {
-	v := p.said.judge(frame)
-	if p.interceptor == nil {
-		return v
-	}
-	switch v.kind {
-	case frameMessage:
-		others, known := p.interceptor.Others(frame)
-		v.drop, v.whole = others, !known
-	case frameConfirmation:
-		v.drop = true
-	case frameReply:
-		v.drop = v.drop || p.said.pending.oldest() == nil // a reply to a subscription that was given up
-	}
-	return v
 }
 
 // deliver hands on what has come of a frame.
-func (p *Conn) deliver(v verdict, frame []byte) {
+func (v *verdict) deliver(frame []byte, out *output) {
 	switch {
 	case v.into != nil:
 		*v.into = append(*v.into, frame...)
 	case v.instead != nil:
-		p.out.add(v.instead)
+		out.add(v.instead)
 	case !v.drop:
-		p.out.add(frame)
+		out.add(frame)
 	}
 }
 
 // take ends a frame, of which the beginning may be left.
 func (p *Conn) take(kind frameKind, frame []byte) {
-	switch {
-	case p.interceptor != nil && kind == frameConfirmation:
-		p.confirmed(frame)
-	case p.interceptor == nil && kind == frameReply && p.said.pending.oldest() == nil:
-		p.tainted = true // nobody asked for it: what Redis keeps for this connection is not known any more
-	default:
-		if e := p.said.take(kind, frame); e != nil {
-			p.answered(e, frame)
-		}
+	o := p.said.take(kind, frame)
+	p.out.add(o.told)
+	p.tainted = p.tainted || o.unasked
+	if o.answered != nil {
+		p.answered(o.answered, frame)
 	}
 	p.tell()
 	if !p.said.state.executing() {
@@ -197,31 +160,13 @@ func (p *Conn) tell() {
 	s.pauses, s.settings = 0, nil
 }
 
-// confirmed takes a confirmation on a connection for subscriptions.
-func (p *Conn) confirmed(frame []byte) {
-	c, ok := confirmationIn(frame)
-	if !ok {
-		return
-	}
-	p.said.state.subs.take(c, subscribes{})
-	e := p.said.pending.oldest()
-	told, asked := p.interceptor.Confirmed(c, e, p.said.state.proto)
-	p.out.add(told)
-	if !asked {
-		return
-	}
-	if e.Names = e.Names[1:]; len(e.Names) == 0 {
-		p.answered(e, frame)
-	}
-}
-
 // unknownCommand begins Redis' answer to a command that it does not have.
 var unknownCommand = []byte("-ERR unknown command")
 
 // answered takes the oldest command off the list, to which this was the last frame.
 func (p *Conn) answered(e *Reply, frame []byte) {
 	took := p.said.pending.pop(telemetry.Clock())
-	if e.call != "" && (!e.Wait.Blocks || p.said.state.multi()) { // nobody knows how long another one has waited
+	if e.call != "" && !e.waits(p.said.state.multi()) { // else nobody knows whether it did
 		p.Client.Timed(e.Cmd, e.call, took)
 	}
 	if e.Wait.Shuts {

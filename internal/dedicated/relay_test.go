@@ -28,7 +28,7 @@ func (p *Conn) feed(t *testing.T, answer string, size int) {
 	t.Helper()
 	for piece := range slices.Chunk([]byte(answer), size) {
 		for len(piece) > 0 {
-			n, ends, err := p.frame.end(piece, p.said.expectsHead(p.frame.first(piece)))
+			n, ends, err := p.frame.end(piece, p.said.expectsHead())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,6 @@ func TestRestOfExecIsAwaited(t *testing.T) {
 	end() // so that nothing waits: what is told is how it is now
 	p := fed(2, "M+OK B+QUEUED >E")
 	p.Client = &client.Client{Conn: new(downstream.Conn), Process: &client.Process{Context: over}}
-	p.Context = over
 	p.changed.L = &p.mu
 	answered := func(when string, want bool) {
 		t.Helper()

@@ -16,10 +16,12 @@ type Remains struct {
 	Mute     bool // the client speaks RESP2, and is subscribed
 }
 
-// remains returns what is to be made again if the connection is lost; false: nothing is.
-func (s *State) remains() (what Remains, any bool) {
-	what = Remains{s.subs, s.tracking.calls, s.monitor, s.mute()}
-	return what, s.subs.all != nil && (s.monitor || s.tracking.on() || s.subs.total() > 0)
+// remains returns what is to be made again if the connection is lost; nil: nothing is.
+func (s *State) remains() *Remains {
+	if !s.monitor && len(s.tracking.calls)+len(s.subs.all) == 0 {
+		return nil
+	}
+	return &Remains{s.subs, s.tracking.calls, s.monitor, s.mute()}
 }
 
 // Call is a command of the proxy's own.
@@ -41,7 +43,7 @@ func (r *Remains) Calls(find func(verb string) *commandtable.Command) (all []Cal
 		add(Reply{Kind: commandtable.ConnTracking, Effect: call}, []byte(call.Call), "client")
 	}
 	for kind, verb := range SubscribeVerbs {
-		for names := range slices.Chunk(r.subs.names(SubscriptionKind(kind)), RemadeAtOnce) {
+		for names := range slices.Chunk(slices.Sorted(r.subs.names(SubscriptionKind(kind))), RemadeAtOnce) {
 			words := append([]string{verb}, names...)
 			add(Reply{Kind: commandtable.ConnSubscribe, Args: len(names)}, resp.AppendCommand(nil, words...), verb)
 		}
@@ -70,6 +72,14 @@ func (p *Conn) Made(agree func() bool) bool {
 	return true
 }
 
+// remains returns what is to be made again if the connection is lost now. What is not made whole is made again by whoever makes it.
+func (p *Conn) remains() *Remains {
+	if p.life == remaking {
+		return nil
+	}
+	return p.said.state.remains()
+}
+
 // Redo closes the connection, and makes again on another one what it had, unless it was about to be made here. If the client has a part of a
 // message, the rest comes first, unless ctx ends.
 func (p *Conn) Redo(ctx context.Context) {
@@ -79,10 +89,9 @@ func (p *Conn) Redo(ctx context.Context) {
 	if p.life.over() {
 		return
 	}
-	what, any := p.said.state.remains()
-	again := p.life != remaking
+	what := p.remains()
 	p.drop()
-	if any && again {
-		p.Host.Remake(what)
+	if what != nil {
+		p.Host.Remake(*what)
 	}
 }

@@ -42,9 +42,9 @@ func (p *Conn) add(e *Reply) bool {
 	if p.life.over() {
 		return false
 	}
+	p.silence.sent(e, p.said.pending.oldest() == nil)
 	p.said.state.sent(e)
 	p.said.pending.add(e)
-	p.watchTimeout(e)
 	p.count()
 	p.View.Pending.Store(int32(len(p.said.pending.all)))
 	if e.Wait.Blocks {
@@ -121,9 +121,10 @@ func (p *Conn) Flush() {
 	p.Client.Flush()
 	var late *time.Timer
 	p.Client.End.WhenOver(func() { late = time.AfterFunc(LastReplies, p.conn.Close) })
-	p.writing(time.Now())
+	began := time.Now()
+	p.silence.writes.Store(&began)
 	_ = p.conn.Write(p.queue) // Ended tells
-	p.writing(time.Time{})
+	p.silence.writes.Store(nil)
 	p.Client.End.WhenOver(nil)
 	if late != nil && !late.Stop() {
 		p.Taint()
@@ -140,18 +141,19 @@ func (p *Conn) Settled() bool { return p.settle(0) }
 // settle waits until at most so many replies are pending: see Settled.
 func (p *Conn) settle(most int) (settled bool) {
 	p.Flush()
+	few := func() bool { return len(p.said.pending.all) <= most }
 	p.mu.Lock()
-	left, waits := len(p.said.pending.all), p.said.pending.waits
+	settled = few()
+	waits := p.said.pending.waits
 	p.mu.Unlock()
 	switch {
-	case left <= most:
-		settled = true
+	case settled:
 	case waits > 0:
-		p.Client.Watch(func(ctx context.Context) { settled = p.await(ctx, most) })
+		p.Client.Watch(func(ctx context.Context) { settled = p.await(ctx, few) })
 	default:
-		ctx, cancel := context.WithCancel(p.Context)
+		ctx, cancel := context.WithCancel(p.Client.Process.Context)
 		p.Client.End.WhenOver(cancel)
-		settled = p.await(ctx, most)
+		settled = p.await(ctx, few)
 		p.Client.End.WhenOver(nil)
 		cancel()
 	}
@@ -159,21 +161,18 @@ func (p *Conn) settle(most int) (settled bool) {
 }
 
 // Await waits until all replies have come whole, as if they had once the connection is over, or ctx ends, and says whether they have.
-func (p *Conn) Await(ctx context.Context) bool { return p.await(ctx, 0) }
-
-// await waits until at most so many replies are pending: see Await.
-func (p *Conn) await(ctx context.Context, most int) bool {
-	return p.awaitThat(ctx, func() bool { return len(p.said.pending.all) <= most })
+func (p *Conn) Await(ctx context.Context) bool {
+	return p.await(ctx, func() bool { return p.said.pending.oldest() == nil })
 }
 
 // awaitWhole waits until the client has no part of a reply, or ctx ends.
 func (p *Conn) awaitWhole(ctx context.Context) {
-	p.awaitThat(ctx, func() bool { return !p.out.within() })
+	p.await(ctx, func() bool { return !p.out.within() })
 }
 
-// awaitThat waits until holds returns true, as Received and Ended may bring about, or ctx ends, and returns its last
+// await waits until holds returns true, as Received and Ended may bring about, or ctx ends, and returns its last
 // answer. holds is called with mu held.
-func (p *Conn) awaitThat(ctx context.Context, holds func() bool) bool {
+func (p *Conn) await(ctx context.Context, holds func() bool) bool {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()
 		p.changed.Broadcast()

@@ -26,7 +26,7 @@ type State struct {
 
 // none says that the connection is as if nobody had used it.
 func (s *State) none() bool {
-	return !s.multi() && s.watched == 0 && !s.monitor && s.subs.total() == 0 && !s.tracking.on()
+	return !s.multi() && !s.monitor && s.watched+s.subs.total()+len(s.tracking.calls) == 0
 }
 
 // multi says that there is a transaction.
@@ -51,8 +51,7 @@ func (s *State) sent(e *Reply) {
 	}
 }
 
-// answered takes the reply to e, of which a part is enough if needsWhole did not say otherwise. Of EXEC's reply it is the head: the replies
-// to its commands go to element.
+// answered takes the reply to e, of which the beginning is enough. If that is an EXEC that has run something, execute takes it.
 func (s *State) answered(e *Reply, reply []byte) {
 	if e.Cmd == nil || !strings.HasPrefix(e.Cmd.Name, "client|") {
 		s.tracking.caching = ""
@@ -63,7 +62,7 @@ func (s *State) answered(e *Reply, reply []byte) {
 	case s.multi() && bytes.Equal(reply, queuedReply):
 		s.transaction.queue(e.Effect)
 	default:
-		s.succeeded(e, reply)
+		s.succeeded(e)
 	}
 }
 
@@ -82,14 +81,11 @@ func (s *State) failed(e *Reply, line []byte) {
 }
 
 // succeeded takes any other reply.
-func (s *State) succeeded(e *Reply, reply []byte) {
+func (s *State) succeeded(e *Reply) {
 	switch e.Kind {
 	case commandtable.ConnMulti:
 		s.transaction = transaction{phase: queueing}
-	case commandtable.ConnExec:
-		s.watched = 0
-		s.transaction.execute(reply)
-	case commandtable.ConnDiscard:
+	case commandtable.ConnExec, commandtable.ConnDiscard: // null: a watched key has changed
 		s.ended()
 	case commandtable.ConnWatch:
 		s.watched += e.Args
@@ -98,9 +94,19 @@ func (s *State) succeeded(e *Reply, reply []byte) {
 	case commandtable.ConnMonitor:
 		s.monitor = true
 	}
-	if e.Effect != nil {
-		e.Effect.apply(s)
+	s.apply(e.Effect)
+}
+
+func (s *State) apply(e Effect) {
+	if e != nil {
+		e.apply(s)
 	}
+}
+
+// execute takes the head of EXEC's reply: n commands have been run.
+func (s *State) execute(n int) {
+	s.watched = 0
+	s.transaction.phase, s.transaction.place, s.transaction.left = executing, 0, n
 }
 
 // ended ends a transaction, and with it WATCH.
@@ -108,8 +114,8 @@ func (s *State) ended() { s.transaction, s.watched = transaction{}, 0 }
 
 // element takes the reply of one of EXEC's commands, which may be only its beginning.
 func (s *State) element(reply []byte) {
-	if e := s.transaction.effect(); e != nil && reply[0] != '-' {
-		e.apply(s)
+	if reply[0] != '-' {
+		s.apply(s.transaction.effect())
 	}
 	s.transaction.next()
 }

@@ -1,7 +1,7 @@
 package dedicated
 
 import (
-	"slices"
+	"iter"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -56,12 +56,9 @@ func confirmationIn(frame []byte) (c Confirmation, ok bool) {
 	if len(r.Elems) != 3 {
 		return c, false
 	}
-	c.Verb = string(r.Elems[0].Text)
-	word := firstWords[c.Verb]
-	number, _ := resp.Integer(r.Elems[2].Text)
-	c.Of = Subscription{word.of, string(r.Elems[1].Text)}
-	c.Ends, c.Null, c.Number = word.ends, r.Elems[1].Null, int(number)
-	return c, word.kind == frameConfirmation
+	verb, name := string(r.Elems[0].Text), r.Elems[1]
+	word := firstWords[verb]
+	return Confirmation{Verb: verb, Of: Subscription{word.of, string(name.Text)}, Ends: word.ends, Null: name.Null, Number: r.Elems[2].Int()}, true
 }
 
 // subscribes is the effect of a SUBSCRIBE, or its like, which is answered by confirmations. They change the state, one by one.
@@ -89,9 +86,12 @@ func (s *subscriptions) total() int {
 
 // take takes a confirmation. last: it is the last one of the command that asks, whose reply comes next.
 func (s *subscriptions) take(c Confirmation, asks subscribes) (last bool) {
-	asked := asks.verb == c.Verb
-	if asked && s.due == 0 {
-		s.due = s.confirmations(c.Of.Kind, asks.names)
+	if asks.verb == c.Verb {
+		if s.due == 0 {
+			s.due = s.confirmations(c.Of.Kind, asks.names)
+		}
+		s.due--
+		last = s.due == 0
 	}
 	switch c.Of.Kind {
 	case OfChannel:
@@ -102,10 +102,7 @@ func (s *subscriptions) take(c Confirmation, asks subscribes) (last bool) {
 		s.number[OfShard] = c.Number
 	}
 	s.note(c)
-	if asked {
-		s.due--
-	}
-	return asked && s.due == 0
+	return last
 }
 
 // note keeps which subscriptions there are.
@@ -133,21 +130,21 @@ func (s *subscriptions) confirmations(k SubscriptionKind, names int) int {
 
 // brings says whether one of them brings a message that begins so.
 func (s *subscriptions) brings(k SubscriptionKind, frame []byte) bool {
-	for sub := range s.all {
-		if sub.Kind == k && secondText(frame, sub.Name) {
+	for name := range s.names(k) {
+		if secondText(frame, name) {
 			return true
 		}
 	}
 	return false
 }
 
-// names returns those of a kind.
-func (s *subscriptions) names(k SubscriptionKind) (names []string) {
-	for sub := range s.all {
-		if sub.Kind == k {
-			names = append(names, sub.Name)
+// names are those of a kind.
+func (s *subscriptions) names(k SubscriptionKind) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for sub := range s.all {
+			if sub.Kind == k && !yield(sub.Name) {
+				return
+			}
 		}
 	}
-	slices.Sort(names)
-	return names
 }

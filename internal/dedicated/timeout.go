@@ -1,6 +1,7 @@
 package dedicated
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -13,75 +14,63 @@ type silence struct {
 	limit  time.Duration // --upstream-timeout
 	timer  *time.Timer
 	armed  bool
-	heard  time.Time // when Redis sent something last, or when the first of the pending commands was sent
-	writes time.Time // since when the client's goroutine writes; zero: it does not
+	heard  time.Time                 // when Redis sent something last, or when the first of the pending commands was sent
+	writes atomic.Pointer[time.Time] // since when the client's goroutine writes; nil: it does not
 }
 
 // forEver is longer than anything is waited for.
 const forEver time.Duration = 1 << 60
 
-// silenceOf returns one with that limit; 0: there is none.
-func silenceOf(limit time.Duration) silence {
-	if limit <= 0 {
-		limit = forEver
+// start has it be without a limit, if that is 0, and end call check when it may have lasted too long.
+func (s *silence) start(limit time.Duration, check func()) {
+	if s.limit = limit; limit <= 0 {
+		s.limit = forEver
 	}
-	return silence{limit: limit}
+	s.timer = time.AfterFunc(forEver, check)
+	s.timer.Stop()
 }
 
 // left is how long it may still last: patience for the reply that comes next, limit for what is written.
 func (s *silence) left(now time.Time, patience time.Duration) time.Duration {
 	quiet := now.Sub(s.heard)
 	left := patience - quiet
-	if !s.writes.IsZero() {
-		left = min(left, s.limit-min(quiet, now.Sub(s.writes)))
+	if since := s.writes.Load(); since != nil {
+		left = min(left, s.limit-min(quiet, now.Sub(*since)))
 	}
 	return left
 }
 
-// arm has check called after d.
-func (s *silence) arm(d time.Duration, check func()) {
+// arm has it be looked at after d; another command may be the oldest by then.
+func (s *silence) arm(d time.Duration) {
 	s.armed = true
-	if s.timer == nil {
-		s.timer = time.AfterFunc(d, check)
-	} else {
-		s.timer.Reset(d)
-	}
+	s.timer.Reset(min(d, s.limit))
 }
 
-// watchTimeout has the timer run; mu is held, and the reply to e has just become pending.
-func (p *Conn) watchTimeout(e *Reply) {
-	if p.said.pending.oldest() == e {
-		p.silence.heard = time.Now()
+// sent has it be looked at once e, which is sent now, may be late.
+func (s *silence) sent(e *Reply, first bool) {
+	if first {
+		s.heard = time.Now()
 	}
 	switch {
 	case e.Within > 0: // nothing else is pending
-		p.silence.arm(min(e.Within, p.silence.limit), p.checkTimeout)
-	case !p.silence.armed:
-		p.silence.arm(p.silence.limit, p.checkTimeout)
+		s.arm(e.Within)
+	case !s.armed:
+		s.arm(s.limit)
 	}
 }
 
-// checkTimeout runs on the timer's goroutine.
+// checkTimeout ends the connection if Redis has said nothing for too long. It runs on the timer's goroutine.
 func (p *Conn) checkTimeout() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silence.armed = false
 	e := p.said.pending.oldest()
-	if p.life.over() || e == nil {
+	if e == nil {
 		return
 	}
-	left := p.silence.left(time.Now(), e.patience(p.silence.limit, p.said.state.multi()))
-	if left <= 0 {
-		p.end(upstream.ErrTimeout)
-		p.conn.Close()
+	if left := p.silence.left(time.Now(), e.patience(p.silence.limit, p.said.state.multi())); left > 0 {
+		p.silence.arm(left)
 		return
 	}
-	p.silence.arm(min(left, p.silence.limit), p.checkTimeout) // another command may be the oldest by then
-}
-
-// writing notes since when the client's goroutine writes; zero: it does not any more.
-func (p *Conn) writing(since time.Time) {
-	p.mu.Lock()
-	p.silence.writes = since
-	p.mu.Unlock()
+	p.end(upstream.ErrTimeout)
 }

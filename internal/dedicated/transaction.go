@@ -1,10 +1,5 @@
 package dedicated
 
-import (
-	"bytes"
-	"strconv"
-)
-
 // transaction is between MULTI and the end of EXEC's reply.
 //
 // EXEC's reply is taken as its head and as many frames behind that as its commands have. Redis counts a SUBSCRIBE to two channels as one
@@ -44,16 +39,6 @@ func (t *transaction) queue(e Effect) {
 		t.bytes += effectBytes + e.bytes()
 	}
 	t.queued++
-}
-
-// execute takes EXEC's reply, or its head if there is more. It has ended unless its phase is executing then.
-func (t *transaction) execute(head []byte) {
-	n, _ := strconv.Atoi(string(bytes.TrimSpace(head[1:])))
-	if head[0] != '*' || n <= 0 { // null: a watched key has changed
-		*t = transaction{}
-		return
-	}
-	t.phase, t.place, t.left = executing, 0, n
 }
 
 // effect is that of the command whose reply comes next, while it is executed.

@@ -29,13 +29,13 @@ type conn struct {
 func (p *conn) Settled() bool { return p == nil || p.Conn.Settled() }
 
 // InTransaction is that of dedicated.Conn; without a connection the client is in none.
-func (p *conn) InTransaction() bool { return p != nil && p.Conn.InTransaction() }
+func (p *conn) InTransaction() bool { return p != nil && p.Conn.Status().Multi }
 
 // dial makes a connection for this client alone at a node, which is one of the cluster's unless that is nil. The client's own connection is
 // the one with the client's View as v.
 func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*conn, error) {
 	p := &conn{o: o, slots: slots{watched: backend.NoSlot}}
-	p.Conn = dedicated.New(dedicated.Config{Host: p, Client: o.client, Context: o.Context, Timeout: o.Timeout, View: v, Node: of})
+	p.Conn = dedicated.New(dedicated.Config{Host: p, Client: o.client, Timeout: o.Timeout, View: v, Node: of})
 	if err := p.Connect(ctx, id, n, o.client.Name()); err != nil {
 		return nil, err
 	}

@@ -261,9 +261,8 @@ func (w *waitCall) end() {
 // closeAll gives connections beside the client's own back, or closes those on which replies are pending.
 func closeAll(all []*conn) {
 	for _, p := range all {
-		if p.Release(); !p.Released() {
-			p.Close()
-		}
+		p.Release()
+		p.Close()
 	}
 }
 

@@ -202,7 +202,7 @@ func (c *subscriptionConn) call(verb string, names []string) (refusal []byte, an
 func (c *subscriptionConn) answers(ask func() bool) bool {
 	c.asks(true)
 	if !ask() {
-		c.p.Lose()
+		c.p.Ended(upstream.ErrTimeout)
 		return false
 	}
 	c.asks(false)

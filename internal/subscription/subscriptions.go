@@ -298,7 +298,7 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 	if !e.sharded && !e.p.Status().Subscribed { // what is subscribed to there already needs this node
 		ctx, done := x.Nodes.Snapshot().While(x.ctx, e.p.Node)
 		defer done()
-		defer context.AfterFunc(ctx, func() { e.p.GiveUp(context.Cause(ctx)) })()
+		defer context.AfterFunc(ctx, func() { e.p.Ended(context.Cause(ctx)) })()
 	}
 	e.p.Send(o, resp.Command(words))
 	if !e.p.Settled() && o.Lost == nil {
