@@ -117,3 +117,24 @@ func (f firstWord) say(w *harness.Wire, began time.Time) error {
 	}
 	return nil
 }
+
+// An AUTH that comes while a whole cluster restarts waits until one of its nodes can say who the client is.
+func TestAuthWaitsWhileAClusterRestarts(t *testing.T) {
+	t.Parallel()
+	c := testredis.StartCluster(t, 2, 0)
+	p := harness.StartClusterProxy(t, c)
+	harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "AUTH", "default", "any")
+	w, began := harness.Dial(t, p.Addr()), time.Now()
+	for _, s := range c.Servers {
+		s.Kill()
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- firstWord{"AUTH default any", "+OK\r\n"}.say(w, began) }()
+	time.Sleep(300 * time.Millisecond)
+	for _, s := range c.Servers {
+		s.Restart()
+	}
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -194,3 +194,20 @@ func TestQuorumWithoutItsUpstream(t *testing.T) {
 	})
 	wants(t, w, yes, "UNLOCK", "other")
 }
+
+// An UNLOCK of a connection's own lock asks nobody for a right: it is done by the nodes while --upstream is away.
+func TestQuorumUnlockNeedsNoUpstream(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	w := harness.Dial(t, q.p.Addr())
+	for _, verb := range []string{"LOCK", "RLOCK", "WLOCK"} {
+		wants(t, w, "+OK", verb, verb+"ed")
+	}
+	q.data.Kill()
+	for _, verb := range []string{"LOCK", "RLOCK", "WLOCK"} {
+		wants(t, w, ":1", "UNLOCK", verb+"ed")
+	}
+	harness.Eventually(t, "no node has one of them", func() bool {
+		return len(q.holding("LOCKed"))+len(q.holding("RLOCKed"))+len(q.holding("WLOCKed")) == 0
+	})
+}
