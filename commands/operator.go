@@ -23,10 +23,8 @@ func IsOperation(c *commandtable.Command) bool { return strings.HasPrefix(c.Name
 
 // Subcommand is one subcommand of LOCKPROXY.
 type Subcommand struct {
-	Name    string   // lower case
-	Counts  bool     // it takes a count
-	Actions []string // before that, one of them
-	Pauses  bool     // it takes milliseconds, and then WRITE or ALL, or neither
+	Name    string // lower case
+	takes   []argument
 	Summary string
 	open    bool // to all users
 	do      func(c *Client, args [][]byte, out []byte) []byte
@@ -34,30 +32,65 @@ type Subcommand struct {
 
 func (s *Subcommand) fullName() string { return operatorCommand + "|" + s.Name }
 
+// argument is one that a subcommand takes.
+type argument struct {
+	name     string
+	oneOf    []string // these words; nil: it is a whole number
+	optional bool
+}
+
+// howMany is how many things a list shows.
+var howMany = argument{name: "count", optional: true}
+
 // arity is as in COMMAND.
 func (s *Subcommand) arity() int {
-	switch {
-	case s.Actions != nil, s.Pauses:
-		return -3
-	case s.Counts:
-		return -2
+	n := 2
+	for _, a := range s.takes {
+		if a.optional {
+			return -n
+		}
+		n++
 	}
-	return 2
+	return n
 }
 
 // usage is the subcommand with its arguments, as HELP prints it.
 func (s *Subcommand) usage() string {
 	text := strings.ToUpper(s.Name)
-	if s.Actions != nil {
-		text += " (" + strings.Join(s.Actions, "|") + ")"
-	}
-	if s.Counts {
-		text += " [<count>]"
-	}
-	if s.Pauses {
-		text += " <milliseconds> [WRITE|ALL]"
+	for _, a := range s.takes {
+		words := strings.Join(a.oneOf, "|")
+		switch {
+		case a.oneOf == nil && a.optional:
+			text += " [<" + a.name + ">]"
+		case a.oneOf == nil:
+			text += " <" + a.name + ">"
+		case a.optional:
+			text += " [" + words + "]"
+		default:
+			text += " (" + words + ")"
+		}
 	}
 	return text
+}
+
+// described is the argument as COMMAND DOCS tells of it.
+func (a argument) described() fields {
+	kind := "integer"
+	if a.oneOf != nil {
+		kind = "oneof"
+	}
+	all := fields{{"name", a.name}, {"type", kind}}
+	if a.optional {
+		all = append(all, optional)
+	}
+	if a.oneOf != nil {
+		var words list
+		for _, w := range a.oneOf {
+			words = append(words, Option{Keyword: w}.argument())
+		}
+		all = append(all, field{"arguments", words})
+	}
+	return all
 }
 
 // answer is the subcommand's Answer.
@@ -66,7 +99,7 @@ func (s *Subcommand) answer(c *Client, args [][]byte, out []byte) []byte {
 	case !s.open && !c.Session.Operates():
 		return resp.AppendError(out,
 			"NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
-	case len(args) > 1-s.arity() && (s.Counts || s.Pauses):
+	case len(args) > 2+len(s.takes):
 		return resp.AppendError(out, wrongSubcommand(args[1]))
 	}
 	return s.do(c, args, out)
@@ -280,26 +313,12 @@ func (s *Subcommand) described() addition {
 	if s.open {
 		a.flags, a.categories = a.flags[2:], a.categories[1:2]
 	}
-	if arguments := s.arguments(); arguments != nil {
+	if s.takes != nil {
+		var arguments list
+		for _, takes := range s.takes {
+			arguments = append(arguments, takes.described())
+		}
 		a.doc = append(a.doc, field{"arguments", arguments})
 	}
 	return a
-}
-
-func (s *Subcommand) arguments() (all list) {
-	if s.Pauses {
-		return list{fields{{"name", "milliseconds"}, {"type", "integer"}},
-			argumentOf([]Option{{Keyword: "WRITE", group: "mode"}, {Keyword: "ALL", group: "mode"}})}
-	}
-	if s.Actions != nil {
-		var actions []Option
-		for _, a := range s.Actions {
-			actions = append(actions, Option{Keyword: a})
-		}
-		all = append(all, fields{{"name", "action"}, {"type", "oneof"}, {"arguments", argumentsOf(actions)}})
-	}
-	if s.Counts {
-		all = append(all, fields{{"name", "count"}, {"type", "integer"}, optional})
-	}
-	return all
 }

@@ -70,16 +70,21 @@ func TestWhoOperates(t *testing.T) {
 	for _, s := range operatorCommands() {
 		want := "-NOPERM this user has no permissions to run the '" + s.fullName() + "' command: lockproxy's --operators does not name it\r\n"
 		call := "LOCKPROXY " + s.Name
-		switch {
-		case s.Actions != nil:
-			call += " " + s.Actions[0]
-		case s.Pauses:
-			call += " 1"
+		counts := false
+		for _, takes := range s.takes {
+			switch {
+			case takes.name == howMany.name:
+				counts = true
+			case takes.oneOf == nil:
+				call += " 1"
+			case !takes.optional:
+				call += " " + takes.oneOf[0]
+			}
 		}
 		if got := none.said(call); (got == want) == s.open {
 			t.Errorf("%s: %q", call, got)
 		}
-		if !s.Counts {
+		if !counts {
 			continue
 		}
 		for _, bad := range []string{"-2", "x", "1.5", "9223372036854775808"} {

@@ -153,18 +153,18 @@ func lockVerbs() []*Verb {
 // operatorCommands are the subcommands of LOCKPROXY, by name.
 func operatorCommands() []*Subcommand {
 	return []*Subcommand{
-		{Name: "clients", Counts: true, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
+		{Name: "clients", takes: []argument{howMany}, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
 		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
-		{Name: "hot", Actions: []string{"GET", "RESET"}, Counts: true, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
-		{Name: "locks", Counts: true, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
-		{Name: "nodes", Counts: true, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
-		{Name: "pause", Pauses: true, Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
+		{Name: "hot", takes: []argument{{name: "action", oneOf: []string{"GET", "RESET"}}, howMany}, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
+		{Name: "locks", takes: []argument{howMany}, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
+		{Name: "nodes", takes: []argument{howMany}, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
+		{Name: "pause", takes: []argument{{name: "milliseconds"}, {name: "mode", oneOf: []string{"WRITE", "ALL"}, optional: true}}, Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
 		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does, and says what was taken, and what needs a restart; an error says what stays as it was, too.", do: operatorReload},
 		{Name: "resume", Summary: "Ends a PAUSE.", do: operatorResume},
-		{Name: "slowlog", Actions: []string{"GET", "LEN", "RESET"}, Counts: true, Summary: "Lists the last commands that took longer than --slowlog-slower-than (10; -1: all), tells how many are kept, or forgets them.", do: operatorSlowlog},
+		{Name: "slowlog", takes: []argument{{name: "action", oneOf: []string{"GET", "LEN", "RESET"}}, howMany}, Summary: "Lists the last commands that took longer than --slowlog-slower-than (10; -1: all), tells how many are kept, or forgets them.", do: operatorSlowlog},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
-		{Name: "waiters", Counts: true, Summary: "Lists who waits for a lock at this proxy, those who have waited longest first (100; -1: all).", do: operatorWaiters},
+		{Name: "waiters", takes: []argument{howMany}, Summary: "Lists who waits for a lock at this proxy, those who have waited longest first (100; -1: all).", do: operatorWaiters},
 	}
 }
 

@@ -114,7 +114,7 @@ func TestFairNewHeadAsks(t *testing.T) {
 					m.lines.mu.Lock()
 					defer m.lines.mu.Unlock()
 					l := m.lines.byKey[lockstore.LineKey{Key: "k", Fair: true}]
-					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
+					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 0
 				})
 			}
 			before := ran.Load()

@@ -101,10 +101,10 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 	}
 	for at := l.waiters.Front(); at != nil && len(h.to) < most; at = at.Next() {
 		w := at.Value.(*waiter)
-		if !w.parked || w.id.Kind != kind || w.ctx.Err() != nil {
+		if w.state != parked || w.id.Kind != kind || w.ctx.Err() != nil {
 			break
 		}
-		w.parked, w.claimed = false, true
+		w.state = claimed
 		h.to = append(h.to, successor{waiter: w})
 	}
 	if len(h.to) == 0 {

@@ -85,7 +85,7 @@ func TestHandoffOfADeadRead(t *testing.T) {
 			m.lines.mu.Lock()
 			defer m.lines.mu.Unlock()
 			l := m.lines.byKey[lockstore.LineKey{Key: "k", RW: true}]
-			return l != nil && l.waiters.Front().Value.(*waiter).parked
+			return l != nil && l.waiters.Front().Value.(*waiter).state == parked
 		})
 		for _, key := range subKeys(t, s) {
 			s.Do(t, "DEL", key)

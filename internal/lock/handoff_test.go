@@ -150,7 +150,7 @@ func settledDown(m *Manager, key string) bool {
 	m.lines.mu.Lock()
 	defer m.lines.mu.Unlock()
 	l := m.lines.byKey[lockstore.LineKey{Key: key}]
-	return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
+	return l != nil && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 0
 }
 
 // What the next waiter asked for is what it gets: lease, token, registration, count.

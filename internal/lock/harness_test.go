@@ -25,7 +25,7 @@ func parkedAt(m *Manager, r Request) bool {
 	key := lockstore.ID{DB: r.DB, Key: r.Key, Kind: r.Kind}.Line()
 	key.Fair = r.Fair
 	l := m.lines.byKey[key]
-	return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
+	return l != nil && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 0
 }
 
 // noneHeld waits until nothing is held that tests of MULTILOCK take.

@@ -66,13 +66,21 @@ type waiter struct {
 	asking
 
 	// guarded by lines.mu
-	line    *line
-	place   *list.Element
-	ticket  int64 // its place in the fair queue
-	called  bool  // it tries although it is not the head: the fair queue has lost it, or it is its turn there
-	parked  bool  // it waits for something to happen, and may be claimed
-	claimed bool  // somebody makes it an offer, which it has not taken yet
+	line   *line
+	place  *list.Element
+	ticket int64 // its place in the fair queue
+	called bool  // it tries although it is not the head: the fair queue has lost it, or it is its turn there
+	state  waiterState
 }
+
+// waiterState is what a waiter is at.
+type waiterState int
+
+const (
+	trying  waiterState = iota // it asks Redis, or is about to
+	parked                     // it waits for something to happen, and may be claimed
+	claimed                    // somebody makes it an offer, which it has not taken yet
+)
 
 // asking is what a waiter's own goroutine keeps between its tries.
 type asking struct {
@@ -263,7 +271,7 @@ func (w *waiter) callNext() {
 		if next.id.Kind != w.id.Kind {
 			return
 		}
-		if next.called || next.claimed {
+		if next.called || next.state == claimed {
 			continue
 		}
 		next.call()

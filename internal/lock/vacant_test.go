@@ -140,7 +140,7 @@ func TestVacantAfterAHandoff(t *testing.T) {
 					key := id.Line()
 					key.Fair = r.Fair
 					l := m.lines.byKey[key]
-					return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 10*time.Second
+					return l != nil && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 10*time.Second
 				}
 			}
 			eventually(t, 10*time.Second, r.Key+": the next waits", waits(m))

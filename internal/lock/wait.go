@@ -129,25 +129,30 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	case <-m.drained:
 		e.ended = errDraining
 	}
-	m.lines.came(w, &e, woken, offered)
+	if m.lines.unpark(w) == claimed && !offered {
+		e.offer = <-w.offer // which comes for sure, and is taken first
+	}
+	e.tries = m.lines.mayTry(w, woken, e.offer.acquire == nil && e.ended == nil)
 	return e
 }
 
-// came notes what came to a waiter, and says whether it is to try. If it was claimed, its offer comes for sure, and is taken first.
-func (ls *lines) came(w *waiter, e *arrival, woken, offered bool) {
+// unpark says what a waiter was at. Nobody claims it from now on.
+func (ls *lines) unpark(w *waiter) (was waiterState) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if w.claimed && !offered {
-		ls.mu.Unlock()
-		e.offer = <-w.offer
-		ls.mu.Lock()
-	}
+	was, w.state = w.state, trying
+	return was
+}
+
+// mayTry says whether it is time for a waiter to try, if it has nothing else to do, and sees to it that somebody acts on what has woken it.
+func (ls *lines) mayTry(w *waiter, woken, idle bool) (tries bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	l, first, now := w.line, w.first(), time.Now()
 	due := w.called || first && !now.Before(l.holdBack) && (woken || !now.Before(l.tryAt))
-	e.tries = due && e.offer.acquire == nil && e.ended == nil
-	w.parked, w.claimed, w.called = false, false, false
+	tries, w.called = due && idle, false
 	switch {
-	case e.tries && first:
+	case tries && first:
 		select { // the try acts on it
 		case <-l.wake:
 		default:
@@ -155,6 +160,7 @@ func (ls *lines) came(w *waiter, e *arrival, woken, offered bool) {
 	case woken:
 		l.Wake() // it is not acted on here
 	}
+	return tries
 }
 
 // park lets a waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if it is
@@ -163,7 +169,9 @@ func (ls *lines) park(w *waiter, timer *time.Timer) <-chan struct{} {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := w.line
-	w.parked = w.r.Replicas == 0 // a lock that is handed on waits for no replicas
+	if w.r.Replicas == 0 { // a lock that is handed on waits for no replicas
+		w.state = parked
+	}
 	if !w.first() {
 		timer.Stop()
 		return nil
