@@ -18,16 +18,8 @@ func codesIn(files []source) map[string]bool {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			made, ok := n.(*ast.CompositeLit)
-			if !ok || len(made.Elts) == 0 {
-				return true
-			}
-			first := made.Elts[0]
-			if named, ok := first.(*ast.KeyValueExpr); ok {
-				first = named.Value
-			}
-			text, isText := first.(*ast.BasicLit)
-			if isText && isError(made.Type) && text.Kind == token.STRING {
+			text, is := codeOf(n).(*ast.BasicLit)
+			if is && text.Kind == token.STRING {
 				if code, err := strconv.Unquote(text.Value); err == nil {
 					codes[code] = true
 				}
@@ -36,6 +28,25 @@ func codesIn(files []source) map[string]bool {
 		})
 	}
 	return codes
+}
+
+// codeOf is the code of an error that is made there, as Error{Code: …} or by about(key, code, text); nil: none is.
+func codeOf(n ast.Node) ast.Expr {
+	switch made := n.(type) {
+	case *ast.CompositeLit:
+		if !isError(made.Type) || len(made.Elts) == 0 {
+			return nil
+		}
+		if named, ok := made.Elts[0].(*ast.KeyValueExpr); ok {
+			return named.Value
+		}
+		return made.Elts[0]
+	case *ast.CallExpr:
+		if by, ok := made.Fun.(*ast.Ident); ok && by.Name == "about" && len(made.Args) == 3 {
+			return made.Args[1]
+		}
+	}
+	return nil
 }
 
 // isError says whether a type is the lock engine's Error.

@@ -12,10 +12,11 @@ import (
 // acquire is one request for a lock: a step, and what the engine knows of it.
 type acquire struct {
 	lockstore.Acquire
-	c      *Client
-	r      Request
-	w      *waiter        // the waiter that it is for; nil: the verb does not wait
-	rec    *record        // the connection's, which is busy meanwhile; nil: of a named owner, of which nothing is kept here
+	c *Client
+	r Request
+	w *waiter // the waiter that it is for; nil: the verb does not wait
+	// The connection's, which is busy meanwhile; nil: of a named owner, of which nothing is kept here.
+	rec    *record
 	inARow handoffsInARow // those before it, if it is handed the lock
 }
 
@@ -55,7 +56,8 @@ func (a *acquire) before() hold {
 	return h
 }
 
-// within is a time for a part of the request's work: at most so long, within BLOCK, and within half of the lease, so that the rest of it is of use.
+// within is a time for a part of the request's work: at most so long, within BLOCK, and within half of the lease, so
+// that the rest of it is of use.
 func (r Request) within(most time.Duration) time.Duration {
 	if r.Blocks && r.Block > 0 {
 		most = min(most, lockstore.Milliseconds(r.Block))
@@ -78,8 +80,8 @@ func (r Request) left(since time.Time) time.Duration {
 }
 
 // refusal is what Redis says of a lock that somebody else has: the time in ms that the holder has left (negative: none
-// known), and the place in the fair queue, if the verb waits there. With turn nobody has the lock yet: ttl is for how long
-// the waiter whose turn it is counts as alive.
+// known), and the place in the fair queue, if the verb waits there. With turn nobody has the lock yet: ttl is for how
+// long the waiter whose turn it is counts as alive.
 type refusal struct {
 	ttl, place int64
 	turn       bool
@@ -108,8 +110,8 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 	return a.finish(ctx, got, err)
 }
 
-// ask sends the request. If Redis does not have the hold that was to be taken once more, that is lost. The connection is told, unless the hold
-// has ended when it was to end: then a new one is asked for.
+// ask sends the request. If Redis does not have the hold that was to be taken once more, that is lost. The connection
+// is told, unless the hold has ended when it was to end: then a new one is asked for.
 func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 	got, err := a.c.m.store.Acquire(ctx, &a.Acquire)
 	if err != nil || got.Code != lockstore.NoHold {
@@ -186,7 +188,8 @@ func (a *acquire) recheck() {
 func (a *acquire) unusable(ctx context.Context, got lockstore.Acquired) error {
 	switch {
 	case got.Acked < a.r.Replicas:
-		return &Error{Code: "NOREPLICAS", Text: fmt.Sprintf("%d of %d replicas had the lock in time; it was given back if this had made it", got.Acked, a.r.Replicas)}
+		return &Error{Code: "NOREPLICAS", Text: fmt.Sprintf(
+			"%d of %d replicas had the lock in time; it was given back if this had made it", got.Acked, a.r.Replicas)}
 	case a.c.hasLeft(ctx, a.r):
 		return context.Canceled
 	case !time.Now().Before(got.Until()):
@@ -200,7 +203,8 @@ func (c *Client) hasLeft(ctx context.Context, r Request) bool {
 	return ctx.Err() != nil || r.Blocks && c.info.Gone()
 }
 
-// undo gives back a grant that does not count and that nobody was told of: what a connection had before stays, and what a named owner had.
+// undo gives back a grant that does not count and that nobody was told of: what a connection had before stays, and what
+// a named owner had.
 func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) {
 	m := a.c.m
 	if a.rec == nil {
@@ -214,8 +218,8 @@ func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) {
 	}
 }
 
-// grant notes a grant to a connection. It returns false if the hold that was to be taken once more was reported lost while the request was under
-// way: it stays lost.
+// grant notes a grant to a connection. It returns false if the hold that was to be taken once more was reported lost
+// while the request was under way: it stays lost.
 func (hs *holds) grant(a *acquire, got lockstore.Acquired) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -235,8 +239,8 @@ func (hs *holds) grant(a *acquire, got lockstore.Acquired) bool {
 	return true
 }
 
-// suspectOtherKind has those holds checked that cannot exist beside the one just granted: a plain lock and a read/write lock are never at one key
-// together. mu is held.
+// suspectOtherKind has those holds checked that cannot exist beside the one just granted: a plain lock and a read/write
+// lock are never at one key together. mu is held.
 func (hs *holds) suspectOtherKind(a *acquire) {
 	l := a.ID.Line()
 	l.RW = !l.RW
@@ -245,9 +249,4 @@ func (hs *holds) suspectOtherKind(a *acquire) {
 			hs.happen(rec, suspected{reasonGone})
 		}
 	}
-}
-
-// wouldWaitForItself is the answer to a WLOCK by an owner that reads.
-func wouldWaitForItself(key string) error {
-	return &Error{Code: "DEADLOCK", Text: fmt.Sprintf("this owner reads '%s': its WLOCK would wait for its own UNLOCK; take WLOCK first, then RLOCK", lockstore.Printable(key))}
 }

@@ -25,7 +25,8 @@ type ClientInfo struct {
 	Close func(why string) // closes it; must not block
 }
 
-// without is the same of a connection that is not to be kept for as long: its names as they are now, and nothing to call.
+// without is the same of a connection that is not to be kept for as long: its names as they are now, and nothing to
+// call.
 func (ci ClientInfo) without() ClientInfo {
 	name, user := ci.Name(), ci.User()
 	return ClientInfo{ID: ci.ID, Addr: ci.Addr, Name: func() string { return name }, User: func() string { return user }}
@@ -80,7 +81,8 @@ func (m *Manager) NewClient(ci ClientInfo) *Client {
 // Owner is the connection as an owner, `<uuid>:<n>`.
 func (c *Client) Owner() string { return c.owner }
 
-// SetLibrary notes whether the connection has named a client library (CLIENT SETINFO lib-name): it may then be one of a pool.
+// SetLibrary notes whether the connection has named a client library (CLIENT SETINFO lib-name): it may then be one of a
+// pool.
 func (c *Client) SetLibrary(named bool) { c.library.Store(named) }
 
 // SetUser counts the client's locks for that user. It is called like a verb.
@@ -110,8 +112,8 @@ func (c *Client) Held() int {
 // Waits is the lock that the client waits for, and for how long it has; "": none.
 func (c *Client) Waits() (key string, waited time.Duration) { return c.m.lines.waitOf(c) }
 
-// LeaveToExpire says that an earlier command of this client may still take effect. So what the client holds now is never
-// released before its lease is over.
+// LeaveToExpire says that an earlier command of this client may still take effect. So what the client holds now is
+// never released before its lease is over.
 func (c *Client) LeaveToExpire() {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
@@ -121,8 +123,8 @@ func (c *Client) LeaveToExpire() {
 }
 
 // Reset releases the connection's locks as if the client had gone, and forgets what it has lost. It waits until nobody
-// else works on them, so that this client's next verbs come after the releases. Those at which an earlier verb is for longer, since its reply was
-// lost, are given back when that is over.
+// else works on them, so that this client's next verbs come after the releases. Those at which an earlier verb is for
+// longer, since its reply was lost, are given back when that is over.
 func (c *Client) Reset() {
 	m := c.m
 	over := time.Now().Add(patience)
@@ -180,7 +182,8 @@ func (c *Client) id(k Kind, db int, key, owner string) lockstore.ID {
 	return lockstore.ID{DB: db, Key: key, Owner: cmp.Or(owner, c.owner), Kind: k}
 }
 
-// patience is how long a verb waits for others that are at work on its lock, and for an unknown outcome to become known.
+// patience is how long a verb waits for others that are at work on its lock, and for an unknown outcome to become
+// known.
 const patience = 5 * time.Second
 
 // explained is the error of a verb, which says so if the reply was lost.

@@ -6,14 +6,15 @@ import (
 )
 
 const (
-	// tick is the shortest time between two looks at the deadlines: losses that come due meanwhile are reported together.
+	// Tick is the shortest time between two looks at the deadlines: losses that come due meanwhile are reported
+	// together.
 	tick = 2 * time.Millisecond
 	// tellAtOnce is how many losses are reported before others get a chance at holds.mu: about a millisecond.
 	tellAtOnce = 256
 )
 
-// watchDeadlines ends the holds whose time is over, and tells their holders, until ctx ends. It does no I/O and waits for
-// nothing but holds.mu, which nobody holds for long, so that a Redis that does not answer delays no report.
+// watchDeadlines ends the holds whose time is over, and tells their holders, until ctx ends. It does no I/O and waits
+// for nothing but holds.mu, which nobody holds for long, so that a Redis that does not answer delays no report.
 func (hs *holds) watchDeadlines(ctx context.Context) { rounds(ctx, hs.deadlines.Wake, hs.tellLosses) }
 
 // rounds calls look whenever the time that it has returned is over, or something wakes it, until ctx ends.
@@ -31,7 +32,8 @@ func rounds(ctx context.Context, wake <-chan struct{}, look func() (next time.Du
 	}
 }
 
-// tellLosses ends holds that are due, and says in how long to come again: at once after tellAtOnce, so that others do not wait for mu for long.
+// tellLosses ends holds that are due, and says in how long to come again: at once after tellAtOnce, so that others do
+// not wait for mu for long.
 func (hs *holds) tellLosses() (next time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

@@ -9,20 +9,23 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// deadlock returns the error for a waiter that has just joined its line and whose wait can never end: those that keep it
-// waiting wait themselves, directly or through others, for a lock that it holds. nil: the wait may end.
+// deadlock returns the error for a waiter that has just joined its line and whose wait can never end: those that keep
+// it waiting wait themselves, directly or through others, for a lock that it holds. nil: the wait may end.
 //
-// Only a circle that is certain counts: each of its members is a connection that is its own owner, waits with BLOCK 0, and
-// holds what the one before it waits for, with a lease that the watchdog renews for as long as it waits. A named owner's lock
-// may be released by others; a hold with EX or PX ends, and so do one under max-hold and a wait with a time; of other proxies'
-// waits we know nothing. Readers do not wait for readers, unless they stand behind a writer that does.
+// Only a circle that is certain counts: each of its members is a connection that is its own owner, waits with BLOCK 0,
+// and holds what the one before it waits for, with a lease that the watchdog renews for as long as it waits. A named
+// owner's lock may be released by others; a hold with EX or PX ends, and so do one under max-hold and a wait with a
+// time; of other proxies' waits we know nothing. Readers do not wait for readers, unless they stand behind a writer
+// that does.
 //
-// It is enough to ask when a wait begins. Think of an arrow from whoever waits to whoever holds. The last arrow of a circle cannot
-// come with a new hold: its holder has just run a verb that granted the lock (LOCK, or one step of MULTILOCK) or handed it to the
-// watchdog (RENEW, a LOCK of the same key without EX and PX), so it does not wait, and no arrow leaves it until its next wait begins.
-// Waits do not change while they last. So the last arrow comes with a new wait, and by then all holds of the circle are known here.
+// It is enough to ask when a wait begins. Think of an arrow from whoever waits to whoever holds. The last arrow of a
+// circle cannot come with a new hold: its holder has just run a verb that granted the lock (LOCK, or one step of
+// MULTILOCK) or handed it to the watchdog (RENEW, a LOCK of the same key without EX and PX), so it does not wait, and
+// no arrow leaves it until its next wait begins. Waits do not change while they last. So the last arrow comes with a
+// new wait, and by then all holds of the circle are known here.
 //
-// A hold may have been ended elsewhere without our knowing, so Redis is asked about those of a circle before it is reported.
+// A hold may have been ended elsewhere without our knowing, so Redis is asked about those of a circle before it is
+// reported.
 func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	if m.opts.MaxHold > 0 || !w.endless() {
 		return nil
@@ -57,8 +60,8 @@ func (ls *lines) circle(w *waiter) []lockstore.ID {
 	return ls.holds.circle(w)
 }
 
-// circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own. nil: there
-// is no circle. lines.mu is held.
+// circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own.
+// nil: there is no circle. lines.mu is held.
 func (hs *holds) circle(w *waiter) []lockstore.ID {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -89,8 +92,8 @@ func (hs *holds) circle(w *waiter) []lockstore.ID {
 	return found
 }
 
-// behindAlone says whether somebody stands ahead in line whose wait may be endless, and who wants the lock alone: a reader there waits for the other
-// readers, too. lines.mu is held.
+// behindAlone says whether somebody stands ahead in line whose wait may be endless, and who wants the lock alone: a
+// reader there waits for the other readers, too. lines.mu is held.
 func (w *waiter) behindAlone() bool {
 	if w.line == nil || w.line.alone == 0 {
 		return false

@@ -14,23 +14,34 @@ type Error = lockstore.Error
 var ErrNotAcquired = errors.New("lock: not acquired in time")
 
 // errLeaseless is the answer to a named owner that says no lease. The commands refuse it before.
-var errLeaseless = &Error{Code: "ERR", Text: "OWNER needs EX or PX: a named owner has the lock for that long, and RENEW begins it anew"}
+var errLeaseless = &Error{Code: "ERR",
+	Text: "OWNER needs EX or PX: a named owner has the lock for that long, and RENEW begins it anew"}
+
+// about is an error about a lock, whose name is the %s of the text.
+func about(key, code, text string) error {
+	return &Error{Code: code, Text: fmt.Sprintf(text, lockstore.Printable(key))}
+}
 
 func notHeld(key string, named bool) error {
-	text := fmt.Sprintf("this owner does not hold '%s'", lockstore.Printable(key))
+	text := "this owner does not hold '%s'"
 	if named {
-		text += "; in a pool LOCK and UNLOCK may travel on different connections: name the owner in both with OWNER <id>"
+		text += "; in a pool LOCK and UNLOCK may travel on different connections: " +
+			"name the owner in both with OWNER <id>"
 	}
-	return &Error{Code: "NOTHELD", Text: text}
+	return about(key, "NOTHELD", text)
 }
 
-func otherKind(key string) error {
-	return &Error{Code: "LOCKKIND", Text: fmt.Sprintf("'%s' holds a lock of another kind", lockstore.Printable(key))}
-}
+func otherKind(key string) error { return about(key, "LOCKKIND", "'%s' holds a lock of another kind") }
 
 // bothSides is the answer to a verb that names no side of a read/write lock of which the owner has both, or may have.
 func bothSides(key string) error {
-	return &Error{Code: "ERR", Text: fmt.Sprintf("this owner may hold '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(key))}
+	return about(key, "ERR", "this owner may hold '%s' for reading and for writing: say READ or WRITE")
+}
+
+// wouldWaitForItself is the answer to a WLOCK by an owner that reads.
+func wouldWaitForItself(key string) error {
+	return about(key, "DEADLOCK", "this owner reads '%s': its WLOCK would wait for its own UNLOCK; "+
+		"take WLOCK first, then RLOCK")
 }
 
 // noQueue is the error of a FAIRLOCK whose place would be in another lock's queue.

@@ -32,7 +32,8 @@ func (c *Client) HoldFields(r HoldRequest) []string {
 // Holds says whether the values of HoldFields, nil for one that is not there, are those of a lock that the owner holds.
 // The error is LOCKKIND: it holds a lock that has no sides, and one was named.
 func (r HoldRequest) Holds(values [][]byte) (bool, error) {
-	if values[0] == nil { // a plain lock, whose fields are owners as they are: another owner's name may look like our field as a reader
+	// A plain lock, whose fields are owners as they are: another owner's name may look like our field as a reader.
+	if values[0] == nil {
 		own := values[3] != nil
 		if own && r.Side != Plain {
 			return false, otherKind(r.Key)
@@ -49,9 +50,9 @@ func (r HoldRequest) Holds(values [][]byte) (bool, error) {
 	return reads || writes, nil
 }
 
-// ReadHolds are the keys of the owner's read holds, by the values of HoldFields; none if the owner holds the lock otherwise. The lock's
-// hash may still name a reader whose lease is over while others read: but Redis has one of these keys for as long as the reader holds the
-// lock.
+// ReadHolds are the keys of the owner's read holds, by the values of HoldFields; none if the owner holds the lock
+// otherwise. The lock's hash may still name a reader whose lease is over while others read: but Redis has one of these
+// keys for as long as the reader holds the lock.
 func (c *Client) ReadHolds(r HoldRequest, values [][]byte) []string {
 	if values[0] == nil || values[1] == nil || r.Side != Read && string(values[0]) == "write" && values[2] != nil {
 		return nil
@@ -61,12 +62,12 @@ func (c *Client) ReadHolds(r HoldRequest, values [][]byte) []string {
 	return readHolds(id, max(count, 1))
 }
 
-// fencedHolds is how many of a reader's holds FENCED looks at, the newest ones: what somebody wrote into a hash must not make the
-// question long.
+// fencedHolds is how many of a reader's holds FENCED looks at, the newest ones: what somebody wrote into a hash must
+// not make the question long.
 const fencedHolds = 100
 
-// readHolds are the keys of so many holds, the newest first. Each has a lease of its own, as Redisson's have: the newest may be over before
-// those it is nested in.
+// readHolds are the keys of so many holds, the newest first. Each has a lease of its own, as Redisson's have: the
+// newest may be over before those it is nested in.
 func readHolds(id lockstore.ID, count int64) (keys []string) {
 	for i := count; i > max(0, count-fencedHolds); i-- {
 		keys = append(keys, id.ReadHold(i))
@@ -74,7 +75,8 @@ func readHolds(id lockstore.ID, count int64) (keys []string) {
 	return keys
 }
 
-// ReadHoldsHere is ReadHolds by what this proxy knows. If it knows nothing of a reader's lease that another proxy gave, FENCED looks once more.
+// ReadHoldsHere is ReadHolds by what this proxy knows. If it knows nothing of a reader's lease that another proxy gave,
+// FENCED looks once more.
 func (c *Client) ReadHoldsHere(r HoldRequest) []string {
 	id := c.id(Read, r.DB, r.Key, r.Owner)
 	if r.Owner != "" {
@@ -99,8 +101,8 @@ func (c *Client) Lost(r HoldRequest) error {
 	return c.told(r.DB, r.Key, false)
 }
 
-// NotHeld is the error for an owner that does not hold the lock, as Redis has just said: LOCKLOST if the connection has lost
-// it, else NOTHELD. nil: it holds the lock now. Redis is first asked about a hold that was thought to be alive.
+// NotHeld is the error for an owner that does not hold the lock, as Redis has just said: LOCKLOST if the connection has
+// lost it, else NOTHELD. nil: it holds the lock now. Redis is first asked about a hold that was thought to be alive.
 func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	if r.Owner != "" {
 		return notHeld(r.Key, false)

@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// giveBacks gives back what nobody wants any more: the locks of connections that have gone, those that have ended here and may still be in Redis,
-// and grants that nobody was told of.
+// giveBacks gives back what nobody wants any more: the locks of connections that have gone, those that have ended here
+// and may still be in Redis, and grants that nobody was told of.
 type giveBacks struct {
 	*life
 	log   *slog.Logger
@@ -48,8 +48,8 @@ func (g *giveBacks) releaseLater(all []*record, grace time.Duration, release fun
 	})
 }
 
-// atEachNode calls work with the locks of each node of a cluster, in their order and side by side, so that a node that hangs holds
-// up no locks on others. key returns the name of a lock.
+// atEachNode calls work with the locks of each node of a cluster, in their order and side by side, so that a node that
+// hangs holds up no locks on others. key returns the name of a lock.
 func atEachNode[T any](store lockstore.Store, locks []T, key func(T) string, work func(there []T)) {
 	nodes := map[any][]T{}
 	for _, l := range locks {
@@ -102,7 +102,8 @@ func (g *giveBacks) leaveToExpire(rec *record) {
 	g.holds.apply(rec, left{})
 }
 
-// clear tells Redis what a connection has of a lock, after a reply was lost, or that it has none any more. The record is busy, and left.
+// clear tells Redis what a connection has of a lock, after a reply was lost, or that it has none any more. The record
+// is busy, and left.
 func (g *giveBacks) clear(rec *record) {
 	defer g.holds.leave(rec)
 	h := g.holds.peek(rec.id)
@@ -120,7 +121,8 @@ func (g *giveBacks) clear(rec *record) {
 	}
 }
 
-// takeBack gives back a grant to a named owner that nobody was told of, if this grant has made the hold and nobody has joined it since.
+// takeBack gives back a grant to a named owner that nobody was told of, if this grant has made the hold and nobody has
+// joined it since.
 func (g *giveBacks) takeBack(id lockstore.ID, got lockstore.Acquired) {
 	if !got.Made || got.Expiry == nil {
 		return

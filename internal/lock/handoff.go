@@ -9,13 +9,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// When a holder gives the lock back and the next waiter stands on this proxy, one script moves it from owner to owner. This is
-// lock cohorting (Dice, Marathe, Shavit 2012); turns.go keeps the turns of other proxies and of Redisson.
+// When a holder gives the lock back and the next waiter stands on this proxy, one script moves it from owner to owner.
+// This is lock cohorting (Dice, Marathe, Shavit 2012); turns.go keeps the turns of other proxies and of Redisson.
 
 // handoffReaders is the most readers that one script lets in.
 const handoffReaders = 32
 
-// inARowBefore are the grants before a new hold: a reader that comes to others continues the longest row of theirs. mu is held.
+// inARowBefore are the grants before a new hold: a reader that comes to others continues the longest row of theirs. mu
+// is held.
 func (hs *holds) inARowBefore(a *acquire) handoffsInARow {
 	s := a.inARow
 	if a.ID.Kind.Spec().Shared {
@@ -116,8 +117,8 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 	return h
 }
 
-// releasing notes that a hold is about to be given back, and returns the grants before it. shared says that another owner of this proxy goes on holding
-// the lock, so that it is not free after this.
+// releasing notes that a hold is about to be given back, and returns the grants before it. shared says that another
+// owner of this proxy goes on holding the lock, so that it is not free after this.
 func (hs *holds) releasing(id lockstore.ID) (inARow handoffsInARow, shared bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -180,8 +181,8 @@ func (h *handoff) given(done lockstore.Released, err error) {
 	runtime.Gosched() // those who wait next are answered before the one who has given the lock back
 }
 
-// offerNothing lets a waiter that was claimed go on by itself. Unless it is the first it may yet share the lock with those claimed
-// before it.
+// offerNothing lets a waiter that was claimed go on by itself. Unless it is the first it may yet share the lock with
+// those claimed before it.
 func (h *handoff) offerNothing(i int) {
 	h.to[i].offer <- offer{}
 	if i > 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// hold is what this proxy knows of what one connection has of one lock. It is a value: what becomes of it is decided by the events below, which
-// have no clock, no mutex and no store. hold_test.go has a table of them.
+// hold is what this proxy knows of what one connection has of one lock. It is a value: what becomes of it is decided by
+// the events below, which have no clock, no mutex and no store. hold_test.go has a table of them.
 type hold struct {
 	counts  lockstore.Counts // how often the connection is in the lock; zero: it has none
 	watched bool             // the watchdog renews it until the connection gives it back
@@ -30,7 +30,9 @@ type hold struct {
 	runsOut bool // an earlier command of its connection may still take effect: it is neither renewed nor given back
 	givenUp bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
 
-	clear time.Time // when Redis is to be told what the connection has of it, or that it has none any more; zero: it has been, or need not be
+	// When Redis is to be told what the connection has of it, or that it has none any more; zero: it has been, or need
+	// not be.
+	clear time.Time
 }
 
 // terms are what all holds of an engine have in common.
@@ -60,8 +62,9 @@ const (
 	expirySlack = time.Second
 )
 
-// reserve is how long before its deadline a lock is reported lost if no renewal is confirmed. In that time a busy machine
-// has to wake the proxy, to report some ten thousand losses, and to bring them to the clients before Redis frees the locks.
+// reserve is how long before its deadline a lock is reported lost if no renewal is confirmed. In that time a busy
+// machine has to wake the proxy, to report some ten thousand losses, and to bring them to the clients before Redis
+// frees the locks.
 func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMost) }
 
 // live says whether the connection is in the lock.
@@ -139,7 +142,8 @@ func (h hold) outlived(now time.Time, t terms) bool {
 	return h.watched && t.maxHold > 0 && now.Sub(h.granted) >= t.maxHold
 }
 
-// promised notes that Redis has answered to what was sent at that time that it keeps the hold for so long. A promise never shortens.
+// promised notes that Redis has answered to what was sent at that time that it keeps the hold for so long. A promise
+// never shortens.
 func (h hold) promised(sent time.Time, sure time.Duration) hold {
 	if until := sent.Add(sure); until.After(h.sure) {
 		h.sure, h.asked = until, sent
@@ -168,8 +172,8 @@ func (h hold) ended(clear time.Time) (hold, effects) {
 	return hold{sure: h.sure, late: h.late, clear: clear}, effects{ended: true}
 }
 
-// lost ends a hold that was lost; of one that has ended before there is nothing more to lose. What Redis may have of it is given back once the
-// connection cannot count on it any more.
+// lost ends a hold that was lost; of one that has ended before there is nothing more to lose. What Redis may have of it
+// is given back once the connection cannot count on it any more.
 func (h hold) lost(reason string, now time.Time, t terms) (hold, effects) {
 	if !h.live() {
 		return h, effects{}
@@ -177,7 +181,8 @@ func (h hold) lost(reason string, now time.Time, t terms) (hold, effects) {
 	clear := now
 	switch reason {
 	case reasonExpired:
-		clear = lockstore.Later(now, h.end).Add(t.drift(h.lease)) // the clock of a quorum's node may be that much behind
+		// The clock of a quorum's node may be that much behind.
+		clear = lockstore.Later(now, h.end).Add(t.drift(h.lease))
 	case reasonUnrenewed, reasonMaxHold:
 		clear = lockstore.Later(now, h.counted())
 	}
@@ -227,7 +232,8 @@ func (e acquired) on(h hold, now time.Time, t terms) (hold, effects) {
 	return h.promised(e.sent, e.ttl).beforeMaxHold(t), effects{}
 }
 
-// unanswered: the reply to a LOCK was lost, and its verb does not wait for another one. After final it can no longer be done.
+// unanswered: the reply to a LOCK was lost, and its verb does not wait for another one. After final it can no longer be
+// done.
 type unanswered struct {
 	final time.Time
 	lease time.Duration
@@ -315,7 +321,8 @@ func (e visited) on(h hold, now time.Time, t terms) (hold, effects) {
 		h.renewals++
 		h.renewed = e.sent
 	}
-	return h.promised(e.sent, e.lease-t.drift(e.lease)).planned(e.sent.Add(t.watchdog/3), e.sent).beforeMaxHold(t), effects{}
+	h = h.promised(e.sent, e.lease-t.drift(e.lease))
+	return h.planned(e.sent.Add(t.watchdog/3), e.sent).beforeMaxHold(t), effects{}
 }
 
 // notVisited: the watchdog could not come to the hold. If the request had no answer, it may still be done until late.
@@ -352,7 +359,8 @@ func (e unlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
 	return h.ended(time.Time{})
 }
 
-// notUnlocked: Redis has refused the UNLOCK, or its reply was lost and it can no longer be done after final. Without a reply it counts as done.
+// notUnlocked: Redis has refused the UNLOCK, or its reply was lost and it can no longer be done after final. Without a
+// reply it counts as done.
 type notUnlocked struct {
 	counts  lockstore.Counts // that it has asked for
 	unknown bool
@@ -416,8 +424,8 @@ func (e suspected) on(h hold, now time.Time, _ terms) (hold, effects) {
 	return h, effects{}
 }
 
-// shortened: the Redis that has the lock now has a clock that is ahead of the former one's by that much. What was sent after then was answered by
-// this one.
+// shortened: the Redis that has the lock now has a clock that is ahead of the former one's by that much. What was sent
+// after then was answered by this one.
 type shortened struct {
 	by   time.Duration
 	then time.Time

@@ -13,8 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// record is one connection's hold, and what the engine keeps beside it. It exists while there is a hold, while Redis has to be told that there is
-// none any more, and while a verb works on it.
+// record is one connection's hold, and what the engine keeps beside it. It exists while there is a hold, while Redis
+// has to be told that there is none any more, and while a verb works on it.
 type record struct {
 	id lockstore.ID // the same for both sides of a read/write lock
 	// busy is a mutex with a context: one step at a time. Whoever has it may talk to Redis about this hold.
@@ -36,7 +36,8 @@ type record struct {
 	inSchedule, inDeadlines int // its places in the agendas
 }
 
-// holds is what the connections of this proxy hold, until when they can be sure of it, and when something is to be done about it.
+// holds is what the connections of this proxy hold, until when they can be sure of it, and when something is to be done
+// about it.
 type holds struct {
 	terms
 	votes   bool            // they are on a quorum
@@ -71,8 +72,8 @@ func (hs *holds) at(s lockstore.Store, by lockstore.Rules) {
 // forEver is how long whoever gives a lock back waits for others at work on it.
 const forEver = time.Duration(math.MaxInt64)
 
-// enter gives the caller the busy mark of a connection's record, at once if nobody has it; leave gives it back. It waits for others only so long:
-// a verb whose reply was lost may be at the hold for as long as its lease.
+// enter gives the caller the busy mark of a connection's record, at once if nobody has it; leave gives it back. It
+// waits for others only so long: a verb whose reply was lost may be at the hold for as long as its lease.
 func (hs *holds) enter(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) (*record, error) {
 	if rec := hs.tryEnter(c, id); rec != nil {
 		return rec, nil
@@ -134,7 +135,8 @@ func (hs *holds) leave(rec *record) {
 	hs.mu.Unlock()
 }
 
-// free is leave for one who has mu. If the watchdog has passed the hold by meanwhile, it comes back at once: the time of its visit is over.
+// free is leave for one who has mu. If the watchdog has passed the hold by meanwhile, it comes back at once: the time
+// of its visit is over.
 func (hs *holds) free(rec *record) {
 	rec.releasing = false
 	<-rec.busy
@@ -299,7 +301,8 @@ func (hs *holds) any(key lockstore.LineKey) bool {
 	return hs.byKey[key].Len() > 0
 }
 
-// recheckKey makes the watchdog check every live hold of a key at once: one of them may be newer than what ended the others.
+// recheckKey makes the watchdog check every live hold of a key at once: one of them may be newer than what ended the
+// others.
 func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -308,8 +311,8 @@ func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 	}
 }
 
-// recheckIf makes the watchdog check, as soon as it can, those live holds for which why gives a reason; why gets their key, and what
-// they are suspected for already.
+// recheckIf makes the watchdog check, as soon as it can, those live holds for which why gives a reason; why gets their
+// key, and what they are suspected for already.
 func (hs *holds) recheckIf(why func(key, already string) string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -323,16 +326,16 @@ func (hs *holds) recheckIf(why func(key, already string) string) {
 	}
 }
 
-// recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that time: the last look may
-// have come between the two. mu is held.
+// recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that
+// time: the last look may have come between the two. mu is held.
 func (hs *holds) recheckLate(rec *record, sent time.Time) {
 	if rec.live() && sent.Before(hs.looked) {
 		hs.happen(rec, suspected{reasonGone})
 	}
 }
 
-// shorten moves the deadlines of the holds of some keys earlier by that much: at a new master whose clock is ahead of the
-// former one's locks end earlier, because Redis keeps the time at which a key expires, not its lease.
+// shorten moves the deadlines of the holds of some keys earlier by that much: at a new master whose clock is ahead of
+// the former one's locks end earlier, because Redis keeps the time at which a key expires, not its lease.
 func (hs *holds) shorten(by time.Duration, then time.Time, some func(key string) bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

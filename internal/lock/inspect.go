@@ -14,7 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// Holder is one owner of a lock. The fields after Owned are known only of those that hold it through this proxy (Local).
+// Holder is one owner of a lock. The fields after Owned are known only of those that hold it through this proxy
+// (Local).
 type Holder struct {
 	lockstore.Owned
 	Local    bool
@@ -62,7 +63,8 @@ func (m *Manager) Nodes() (all []NodeInfo) {
 	return all
 }
 
-// Able is why locks cannot be had, as trial locks of the last ten seconds showed; nil: they can. where has it for each Redis that keeps locks.
+// Able is why locks cannot be had, as trial locks of the last ten seconds showed; nil: they can. where has it for each
+// Redis that keeps locks.
 func (m *Manager) Able() (where []Ability, err error) { return m.store.Able() }
 
 // Info reads a lock from Redis and adds what this proxy knows. Errors are Redis' own or that it cannot be reached.
@@ -103,8 +105,8 @@ type Entry struct {
 	Left    time.Duration // how long we are sure of it without another renewal
 }
 
-// List names the locks held and waited for through this proxy, by key: those that hold it, then those that wait. owner and pattern (Redis' glob)
-// narrow it when not empty. What changes meanwhile may be in it, or not.
+// List names the locks held and waited for through this proxy, by key: those that hold it, then those that wait. owner
+// and pattern (Redis' glob) narrow it when not empty. What changes meanwhile may be in it, or not.
 func (m *Manager) List(owner, pattern string) []Entry {
 	out := collect(m.holds.each, m.leases.each, m.lines.each)
 	fits := glob.New(cmp.Or(pattern, "*"))
@@ -169,8 +171,8 @@ func yield(mu *sync.Mutex, done *int, more int) {
 	}
 }
 
-// each calls f with the connections' locks, all holders of one in one look. The map may change between two pieces: what is added then may be passed
-// over.
+// each calls f with the connections' locks, all holders of one in one look. The map may change between two pieces: what
+// is added then may be passed over.
 func (hs *holds) each(f func(Entry)) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -224,8 +226,8 @@ func (rec *record) sides() []Kind {
 	return []Kind{Read, Write}
 }
 
-// handed says that a lock has an owner here that is not releasing it: then those that are releasing it no longer have it. When a plain lock
-// has two owners here, one has been handed it by the other.
+// handed says that a lock has an owner here that is not releasing it: then those that are releasing it no longer have
+// it. When a plain lock has two owners here, one has been handed it by the other.
 func handed(held chain.Chain[*record]) bool {
 	for rec := range held.All() {
 		if !rec.releasing {

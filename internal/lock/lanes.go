@@ -15,13 +15,13 @@ import (
 const (
 	// chunkMost is the most holds one renewal script extends: about 0.6 ms of Redis' time.
 	chunkMost = 500
-	// renewAllowed is how long Redis may take to get to a renewal, while the lock lasts; a Redis that was slower gets up to
-	// renewAllowedMost.
+	// RenewAllowed is how long Redis may take to get to a renewal, while the lock lasts; a Redis that was slower gets
+	// up to renewAllowedMost.
 	renewAllowed, renewAllowedMost = 5 * time.Second, 20 * time.Second
 	// laneRest is how long a lane starts nothing after its node could not be reached.
 	laneRest = 50 * time.Millisecond
-	// laneKept is how long a lane is kept in which nothing is renewed any more, for what it knows of a node that was slow or away. A node that has
-	// left a cluster does not come back.
+	// LaneKept is how long a lane is kept in which nothing is renewed any more, for what it knows of a node that was
+	// slow or away. A node that has left a cluster does not come back.
 	laneKept = time.Minute
 )
 
@@ -32,8 +32,8 @@ type chunkKey struct {
 	slot int  // on a cluster
 }
 
-// chunk is what goes into one renewal script. While it waits for its turn its holds are free for verbs, and watchdog.mu guards it; when
-// it is sent they are busy, and it is its goroutine's.
+// chunk is what goes into one renewal script. While it waits for its turn its holds are free for verbs, and watchdog.mu
+// guards it; when it is sent they are busy, and it is its goroutine's.
 type chunk struct {
 	chunkKey
 	holds    []*record
@@ -54,10 +54,11 @@ type lane struct {
 	queue   agenda.Agenda[*chunk] // that wait for a place: the one with the earliest deadline goes first
 	open    map[chunkKey]*chunk   // those of them that take more holds
 	rest    time.Time             // nothing is started before
-	allow   time.Duration         // how long Redis may take to get to a script: more than renewAllowed when it was slower
-	ended   time.Time             // when its last script did
-	failed  int                   // renewals that failed since that was logged last
-	logged  time.Time
+	// How long Redis may take to get to a script: more than renewAllowed when it was slower.
+	allow  time.Duration
+	ended  time.Time // when its last script did
+	failed int       // renewals that failed since that was logged last
+	logged time.Time
 }
 
 // laneOf is where a hold's renewals go. mu is held.
@@ -93,7 +94,8 @@ func (wd *watchdog) enqueue(rec *record) {
 	}
 }
 
-// startAll starts what may start in every lane, and says when there will be more to start even if no chunk ends before. mu is held.
+// startAll starts what may start in every lane, and says when there will be more to start even if no chunk ends before.
+// mu is held.
 func (wd *watchdog) startAll() (next time.Duration) {
 	next = time.Hour
 	for key, ln := range wd.lanes {
@@ -175,8 +177,8 @@ type outcomeOf struct {
 	took time.Duration
 }
 
-// noteChunk notes what a chunk tells about its node, and returns how many failed renewals are to be logged now: one line a
-// second, however many locks there are.
+// noteChunk notes what a chunk tells about its node, and returns how many failed renewals are to be logged now: one
+// line a second, however many locks there are.
 func (wd *watchdog) noteChunk(ln *lane, holds int, came outcomeOf) (failed int) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()

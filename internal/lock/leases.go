@@ -10,8 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/share"
 )
 
-// leases is what was granted to named owners through this proxy, for LOCKLIST, the page and their users' shares. It decides nothing: everything
-// about such a lock is in Redis. What is noted here ends with the lease, also if the owner has renewed the lock, or given it back, elsewhere.
+// leases is what was granted to named owners through this proxy, for LOCKLIST, the page and their users' shares. It
+// decides nothing: everything about such a lock is in Redis. What is noted here ends with the lease, also if the owner
+// has renewed the lock, or given it back, elsewhere.
 type leases struct {
 	vacate func(id lockstore.ID, at, until time.Time) // wakes those that wait for a lock whose lease is over
 

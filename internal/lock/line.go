@@ -27,12 +27,16 @@ type lines struct {
 
 	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu
 	byKey map[lockstore.LineKey]*line
-	fair  map[lockstore.ID]int       // how many verbs of an owner wait in a fair queue, from before they ask for their place there
+	// How many verbs of an owner wait in a fair queue, from before they ask for their place there.
+	fair  map[lockstore.ID]int
 	named map[lockstore.ID][]*waiter // the verbs of a named owner that wait in a line
 }
 
 func newLines(l *life, o Options, hs *holds) *lines {
-	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}, named: map[lockstore.ID][]*waiter{}}
+	return &lines{
+		life: l, opts: o, log: o.Logger, holds: hs,
+		byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}, named: map[lockstore.ID][]*waiter{},
+	}
 }
 
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
@@ -53,7 +57,8 @@ type line struct {
 	turns
 }
 
-// waiter is one verb that waits. It gets the lock by asking, as the head of its line, or is handed it by whoever gives it back.
+// waiter is one verb that waits. It gets the lock by asking, as the head of its line, or is handed it by whoever gives
+// it back.
 type waiter struct {
 	c       *Client
 	r       Request
@@ -84,10 +89,12 @@ const (
 
 // asking is what a waiter's own goroutine keeps between its tries.
 type asking struct {
-	trouble error                    // why its last try could not be made; that a reply was lost counts until Redis answers
+	// Why its last try could not be made; that a reply was lost counts until Redis answers.
+	trouble error
 	hears   []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
 	splits  int                      // how often in a row its tries were split, on a quorum
-	final   time.Time                // of a request without an answer: until then it may yet get a place in the fair queue
+	// Of a request without an answer: until then it may yet get a place in the fair queue.
+	final time.Time
 }
 
 func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *waiter {
@@ -137,8 +144,8 @@ func (ls *lines) join(w *waiter) {
 	telemetry.LocksWaiting.Add(1)
 }
 
-// order moves a waiter to its place by ticket. If the line has another head then, both are told, and the new one tries at once: a message
-// that the former one has heard may have been meant for it. lines.mu is held.
+// order moves a waiter to its place by ticket. If the line has another head then, both are told, and the new one tries
+// at once: a message that the former one has heard may have been meant for it. lines.mu is held.
 func (w *waiter) order() {
 	l := w.line
 	was, at := l.waiters.Front(), l.waiters.Back()
@@ -160,8 +167,9 @@ func (w *waiter) order() {
 // first says whether the waiter is the head of its line. lines.mu is held.
 func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 
-// leave takes a waiter out of its line; the next one becomes the head. That one tries at once if it would share the lock while the
-// waiter wanted it alone and was not granted it: what kept the waiter out may let the next one in, and no message says so.
+// leave takes a waiter out of its line; the next one becomes the head. That one tries at once if it would share the
+// lock while the waiter wanted it alone and was not granted it: what kept the waiter out may let the next one in, and
+// no message says so.
 func (ls *lines) leave(w *waiter, granted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -173,7 +181,8 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	}
 	l.waiters.Remove(w.place)
 	if w.r.Owner != "" {
-		if ls.named[w.id] = slices.DeleteFunc(ls.named[w.id], func(x *waiter) bool { return x == w }); len(ls.named[w.id]) == 0 {
+		ls.named[w.id] = slices.DeleteFunc(ls.named[w.id], func(x *waiter) bool { return x == w })
+		if len(ls.named[w.id]) == 0 {
 			delete(ls.named, w.id)
 		}
 	}
@@ -205,8 +214,8 @@ func (ls *lines) waitedFor(key lockstore.LineKey) bool {
 	return ls.byKey[key] != nil
 }
 
-// behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock for itself.
-// While the line cannot reach Redis the newcomer asks by itself, and gets the error.
+// behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock
+// for itself. While the line cannot reach Redis the newcomer asks by itself, and gets the error.
 func (ls *lines) behind(id lockstore.ID) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -244,8 +253,9 @@ func (ls *lines) ticket(w *waiter) int64 {
 	return w.ticket
 }
 
-// afterGrant sets when the next in line tries. It need not try now, since the lock is held and messages reach it, unless
-// it can share the lock: then the next ones try side by side. handed says that the lock came from another client of this proxy.
+// afterGrant sets when the next in line tries. It need not try now, since the lock is held and messages reach it,
+// unless it can share the lock: then the next ones try side by side. handed says that the lock came from another client
+// of this proxy.
 func (ls *lines) afterGrant(w *waiter, handed bool) {
 	ls.mu.Lock()
 	l := w.line
@@ -260,10 +270,12 @@ func (ls *lines) afterGrant(w *waiter, handed bool) {
 	ls.tryNext(l, w.r.lease(ls.opts))
 }
 
-// sharedAtOnce is how many waiters that may share a lock try for it when one of them has got it. Each of them calls as many.
+// sharedAtOnce is how many waiters that may share a lock try for it when one of them has got it. Each of them calls as
+// many.
 const sharedAtOnce = 8
 
-// callNext makes those try that stand behind a waiter and may share the lock with it, up to the first that wants it alone. lines.mu is held.
+// callNext makes those try that stand behind a waiter and may share the lock with it, up to the first that wants it
+// alone. lines.mu is held.
 func (w *waiter) callNext() {
 	called := 0
 	for at := w.place.Next(); at != nil && called < sharedAtOnce; at = at.Next() {
@@ -285,7 +297,8 @@ func (w *waiter) call() {
 	retry.Wake(w.changed)
 }
 
-// callOwner makes the other verbs try that wait for a lock in the name of an owner that has just been given it: it has the lock.
+// callOwner makes the other verbs try that wait for a lock in the name of an owner that has just been given it: it has
+// the lock.
 func (ls *lines) callOwner(id lockstore.ID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -309,8 +322,8 @@ func (ls *lines) troubled(l *line) {
 // some jitter, since the heads of other proxies wait as well. ttl is in ms, negative = the key is gone or has no TTL.
 func (ls *lines) tryNext(l *line, ttl int64) {
 	poll := ls.opts.Poll/2 + jitter.N(ls.opts.Poll/2)
-	if left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 && left < poll {
-		poll = left
+	if left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 {
+		poll = min(poll, left)
 	}
 	ls.mu.Lock()
 	l.tryAt = time.Now().Add(poll)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -26,15 +25,17 @@ const (
 
 // Request is one LOCK, FAIRLOCK, RLOCK or WLOCK.
 type Request struct {
-	DB       int
-	Key      string
-	Kind     Kind
-	Fair     bool   // of a plain lock: wait in the fair queue, first come first of all proxies' and Redisson's waiters
-	Blocks   bool   // wait; without it the lock is tried for once
-	Block    int64  // how long to wait in ms, 0 = for ever
-	Lease    int64  // ms; 0 = the watchdog's, renewed, of a connection only
-	Owner    string // "": the connection, which counts how often it takes the lock. An owner with a name has the lock or not, for the lease
-	Self     bool   // the connection alone is the owner: it may re-enter
+	DB     int
+	Key    string
+	Kind   Kind
+	Fair   bool  // of a plain lock: wait in the fair queue, first come first of all proxies' and Redisson's waiters
+	Blocks bool  // wait; without it the lock is tried for once
+	Block  int64 // how long to wait in ms, 0 = for ever
+	Lease  int64 // ms; 0 = the watchdog's, renewed, of a connection only
+	// "": the connection, which counts how often it takes the lock. An owner with a name has the lock or not, for the
+	// lease
+	Owner    string
+	Self     bool // the connection alone is the owner: it may re-enter
 	Fence    bool
 	Replicas int64 // so many replicas must have the grant; 0 = none
 }
@@ -45,11 +46,13 @@ type Grant struct {
 	got   lockstore.Acquired
 }
 
-// Lock takes a lock for the connection, once more if it has it, or for the owner that r names, which may have it already.
+// Lock takes a lock for the connection, once more if it has it, or for the owner that r names, which may have it
+// already.
 //
-// It returns ErrNotAcquired when somebody else held it until the time was over, *Error (LOCKLOST once, for a lock that the connection has lost;
-// OWNERREQUIRED, DRAINING, LOCKKIND, DEADLOCK, NOREPLICAS, ERR when a lost reply could not be cleared up), *upstream.ReplyError with Redis' own words,
-// *upstream.NotSentError when Redis cannot be reached, and ctx's error when the client has gone.
+// It returns ErrNotAcquired when somebody else held it until the time was over, *Error (LOCKLOST once, for a lock that
+// the connection has lost; OWNERREQUIRED, DRAINING, LOCKKIND, DEADLOCK, NOREPLICAS, ERR when a lost reply could not be
+// cleared up), *upstream.ReplyError with Redis' own words, *upstream.NotSentError when Redis cannot be reached, and
+// ctx's error when the client has gone.
 func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 	ctx, verb := beginVerb(ctx, r.verb())
 	g, err := c.lock(ctx, r)
@@ -107,7 +110,8 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
-	r.Fair = r.Fair && !c.m.rules.Votes // each node would have a queue of its own, and no majority could say whose turn it is
+	// Each node would have a queue of its own, and no majority could say whose turn it is.
+	r.Fair = r.Fair && !c.m.rules.Votes
 	if r.Fair && lockstore.SharesQueue(r.Key) {
 		return Grant{}, noQueue(r.Key)
 	}
@@ -125,8 +129,8 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	}
 	held := !named && c.m.holds.inside(id)
 	if held && !r.Self && c.reentryRefused() {
-		return Grant{}, &Error{Code: "OWNERREQUIRED", Text: fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
-			"say OWNER <a fresh id>, or SELF if this connection is yours alone", lockstore.Printable(r.Key))}
+		return Grant{}, about(r.Key, "OWNERREQUIRED", "this connection already holds '%s'; in a pool that may be "+
+			"another thread's lock: say OWNER <a fresh id>, or SELF if this connection is yours alone")
 	}
 	if !held && c.m.draining() {
 		return Grant{}, errDraining
@@ -173,7 +177,8 @@ func (c *Client) reentryRefused() bool {
 	}
 }
 
-// inside says whether the connection has the lock, on either side: its LOCK does not stand in line behind those who wait for its own release.
+// inside says whether the connection has the lock, on either side: its LOCK does not stand in line behind those who
+// wait for its own release.
 func (hs *holds) inside(id lockstore.ID) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -181,8 +186,8 @@ func (hs *holds) inside(id lockstore.ID) bool {
 	return rec != nil && rec.live() && !rec.leaving
 }
 
-// has asks Redis whether a named owner has the lock already, on either side: its LOCK does not stand in line behind those that wait for its own
-// release. It does not pass them when the lock is free.
+// has asks Redis whether a named owner has the lock already, on either side: its LOCK does not stand in line behind
+// those that wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) has(id lockstore.ID) bool {
 	seen, err := m.store.Look(id, time.Time{}, time.Now())
 	return err == nil && (len(seen.Sides()) > 0 || seen.Unsure)
@@ -203,13 +208,13 @@ func outcomeWord(err error) string {
 	}
 }
 
-// nameable refuses names that cannot be a lock's: those of keys that belong to other locks, which a client could overwrite without
-// a right to them, and on a cluster those whose lock would be spread over several nodes.
+// nameable refuses names that cannot be a lock's: those of keys that belong to other locks, which a client could
+// overwrite without a right to them, and on a cluster those whose lock would be spread over several nodes.
 func (m *Manager) nameable(names ...string) error {
 	for _, name := range names {
 		if lockstore.Reserved(name) {
-			return &Error{Code: "ERR", Text: "'" + lockstore.Printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
-				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
+			return about(name, "ERR", "'%s' cannot be a lock: names that begin with '"+lockstore.ReservedPrefix+
+				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks")
 		}
 		if err := m.rules.Fits(name); err != nil {
 			return err

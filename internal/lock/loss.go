@@ -41,8 +41,8 @@ var reasonText = map[string]string{
 	reasonFailover:  "after a failover the new master does not have it",
 }
 
-// showFailures makes the counts of losses, for each kind and reason, and of renewals that failed begin at 0: to Prometheus a counter
-// that begins with the first of them has not grown.
+// showFailures makes the counts of losses, for each kind and reason, and of renewals that failed begin at 0: to
+// Prometheus a counter that begins with the first of them has not grown.
 func showFailures() {
 	telemetry.Renewal(context.Background(), "error", 0)
 	for _, kind := range lockstore.Kinds {
@@ -68,9 +68,9 @@ type lossKey struct {
 	key string
 }
 
-// untoldMost and untoldOverhead bound what is remembered for one connection that it has lost and was not told, in bytes. Leases that have ended
-// when they were to end are forgotten then: whoever lets them run out does not ask about each. A connection with more losses than that is closed,
-// since nobody reads there.
+// untoldMost and untoldOverhead bound what is remembered for one connection that it has lost and was not told, in
+// bytes. Leases that have ended when they were to end are forgotten then: whoever lets them run out does not ask about
+// each. A connection with more losses than that is closed, since nobody reads there.
 const untoldMost, untoldOverhead = 4 << 20, 128
 
 // noteLoss keeps what was lost for the connection's next verb about it. holds.mu is held.
@@ -91,7 +91,8 @@ func (c *Client) noteLoss(id lockstore.ID, l lossRecord) {
 	}
 }
 
-// takeLoss is what is remembered of a loss of the connection's. It is forgotten: the connection is told once. holds.mu is held.
+// takeLoss is what is remembered of a loss of the connection's. It is forgotten: the connection is told once. holds.mu
+// is held.
 func (c *Client) takeLoss(db int, key string) (l lossRecord, ok bool) {
 	at := lossKey{db, key}
 	if l, ok = c.losses[at]; ok {
@@ -101,8 +102,8 @@ func (c *Client) takeLoss(db int, key string) (l lossRecord, ok bool) {
 	return l, ok
 }
 
-// told is the LOCKLOST that a verb about that lock is to answer first; nil: nothing was lost. To a verb that takes the lock it is no news that a
-// lease has ended when it was to end: that is forgotten when the lock is granted.
+// told is the LOCKLOST that a verb about that lock is to answer first; nil: nothing was lost. To a verb that takes the
+// lock it is no news that a lease has ended when it was to end: that is forgotten when the lock is granted.
 func (c *Client) told(db int, key string, takes bool) error {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
@@ -116,7 +117,8 @@ func (c *Client) told(db int, key string, takes bool) error {
 	return l.error(key)
 }
 
-// lostOrNotHeld is the answer to a verb about a lock that the connection does not have: LOCKLOST once if it has lost it, else NOTHELD.
+// lostOrNotHeld is the answer to a verb about a lock that the connection does not have: LOCKLOST once if it has lost
+// it, else NOTHELD.
 func (c *Client) lostOrNotHeld(db int, key string) error {
 	if lost := c.told(db, key, false); lost != nil {
 		return lost
@@ -143,7 +145,8 @@ const (
 	lossesRecent = 100
 )
 
-// lossLog tells the log of losses, and keeps the last ones. Nobody waits for the log to be written: see internal/logqueue.
+// lossLog tells the log of losses, and keeps the last ones. Nobody waits for the log to be written: see
+// internal/logqueue.
 type lossLog struct {
 	to *slog.Logger
 

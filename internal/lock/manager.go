@@ -1,6 +1,6 @@
-// Package lock is what a lock is: taken, waited for, renewed, lost and given back, as plain Go calls. The state lives in
-// Redis, in Redisson's bytes; a Manager keeps beside it what one proxy must know: who of its clients holds what, until when,
-// and who waits.
+// Package lock is what a lock is: taken, waited for, renewed, lost and given back, as plain Go calls. The state lives
+// in Redis, in Redisson's bytes; a Manager keeps beside it what one proxy must know: who of its clients holds what,
+// until when, and who waits.
 package lock
 
 import (
@@ -29,7 +29,8 @@ type Manager struct {
 	refusals atomic.Int64
 	*life
 
-	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the order of mutexes.
+	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the
+	// order of mutexes.
 	lossLog   *lossLog
 	leases    *leases
 	holds     *holds
@@ -105,8 +106,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// Abort ends requests under way on a cluster, for a Run that does not end because a node hangs. Elsewhere the Control's Close
-// does that.
+// Abort ends requests under way on a cluster, for a Run that does not end because a node hangs. Elsewhere the Control's
+// Close does that.
 func (m *Manager) Abort() { m.endRequests() }
 
 // Drain makes every new acquisition, those that wait included, end with DRAINING. Holders keep what they hold.
@@ -140,7 +141,8 @@ func (l *life) background(work func()) { l.tasks.Go(work) }
 type Reentry string
 
 const (
-	// reentryAuto refuses it on a connection that has named a client library: in a pool two threads would both "re-enter".
+	// ReentryAuto refuses it on a connection that has named a client library: in a pool two threads would both
+	// "re-enter".
 	reentryAuto Reentry = "auto"
 	// reentryAlways allows it on every connection.
 	reentryAlways Reentry = "always"
@@ -150,7 +152,8 @@ const (
 
 // Options set up a Manager. A zero field has the default named beside it.
 type Options struct {
-	Watchdog     time.Duration // lease of a lock taken without EX or PX, renewed at a third of it: 30 s, Redisson's lockWatchdogTimeout
+	// Lease of a lock taken without EX or PX, renewed at a third of it: 30 s, Redisson's lockWatchdogTimeout.
+	Watchdog     time.Duration
 	Poll         time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
 	Grace        time.Duration // time between a client's disconnect and the release of its locks: 0
 	MaxHold      time.Duration // a watched lock is not renewed beyond it: 0, off

@@ -12,19 +12,20 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// MultiLock takes the locks at all of keys for one owner, or none of them. r says how, as for Lock; its Key is not used. A
-// key named twice is one lock, taken once. The grants are in the order of keys.
+// MultiLock takes the locks at all of keys for one owner, or none of them. r says how, as for Lock; its Key is not
+// used. A key named twice is one lock, taken once. The grants are in the order of keys.
 //
-// The locks are taken one by one in bytewise order, which every proxy has in common, so that no two MultiLocks wait for each
-// other. Each is taken as Lock takes it. r.Block is the time for all of them together: when it is over those that are left
-// are still tried once.
+// The locks are taken one by one in bytewise order, which every proxy has in common, so that no two MultiLocks wait for
+// each other. Each is taken as Lock takes it. r.Block is the time for all of them together: when it is over those that
+// are left are still tried once.
 //
-// While later locks are waited for the earlier ones are kept alive, whatever r.Lease says: those of a connection by the watchdog, those that were
-// made for a named owner by this verb, with the watchdog's lease. When the last one is there each gets its lease.
+// While later locks are waited for the earlier ones are kept alive, whatever r.Lease says: those of a connection by the
+// watchdog, those that were made for a named owner by this verb, with the watchdog's lease. When the last one is there
+// each gets its lease.
 //
-// When a lock is refused, or was lost meanwhile (LOCKLOST, NOTHELD), those that were taken are given back, at each node in reverse order; so they
-// are when the client goes. What a named owner had before stays. A connection must not have one of the locks already (ERR).
-// Errors are Lock's, and those.
+// When a lock is refused, or was lost meanwhile (LOCKLOST, NOTHELD), those that were taken are given back, at each node
+// in reverse order; so they are when the client goes. What a named owner had before stays. A connection must not have
+// one of the locks already (ERR). Errors are Lock's, and those.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	ctx, verb := beginVerb(ctx, "MULTILOCK")
 	grants, err := c.multiLock(ctx, keys, r)
@@ -51,10 +52,11 @@ type multiLock struct {
 
 // taken is one lock that a MULTILOCK has.
 type taken struct {
-	id     lockstore.ID
-	token  int64
-	expiry *lockstore.Expiry // of a named owner's hold that this MULTILOCK has made, and that nobody has joined: the one it set last; else nil
-	until  time.Time         // when that hold ends
+	id    lockstore.ID
+	token int64
+	// Of a named owner's hold that this MULTILOCK has made, and that nobody has joined: the one it set last; else nil.
+	expiry *lockstore.Expiry
+	until  time.Time // when that hold ends
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
@@ -94,7 +96,7 @@ func (c *Client) mayTakeTogether(keys []string, r Request) error {
 	for _, key := range keys {
 		plain := c.id(Plain, r.DB, key, "")
 		if c.m.holds.inside(plain) || c.m.holds.inside(plain.As(Write)) {
-			return &Error{Code: "ERR", Text: fmt.Sprintf("this connection already holds '%s': MULTILOCK takes all of its locks or none", lockstore.Printable(key))}
+			return about(key, "ERR", "this connection already holds '%s': MULTILOCK takes all of its locks or none")
 		}
 	}
 	return nil
@@ -181,10 +183,11 @@ func (b *multiLock) keepAlive(ctx context.Context) {
 	}
 }
 
-// keep gives a lock that this MULTILOCK has made that lease, unless somebody has joined it since: then it is left alone from now on. It says whether
-// the lock has that lease.
+// keep gives a lock that this MULTILOCK has made that lease, unless somebody has joined it since: then it is left alone
+// from now on. It says whether the lock has that lease.
 func (b *multiLock) keep(t *taken, lease int64) bool {
-	done, err := b.c.m.store.Extend(context.Background(), lockstore.Extension{ID: t.id, Named: true, Lease: lease, Expiry: t.expiry})
+	e := lockstore.Extension{ID: t.id, Named: true, Lease: lease, Expiry: t.expiry}
+	done, err := b.c.m.store.Extend(context.Background(), e)
 	switch {
 	case err == nil && done.Code == lockstore.LeaseSet:
 		t.expiry, t.until = done.Expiry, done.Sent.Add(lockstore.Milliseconds(done.TTL))
@@ -236,7 +239,8 @@ func (b *multiLock) allHeld() error {
 	return nil
 }
 
-// giveBack releases what was taken, at each node the last one first. It does not end with the client, who never heard of these locks.
+// giveBack releases what was taken, at each node the last one first. It does not end with the client, who never heard
+// of these locks.
 func (b *multiLock) giveBack() {
 	if len(b.taken) == 0 {
 		return
@@ -272,12 +276,13 @@ func (b *multiLock) giveBackOne(t *taken) {
 	_ = b.c.told(t.id.DB, t.id.Key, false) // the connection has never heard that it had it
 }
 
-// MultiUnlock gives back one hold at each of keys, at each node the last one in MultiLock's order first; a key named twice counts
-// once. r names the database and the owner. freed is the number of locks that are now free of this owner: one that it has taken more
-// often is not among them.
+// MultiUnlock gives back one hold at each of keys, at each node the last one in MultiLock's order first; a key named
+// twice counts once. r names the database and the owner. freed is the number of locks that are now free of this owner:
+// one that it has taken more often is not among them.
 //
-// A lock that the owner does not hold is passed over. None is left out because of another: the error says afterwards what was
-// wrong, LOCKLOST before anything else, else the first of Unlock's errors. NOTHELD means that the owner held none of them.
+// A lock that the owner does not hold is passed over. None is left out because of another: the error says afterwards
+// what was wrong, LOCKLOST before anything else, else the first of Unlock's errors. NOTHELD means that the owner held
+// none of them.
 func (c *Client) MultiUnlock(ctx context.Context, keys []string, r UnlockRequest) (freed int64, err error) {
 	ctx, verb := beginVerb(ctx, "MULTIUNLOCK")
 	freed, err = c.multiUnlock(ctx, keys, r)
@@ -299,7 +304,8 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 			absent = u.err
 		case isCode(u.err, "LOCKLOST"):
 			lost = u.err
-		case failed == nil || lockstore.NotSent(failed) || lockstore.Unknown(u.err): // nothing was done only if that is so of all
+		// Nothing was done only if that is so of all.
+		case failed == nil || lockstore.NotSent(failed) || lockstore.Unknown(u.err):
 			failed = u.err
 		}
 	}
@@ -307,7 +313,8 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 	case lost != nil:
 		return freed, lost
 	case held && lockstore.NotSent(failed): // the error itself would say that nothing was done
-		return freed, &Error{Code: "ERR", Text: fmt.Sprintf("not released: some of these locks have been given back, of another one %v", failed)}
+		return freed, &Error{Code: "ERR",
+			Text: fmt.Sprintf("not released: some of these locks have been given back, of another one %v", failed)}
 	case failed != nil:
 		return freed, failed
 	case !held:

@@ -7,14 +7,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// The fair queue is Redisson's, in Redis, so its waiters and those of all proxies stand in one order. A waiter enters it when
-// it comes, and its proxy says every few seconds that it lives: Redisson's own are taken to live for minutes.
+// The fair queue is Redisson's, in Redis, so its waiters and those of all proxies stand in one order. A waiter enters
+// it when it comes, and its proxy says every few seconds that it lives: Redisson's own are taken to live for minutes.
 
 const (
 	// queueRefresh is how often a proxy tells Redis that its waiters in a queue are alive; that is believed for 10 s.
 	queueRefresh = 3 * time.Second
-	// queueRefreshSoonest is the shortest time between two refreshes, so that waiters behind others whose time is over do not
-	// ask without end.
+	// QueueRefreshSoonest is the shortest time between two refreshes, so that waiters behind others whose time is over
+	// do not ask without end.
 	queueRefreshSoonest = 20 * time.Millisecond
 )
 
@@ -43,8 +43,8 @@ func (ls *lines) keepQueue(l *line) {
 	}
 }
 
-// refreshQueue tells Redis that the line's waiters are alive, and makes those try that the queue has lost, or whose turn it
-// is. It returns in how long to come again.
+// refreshQueue tells Redis that the line's waiters are alive, and makes those try that the queue has lost, or whose
+// turn it is. It returns in how long to come again.
 func (ls *lines) refreshQueue(l *line) time.Duration {
 	waiters, q := ls.queued(l)
 	if len(waiters) == 0 {
@@ -81,18 +81,20 @@ func (ls *lines) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
 	return waiters, q
 }
 
-// enterQueue notes that a verb of the owner asks for a place in the fair queue, or has it. All verbs of one owner have the same.
+// enterQueue notes that a verb of the owner asks for a place in the fair queue, or has it. All verbs of one owner have
+// the same.
 func (ls *lines) enterQueue(id lockstore.ID) {
 	ls.mu.Lock()
 	ls.fair[id]++
 	ls.mu.Unlock()
 }
 
-// placeKept is for how long a waiter whose BLOCK has run out has its place in the fair queue still, in case it asks again.
+// placeKept is for how long a waiter whose BLOCK has run out has its place in the fair queue still, in case it asks
+// again.
 const placeKept = 2 * time.Second
 
-// leaveQueue notes that a waiter asks no more; err is why. One that gives up is taken out of the fair queue, unless the same owner waits in
-// another connection of this proxy; one whose BLOCK has run out after a while.
+// leaveQueue notes that a waiter asks no more; err is why. One that gives up is taken out of the fair queue, unless the
+// same owner waits in another connection of this proxy; one whose BLOCK has run out after a while.
 func (ls *lines) leaveQueue(w *waiter, err error) {
 	ls.mu.Lock()
 	if ls.fair[w.id]--; ls.fair[w.id] == 0 {

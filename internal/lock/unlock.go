@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -22,7 +21,8 @@ type UnlockRequest struct {
 	From  []lockstore.Owned // with Force: nobody but these loses the lock; nil: everybody
 }
 
-// Unlock gives back one hold, or all. free says that the lock is now free of this owner, on that side (with Force: that something was held).
+// Unlock gives back one hold, or all. free says that the lock is now free of this owner, on that side (with Force: that
+// something was held).
 //
 // Errors: *Error with NOTHELD, LOCKLOST once (the connection has lost it), LOCKKIND or ERR,
 // *upstream.ReplyError with Redis' words, *upstream.NotSentError when Redis cannot be reached (nothing changed).
@@ -49,23 +49,26 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 	err = c.onOwnSide(ctx, id, func(rec *record, id lockstore.ID, was hold) (err error) {
 		defer c.m.holds.leave(rec)
 		if was.runsOut {
-			return &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
-				strconv.FormatInt(max(time.Until(was.sure).Milliseconds(), 0), 10) + " ms"}
+			return &Error{Code: "ERR", Text: fmt.Sprintf("not released: an earlier command of this connection may still "+
+				"take effect; the lock runs out by itself within %d ms", max(time.Until(was.sure).Milliseconds(), 0))}
 		}
 		left := was.counts.Of(id.Kind) - 1
 		if r.All || was.givenUp {
 			left = 0
 		}
-		u := &unlocking{g: c.m.giveBacks, rec: rec, was: was, Release: lockstore.Release{ID: id, Counts: was.counts.With(id.Kind, left)}}
+		u := &unlocking{g: c.m.giveBacks, rec: rec, was: was}
+		u.ID, u.Counts = id, was.counts.With(id.Kind, left)
 		free, err = u.run(ctx)
 		return err
 	})
 	return free && err == nil, err
 }
 
-// onOwnSide runs a verb about a lock that the connection has, with its record busy, which the verb leaves. What was lost before, or while the
-// verb was under way, is told instead, and stays lost: Redis may have had it for a moment longer.
-func (c *Client) onOwnSide(ctx context.Context, id lockstore.ID, verb func(rec *record, id lockstore.ID, h hold) error) error {
+// onOwnSide runs a verb about a lock that the connection has, with its record busy, which the verb leaves. What was
+// lost before, or while the verb was under way, is told instead, and stays lost: Redis may have had it for a moment
+// longer.
+func (c *Client) onOwnSide(ctx context.Context, id lockstore.ID,
+	verb func(rec *record, id lockstore.ID, h hold) error) error {
 	if lost := c.told(id.DB, id.Key, false); lost != nil {
 		return lost
 	}
@@ -107,7 +110,8 @@ func (c *Client) ownSide(id lockstore.ID) (lockstore.ID, error) {
 	return id, nil
 }
 
-// unlocking is a lock being given back: a step, and what the engine knows of it. The connection's record is busy meanwhile.
+// unlocking is a lock being given back: a step, and what the engine knows of it. The connection's record is busy
+// meanwhile.
 type unlocking struct {
 	lockstore.Release
 	g    *giveBacks
@@ -117,7 +121,8 @@ type unlocking struct {
 	done lockstore.Released
 }
 
-// run gives back what the step says, and hands the lock on if it is free then. free says that the owner has nothing left on that side.
+// run gives back what the step says, and hands the lock on if it is free then. free says that the owner has nothing
+// left on that side.
 func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 	frees := u.Counts.Total() == 0
 	if frees && !u.g.holds.votes { // the nodes of a quorum hand nothing on
@@ -128,7 +133,8 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 		return u.done.Code == lockstore.Freed, err
 	}
 	hs := u.g.holds
-	// Nobody else writes the connection's field: if it has gone after a request without an answer, that request was done.
+	// Nobody else writes the connection's field: if it has gone after a request without an answer, that request was
+	// done.
 	doneBefore := u.done.Again || u.was.givenUp
 	switch code := u.done.Code; {
 	case err != nil:
@@ -146,7 +152,8 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 	return u.Counts.Of(u.ID.Kind) == 0, explained("UNLOCK", err)
 }
 
-// send sends the request. One that hands the lock on is sent once; then the release alone is, unless that may be done twice for a named owner.
+// send sends the request. One that hands the lock on is sent once; then the release alone is, unless that may be done
+// twice for a named owner.
 func (u *unlocking) send(ctx context.Context) (err error) {
 	if u.next == nil {
 		u.done, err = u.g.store.Release(ctx, &u.Release)
@@ -171,7 +178,8 @@ func (u *unlocking) send(ctx context.Context) (err error) {
 	return err
 }
 
-// onNamedSide runs a verb of a named owner. If the owner has named no side, and the lock has sides, Redis is asked on which one the owner is.
+// onNamedSide runs a verb of a named owner. If the owner has named no side, and the lock has sides, Redis is asked on
+// which one the owner is.
 func (c *Client) onNamedSide(id lockstore.ID, verb func(lockstore.ID) error) error {
 	err := verb(id)
 	if id.Kind != Plain || !isCode(err, "LOCKKIND") {
@@ -190,7 +198,8 @@ func (c *Client) onNamedSide(id lockstore.ID, verb func(lockstore.ID) error) err
 	}
 }
 
-// unlockNamed gives back one side of a named owner. Its request is sent once: after a lost reply the owner may have taken the lock anew.
+// unlockNamed gives back one side of a named owner. Its request is sent once: after a lost reply the owner may have
+// taken the lock anew.
 func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error) {
 	u := &unlocking{g: c.m.giveBacks, Release: lockstore.Release{ID: id, Named: true}}
 	free, err := u.run(ctx)
@@ -218,11 +227,11 @@ func (c *Client) whatBecame(id lockstore.ID, final time.Time, lost error) error 
 		return explained("UNLOCK", lost)
 	}
 	if slices.Contains(seen.Sides(), id.Kind) {
-		return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost, and the owner has '%s': say UNLOCK again, unless it has taken the lock since",
-			lockstore.Printable(id.Key))}
+		return about(id.Key, "ERR", "the reply to this UNLOCK was lost, and the owner has '%s': "+
+			"say UNLOCK again, unless it has taken the lock since")
 	}
 	c.m.leases.forget(id)
-	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this UNLOCK was lost; '%s' is free of this owner", lockstore.Printable(id.Key))}
+	return about(id.Key, "ERR", "the reply to this UNLOCK was lost; '%s' is free of this owner")
 }
 
 // force frees a lock whoever holds it, of whatever kind it is when r names no side.
@@ -244,7 +253,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 		case err != nil:
 			return false, err
 		case code == lockstore.NoLock:
-			return false, &Error{Code: "WRONGTYPE", Text: "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
+			return false, about(r.Key, "WRONGTYPE", "the hash at '%s' is no lock")
 		case code != lockstore.OtherKind:
 			return freed, nil
 		}
@@ -269,10 +278,12 @@ func (c *Client) forceFrom(ctx context.Context, r UnlockRequest) (freed bool, er
 	return freed, nil
 }
 
-// forced tells the log of a lock that was freed by force, and has the holders told that are here; these, too, if it is not known what was done.
+// forced tells the log of a lock that was freed by force, and has the holders told that are here; these, too, if it is
+// not known what was done.
 func (c *Client) forced(id lockstore.ID, code int64, err error) (freed bool, _ error) {
 	if freed = err == nil && code == lockstore.Freed; freed {
-		c.m.log.Warn("lock freed by force", "key", id.Key, "kind", id.Kind, "db", id.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
+		c.m.log.Warn("lock freed by force", "key", id.Key, "kind", id.Kind, "db", id.DB,
+			"by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
 	}
 	if freed || lockstore.Unknown(err) {
 		c.m.holds.recheckKey(id.Line(), reasonForced)

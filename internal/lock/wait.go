@@ -144,7 +144,8 @@ func (ls *lines) unpark(w *waiter) (was waiterState) {
 	return was
 }
 
-// mayTry says whether it is time for a waiter to try, if it has nothing else to do, and sees to it that somebody acts on what has woken it.
+// mayTry says whether it is time for a waiter to try, if it has nothing else to do, and sees to it that somebody acts
+// on what has woken it.
 func (ls *lines) mayTry(w *waiter, woken, idle bool) (tries bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -163,8 +164,8 @@ func (ls *lines) mayTry(w *waiter, woken, idle bool) (tries bool) {
 	return tries
 }
 
-// park lets a waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if it is
-// the head.
+// park lets a waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if
+// it is the head.
 func (ls *lines) park(w *waiter, timer *time.Timer) <-chan struct{} {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -184,8 +185,8 @@ func (ls *lines) park(w *waiter, timer *time.Timer) <-chan struct{} {
 	return l.wake
 }
 
-// listen waits until the line's channels are subscribed to, when the waiter has become the head of its line. If they were not yet, a message
-// may have been missed: the waiter is to try at once then.
+// listen waits until the line's channels are subscribed to, when the waiter has become the head of its line. If they
+// were not yet, a message may have been missed: the waiter is to try at once then.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	if !w.c.m.lines.subscribe(w) {
 		return nil
@@ -217,8 +218,8 @@ func (ls *lines) subscribe(w *waiter) bool {
 	if l.key.Fair {
 		w.hears = append(w.hears, ls.store.Subscribe(w.ownChannel(), l))
 		if !ls.holds.any(w.id.Line()) {
-			// A message on the waiter's own channel may have been missed, but not if a client of this proxy holds the lock: its release will wake
-			// the whole line.
+			// A message on the waiter's own channel may have been missed, but not if a client of this proxy holds the
+			// lock: its release will wake the whole line.
 			l.tryAt = time.Time{}
 		}
 	}

@@ -14,8 +14,9 @@ import (
 // round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
 const round = 50 * time.Millisecond
 
-// watchdog comes to every hold of a connection each third of its own lease, and lets the hold last: those that have no end for the whole lease,
-// the others for what is left of theirs. So it notices what Redis has lost, too. It also tells Redis of those that have ended.
+// watchdog comes to every hold of a connection each third of its own lease, and lets the hold last: those that have no
+// end for the whole lease, the others for what is left of theirs. So it notices what Redis has lost, too. It also tells
+// Redis of those that have ended.
 type watchdog struct {
 	*life
 	opts      Options
@@ -33,7 +34,8 @@ func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
 	return &watchdog{life: l, opts: o, log: o.Logger, holds: hs, giveBacks: g, lanes: map[laneKey]*lane{}}
 }
 
-// watch works off the schedule until ctx ends. It never waits for Redis: chunks that find no place in their lane start when one is free.
+// watch works off the schedule until ctx ends. It never waits for Redis: chunks that find no place in their lane start
+// when one is free.
 func (wd *watchdog) watch(ctx context.Context) {
 	rounds(ctx, wd.holds.schedule.Wake, func() time.Duration { return min(wd.startDue(time.Now()), time.Minute) })
 }
@@ -53,8 +55,8 @@ func (hs *holds) untilDue(least time.Duration) time.Duration {
 	return hs.schedule.Sleep(least)
 }
 
-// dispatchDue decides what happens to the records whose time in the schedule has come: enqueue gets, under mu, those to renew. toClear are those of
-// which Redis is to be told what their connections have; they are busy.
+// dispatchDue decides what happens to the records whose time in the schedule has come: enqueue gets, under mu, those to
+// renew. toClear are those of which Redis is to be told what their connections have; they are busy.
 func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (toClear []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -99,7 +101,8 @@ func (hs *holds) renewal(c *chunk) lockstore.Renewal {
 	defer hs.mu.Unlock()
 	now := time.Now()
 	for i, rec := range c.holds {
-		r.Holds[i] = lockstore.Renewed{ID: rec.id, Counts: rec.counts, Lease: max(time.Millisecond, rec.asserts(now, hs.terms), c.least).Milliseconds()}
+		lease := max(time.Millisecond, rec.asserts(now, hs.terms), c.least)
+		r.Holds[i] = lockstore.Renewed{ID: rec.id, Counts: rec.counts, Lease: lease.Milliseconds()}
 	}
 	return r
 }
@@ -148,6 +151,9 @@ func (wd *watchdog) visitBusy(rec *record, least time.Duration) error {
 		wd.holds.leave(rec)
 		return nil
 	}
-	c := &chunk{chunkKey: chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW}, holds: []*record{rec}, planned: time.Now(), allow: lockstore.Allowed, least: least}
+	c := &chunk{
+		chunkKey: chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW}, holds: []*record{rec},
+		planned: time.Now(), allow: lockstore.Allowed, least: least,
+	}
 	return wd.renewChunk(c).err
 }

@@ -50,8 +50,8 @@ func NotSent(err error) bool {
 	return errors.As(err, &notSent)
 }
 
-// Passing says whether a waiter waits until err has passed: Redis is away, starting, between masters, or busy with somebody's script, or has too
-// few replicas (min-replicas-to-write), as a new master has until they have found it.
+// Passing says whether a waiter waits until err has passed: Redis is away, starting, between masters, or busy with
+// somebody's script, or has too few replicas (min-replicas-to-write), as a new master has until they have found it.
 func Passing(err error) bool {
 	var reply *upstream.ReplyError
 	var e *Error
@@ -77,15 +77,16 @@ func Unreached(err error) bool {
 	return Passing(err)
 }
 
-// EndsByItself says whether a LOCK that may wait does so although its first try failed with err: the lock is moving to another
-// node, or nodes of a quorum will soon count.
+// EndsByItself says whether a LOCK that may wait does so although its first try failed with err: the lock is moving to
+// another node, or nodes of a quorum will soon count.
 func EndsByItself(err error) bool {
 	var young *YoungError
 	return errors.Is(err, ErrMoving) || errors.As(err, &young)
 }
 
-// Printable is the name of a lock as errors of the engine and the stores show it: on one line, and not too long, whatever bytes the name has.
-// Errors in Redis' words show arguments as Redis does, and people see names in yet another form: see commands/reply.go.
+// Printable is the name of a lock as errors of the engine and the stores show it: on one line, and not too long,
+// whatever bytes the name has. Errors in Redis' words show arguments as Redis does, and people see names in yet another
+// form: see commands/reply.go.
 func Printable(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -2,16 +2,18 @@ package lockstore
 
 import "sync"
 
-// Expiry is when a named owner's hold ends by Redis' clock, in ms since 1970, on each node on which a step of this proxy has made it. It is even, and
-// stays so for as long as nobody has joined the hold: see scripts/lease.lua. A node of a quorum may give its vote when the lock has been won without
-// it: what that has made comes later. nil: it is not known, or somebody has joined the hold.
+// Expiry is when a named owner's hold ends by Redis' clock, in ms since 1970, on each node on which a step of this
+// proxy has made it. It is even, and stays so for as long as nobody has joined the hold: see scripts/lease.lua. A node
+// of a quorum may give its vote when the lock has been won without it: what that has made comes later. nil: it is not
+// known, or somebody has joined the hold.
 type Expiry struct {
 	mu   sync.Mutex
 	at   map[int]int64
 	over bool
 }
 
-// ExpiryAt is the expiry of a hold on the only Redis; nil: that says that somebody has joined the hold, or that there is none.
+// ExpiryAt is the expiry of a hold on the only Redis; nil: that says that somebody has joined the hold, or that there
+// is none.
 func ExpiryAt(at int64) *Expiry {
 	if !made(at) {
 		return nil

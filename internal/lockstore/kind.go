@@ -1,5 +1,5 @@
-// Package lockstore describes where locks are kept: what the engine asks of a store, the kinds of a lock, and the names of the keys and
-// channels that it has in Redis. Below it are one Redis (node) and the arithmetic of a quorum (tally).
+// Package lockstore describes where locks are kept: what the engine asks of a store, the kinds of a lock, and the names
+// of the keys and channels that it has in Redis. Below it are one Redis (node) and the arithmetic of a quorum (tally).
 package lockstore
 
 import (
@@ -11,7 +11,8 @@ import (
 type Kind uint8
 
 const (
-	// Plain is the lock of LOCK and FAIRLOCK: Redisson's RLock, RFairLock and RFencedLock, whose bytes are the same once held.
+	// Plain is the lock of LOCK and FAIRLOCK: Redisson's RLock, RFairLock and RFencedLock, whose bytes are the same
+	// once held.
 	Plain Kind = iota
 	// Read is one side of Redisson's RReadWriteLock, which many owners hold together.
 	Read
@@ -103,7 +104,8 @@ func (id ID) Keys() []string {
 // QueueKeys are the KEYS of the scripts on the fair queue of a plain lock.
 func QueueKeys(name string) []string { return append(make([]string, 0, 3), name, QueueKey(name)) }
 
-// LineKey names what is waited for together: a plain lock, the same in the fair queue, or both sides of a read/write lock.
+// LineKey names what is waited for together: a plain lock, the same in the fair queue, or both sides of a read/write
+// lock.
 type LineKey struct {
 	DB   int
 	Key  string
@@ -127,7 +129,8 @@ func (l LineKey) Channel() string {
 	return ChannelOf(l.Key)
 }
 
-// ReadPrefix is what the keys of readers' holds begin with: <prefix>:<owner>:rwlock_timeout:<i>, by Redisson's suffixName.
+// ReadPrefix is what the keys of readers' holds begin with: <prefix>:<owner>:rwlock_timeout:<i>, by Redisson's
+// suffixName.
 func ReadPrefix(name string) string {
 	if strings.Contains(name, "{") {
 		return name

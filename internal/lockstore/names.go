@@ -2,8 +2,8 @@ package lockstore
 
 import "strings"
 
-// Prefixed builds a name beside a lock as Redisson's prefixName does: the lock's own hash tag, or the whole name as the tag,
-// so that all keys and channels of one lock live on one slot.
+// Prefixed builds a name beside a lock as Redisson's prefixName does: the lock's own hash tag, or the whole name as the
+// tag, so that all keys and channels of one lock live on one slot.
 func Prefixed(prefix, name string) string {
 	if strings.Contains(name, "{") {
 		return prefix + ":" + name
@@ -17,14 +17,16 @@ func ChannelOf(name string) string { return Prefixed("redisson_lock__channel", n
 // TokenKey is where RFencedLock keeps the fencing token.
 func TokenKey(name string) string { return Prefixed("redisson_lock_token", name) }
 
-// QueueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and lockproxy_fair.
+// QueueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and
+// lockproxy_fair.
 func QueueKey(name string) string { return Prefixed("redisson_lock_queue", name) }
 
-// SharesQueue says whether a lock would have the fair queue of another one: `{a}` that of `a`. It has none then, as nobody but the users of
-// `a` may say who waits for that.
+// SharesQueue says whether a lock would have the fair queue of another one: `{a}` that of `a`. It has none then, as
+// nobody but the users of `a` may say who waits for that.
 func SharesQueue(name string) bool { return wholeTag(name) }
 
-// noQueue stands where the names of fair queues begin. It has the same length, since scripts make the name of the channel from the queue's.
+// noQueue stands where the names of fair queues begin. It has the same length, since scripts make the name of the
+// channel from the queue's.
 const noQueue = "lockproxy_no_queue_"
 
 // OwnQueueKey is QueueKey, or, for a lock without a queue, a key that never exists.
@@ -36,8 +38,8 @@ func OwnQueueKey(name string) string {
 	return key
 }
 
-// MaxName is the length in bytes a lock's name may have: names are remembered after their lock has gone, and travel with
-// everybody else's on one connection.
+// MaxName is the length in bytes a lock's name may have: names are remembered after their lock has gone, and travel
+// with everybody else's on one connection.
 const MaxName = 4096
 
 // maxOwner is the length in bytes an explicit owner may have.
@@ -90,8 +92,8 @@ func isNumber(s string) bool {
 // GuardKey is a key, in the slot of a lock, that never exists: see node.Call.Guarded.
 func GuardKey(name string) string { return Prefixed("lockproxy_guard", name) }
 
-// Clusterable says whether all keys and channels of a lock are in one slot by Redisson's naming: a name with a brace is its own
-// hash tag there, which has to be one for Redis, too.
+// Clusterable says whether all keys and channels of a lock are in one slot by Redisson's naming: a name with a brace is
+// its own hash tag there, which has to be one for Redis, too.
 func Clusterable(name string) bool {
 	open := strings.IndexByte(name, '{')
 	if open < 0 {
@@ -103,6 +105,6 @@ func Clusterable(name string) bool {
 // ReservedPrefix begins the names of the keys that lockproxy alone keeps beside a lock.
 const ReservedPrefix = "lockproxy_"
 
-// Reserved says whether a name cannot be a lock's, since keys that belong to other locks have such names: a client could overwrite
-// those without a right to them.
+// Reserved says whether a name cannot be a lock's, since keys that belong to other locks have such names: a client
+// could overwrite those without a right to them.
 func Reserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) || readHoldName(name) }

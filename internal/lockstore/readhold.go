@@ -4,14 +4,14 @@ import (
 	"strings"
 )
 
-// Redisson keeps each read hold at a key `<prefix>:<field>:rwlock_timeout:<i>`: the prefix is the lock's name with a hash tag, the
-// field is the owner as it stands in the lock's hash. Prefix and owner may both contain colons, so owner `b:job` of lock `a` and
-// owner `job` of lock `{a}:b` would have the same keys: whoever gives back the one would end the other. Redisson's owners, and those
-// of connections, end in `<uuid>:<number>`, by which a key can be taken apart from its end. Owners that a client names have
-// therefore no colon in the hash of a read/write lock.
+// Redisson keeps each read hold at a key `<prefix>:<field>:rwlock_timeout:<i>`: the prefix is the lock's name with a
+// hash tag, the field is the owner as it stands in the lock's hash. Prefix and owner may both contain colons, so owner
+// `b:job` of lock `a` and owner `job` of lock `{a}:b` would have the same keys: whoever gives back the one would end
+// the other. Redisson's owners, and those of connections, end in `<uuid>:<number>`, by which a key can be taken apart
+// from its end. Owners that a client names have therefore no colon in the hash of a read/write lock.
 
-// rwField is the field of an owner in the hash of a read/write lock, without the suffix of a write hold. With the name of the lock
-// it makes keys that no other lock and owner have.
+// rwField is the field of an owner in the hash of a read/write lock, without the suffix of a write hold. With the name
+// of the lock it makes keys that no other lock and owner have.
 func rwField(name, owner string) string {
 	implicit := implicitOwner(owner)
 	whole := wholeTag(name)
@@ -55,7 +55,8 @@ var (
 	fieldUnescapes = strings.NewReplacer("%25", "%", "%3A", ":")
 )
 
-// wholeTag says whether a name is one hash tag, as in `{a}`: Redisson keeps the read holds of lock `a` under the same prefix.
+// wholeTag says whether a name is one hash tag, as in `{a}`: Redisson keeps the read holds of lock `a` under the same
+// prefix.
 func wholeTag(name string) bool {
 	tag, opens := strings.CutPrefix(name, "{")
 	tag, closes := strings.CutSuffix(tag, "}")
@@ -68,8 +69,8 @@ func cutLast(name string) (before, after string) {
 	return name[:max(at, 0)], name[at+1:]
 }
 
-// endsLikeOwner says whether the prefix of a lock's read holds ends like an implicit owner, or like one without its number: the
-// name of an owner of that lock could be taken for the rest of it.
+// endsLikeOwner says whether the prefix of a lock's read holds ends like an implicit owner, or like one without its
+// number: the name of an owner of that lock could be taken for the rest of it.
 func endsLikeOwner(name string) bool {
 	if !strings.Contains(name, "{") {
 		return false

@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// Rules are what the locks of a store are bound by. The zero value is that of a store where each lock is on the only Redis.
+// Rules are what the locks of a store are bound by. The zero value is that of a store where each lock is on the only
+// Redis.
 type Rules struct {
-	// Votes: each lock is on several nodes, of which a majority decides. An owner's hold counts one there, and nobody queues.
+	// Votes: each lock is on several nodes, of which a majority decides. An owner's hold counts one there, and nobody
+	// queues.
 	Votes    bool
 	MaxLease time.Duration // the longest lease of such locks
 	// Slots: each lock is on the node of its name's slot.

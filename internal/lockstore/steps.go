@@ -2,7 +2,8 @@ package lockstore
 
 import "time"
 
-// A step is what the engine asks of a store about holds: a value, from which the store makes its scripts. The outcome is a value, too.
+// A step is what the engine asks of a store about holds: a value, from which the store makes its scripts. The outcome
+// is a value, too.
 
 // Allowed is how long Redis may take to get to a verb's step: after that it does nothing.
 const Allowed = time.Second
@@ -36,9 +37,10 @@ func (c Counts) Total() int64 { return c.Reads + c.Writes }
 
 // Acquire asks for a side of a lock, for an owner that may have it already.
 type Acquire struct {
-	ID     ID     // its Kind is the side
-	Counts Counts // what a connection's hold is to have: 1 in all makes the hold if it is not there, more do not; zero: a named owner
-	Lease  int64  // ms
+	ID ID // its Kind is the side
+	// What a connection's hold is to have: 1 in all makes the hold if it is not there, more do not; zero: a named owner.
+	Counts Counts
+	Lease  int64 // ms
 	Fence  bool
 
 	Replicas    int64         // so many are to have it,
@@ -75,12 +77,13 @@ func (a Acquired) Until() time.Time { return a.Sent.Add(Milliseconds(a.TTL)) }
 
 // Release gives back what an owner has of a lock, or some of it.
 type Release struct {
-	ID     ID      // its Kind is the side that is given back, once or wholly
-	Named  bool    // the owner has a name of its own, and gives back that side
-	Counts Counts  // what a connection's hold is to have from now on
-	Whole  bool    // a connection gives back all that it has, on either side
-	Expiry *Expiry // nothing is done unless a named owner's hold has this expiry: nobody has joined it then; nil: whatever it has
-	Quiet  bool    // nobody is woken
+	ID     ID     // its Kind is the side that is given back, once or wholly
+	Named  bool   // the owner has a name of its own, and gives back that side
+	Counts Counts // what a connection's hold is to have from now on
+	Whole  bool   // a connection gives back all that it has, on either side
+	// Nothing is done unless a named owner's hold has this expiry: nobody has joined it then; nil: whatever it has.
+	Expiry *Expiry
+	Quiet  bool // nobody is woken
 
 	Next *Handoff // who gets the lock, if this frees it; nil: nobody
 }
@@ -146,10 +149,12 @@ type Renewed struct {
 
 // Extension sets the lease of one hold anew, whatever it had left.
 type Extension struct {
-	ID     ID      // its Kind is the side of a named owner; a connection has one lease for both
-	Named  bool    // the owner has a name of its own
-	Lease  int64   // ms
-	Expiry *Expiry // nothing is done unless a named owner's hold has this expiry, which says that nobody has joined it; nil: whatever it has
+	ID    ID    // its Kind is the side of a named owner; a connection has one lease for both
+	Named bool  // the owner has a name of its own
+	Lease int64 // ms
+	// Nothing is done unless a named owner's hold has this expiry, which says that nobody has joined it; nil: whatever
+	// it has.
+	Expiry *Expiry
 }
 
 // Extended is the outcome of an extension.

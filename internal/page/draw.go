@@ -12,17 +12,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
-// The page is drawn by functions rather than by html/template, because a program with that package in it keeps every exported method of every
-// type that it knows: 18 MB more, most of them rueidis' builders of commands. docs/DEPENDENCIES.md has the figures.
+// The page is drawn by functions rather than by html/template, because a program with that package in it keeps every
+// exported method of every type that it knows: 18 MB more, most of them rueidis' builders of commands.
+// docs/DEPENDENCIES.md has the figures.
 
-// markup is HTML that is written as it is. Only literals become markup: whatever is a string already does not compile as one.
+// markup is HTML that is written as it is. Only literals become markup: whatever is a string already does not compile
+// as one.
 type markup string
 
 // document is HTML that is being drawn.
 type document struct{ strings.Builder }
 
-// put writes markup with values, as fmt.Printf does, of which all but numbers are text and escaped. Values stand between tags, or between
-// quotation marks.
+// put writes markup with values, as fmt.Printf does, of which all but numbers are text and escaped. Values stand
+// between tags, or between quotation marks.
 func (d *document) put(m markup, values ...any) {
 	for i, v := range values {
 		switch v.(type) {

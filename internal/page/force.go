@@ -41,7 +41,8 @@ func (d *detail) From() (all []string) {
 	return all
 }
 
-// holderText is a holder in a form: its kind, and the bytes of its owner escaped, since a form would change what is no UTF-8.
+// holderText is a holder in a form: its kind, and the bytes of its owner escaped, since a form would change what is no
+// UTF-8.
 func holderText(o lockstore.Owned) string { return o.Kind.String() + ":" + url.PathEscape(o.Owner) }
 
 func parseHolder(text string) (o lockstore.Owned, ok bool) {
@@ -57,8 +58,8 @@ func parseHolder(text string) (o lockstore.Owned, ok bool) {
 // said is what became of a force.
 var said = map[string]string{"freed": "It was freed.", "free": "Nobody held it.", "other": "Nothing was freed: whoever was shown holds it no longer."}
 
-// named is the lock that a request is about. Names are bytes, which are in the address: a form would change what is no UTF-8.
-// A name may be empty.
+// named is the lock that a request is about. Names are bytes, which are in the address: a form would change what is no
+// UTF-8. A name may be empty.
 func named(r *http.Request) (db int, key string, ok bool) {
 	q := r.URL.Query()
 	db, err := strconv.Atoi(q.Get("db"))
@@ -82,8 +83,9 @@ func (p *Page) show(w http.ResponseWriter, status int, of *detail) {
 	d.send(w, status)
 }
 
-// detail asks Redis who has a lock, and adds what this proxy knows of them and of those who wait. A holder of which Redis knows nothing has
-// lost the lock, or given it back, and a waiter that Redis names has got it: the proxy is about to hear of it.
+// detail asks Redis who has a lock, and adds what this proxy knows of them and of those who wait. A holder of which
+// Redis knows nothing has lost the lock, or given it back, and a waiter that Redis names has got it: the proxy is about
+// to hear of it.
 func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail {
 	d := &detail{About: p.About, row: row{DB: db, Key: key}, Said: said, Failed: failed, Asked: time.Now()}
 	var err error
@@ -118,8 +120,8 @@ func same(a, b lockstore.Owned) bool { return a.Owner == b.Owner && a.Kind == b.
 // mostForm is how long a form may be, in bytes: an owner may have 256, each as %xx.
 const mostForm = mostOfOne << 10
 
-// force frees a lock, as UNLOCK FORCE does, and leaves the same line in the log. The page's form names the holders that were shown: whoever
-// else has the lock meanwhile keeps it.
+// force frees a lock, as UNLOCK FORCE does, and leaves the same line in the log. The page's form names the holders that
+// were shown: whoever else has the lock meanwhile keeps it.
 func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	db, key, ok := named(r)
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)

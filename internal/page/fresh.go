@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// rest is the time between two questions of a browser that looks. It is two hundred times as long as an answer to all of them takes to
-	// make, if that is more: with what the garbage costs afterwards they take a hundredth of a processor at most.
+	// Rest is the time between two questions of a browser that looks. It is two hundred times as long as an answer to
+	// all of them takes to make, if that is more: with what the garbage costs afterwards they take a hundredth of a
+	// processor at most.
 	rest     = time.Second
 	restMost = 10 * time.Second
 )
@@ -31,8 +32,8 @@ type part struct {
 	Mark string `json:"mark"`
 }
 
-// fresh answers with each part of the page that has changed. Nothing is kept for a browser between two questions, and no connection either:
-// a browser has six to one server, however many windows look.
+// fresh answers with each part of the page that has changed. Nothing is kept for a browser between two questions, and
+// no connection either: a browser has six to one server, however many windows look.
 func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	parts := p.changed(r.Context(), asked(r), strings.Split(r.URL.Query().Get("have"), ","))

@@ -35,8 +35,9 @@ var headers = map[string]string{
 	"X-Frame-Options":              "DENY",
 	"Cross-Origin-Opener-Policy":   "same-origin",
 	"Cross-Origin-Resource-Policy": "same-origin",
-	"Referrer-Policy":              "same-origin", // the address has names of locks; with no-referrer, forms would have no origin
-	"Cache-Control":                "no-store",
+	// The address has names of locks; with no-referrer, forms would have no origin.
+	"Referrer-Policy": "same-origin",
+	"Cache-Control":   "no-store",
 }
 
 // protect lets those through who may.
@@ -51,7 +52,8 @@ func (g *guard) admit(next http.Handler) http.Handler {
 		}
 		switch {
 		case g.open() && !local(r.Host):
-			// Another's name that leads here is how a page in the browser would reach what listens on its machine (DNS rebinding).
+			// Another's name that leads here is how a page in the browser would reach what listens on its machine (DNS
+			// rebinding).
 			refuse(w, "this page is for localhost", http.StatusForbidden)
 		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.URL.Path != "/":
 			// A page of somebody else's, in the browser of one who may see this one, would make the proxy ask Redis.
@@ -95,7 +97,8 @@ func (g *guard) knows(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && (basic || bearer)
 }
 
-// tell counts a wrong token and has the log say where it came from. A browser that has not asked for it yet comes with none.
+// tell counts a wrong token and has the log say where it came from. A browser that has not asked for it yet comes with
+// none.
 func (g *guard) tell(r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		telemetry.LoginsFailed.Add(1)

@@ -150,8 +150,8 @@ const (
 	healthTime = 2 * time.Second // for an answer
 )
 
-// now is how the proxy and its nodes are. Who comes first waits for the answer; afterwards the last one is given while others are asked
-// for, so that a node that hangs holds nobody up.
+// now is how the proxy and its nodes are. Who comes first waits for the answer; afterwards the last one is given while
+// others are asked for, so that a node that hangs holds nobody up.
 func (h *health) now(ctx context.Context, p *Page) ([]string, []Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

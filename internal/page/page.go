@@ -1,5 +1,5 @@
-// Package page is the page for people who run the proxy: which locks are held and waited for, how the nodes are, what was lost. It
-// frees a lock by force when somebody who may see it says so twice.
+// Package page is the page for people who run the proxy: which locks are held and waited for, how the nodes are, what
+// was lost. It frees a lock by force when somebody who may see it says so twice.
 package page
 
 import (
@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// mostRows is how many locks are shown at once, mostOf how many holders and waiters of each. The numbers say how many there are.
+	// MostRows is how many locks are shown at once, mostOf how many holders and waiters of each. The numbers say how
+	// many there are.
 	mostRows, mostOf = 200, 4
 	// mostOfOne is how many holders and waiters the page of one lock shows.
 	mostOfOne = 100
@@ -42,10 +43,12 @@ type Locks interface {
 // Options set a page up.
 type Options struct {
 	Locks
-	Slow    func(most int) []slowlog.Entry
-	Force   func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
-	Nodes   func(context.Context) []Node                                                      // how they are; asked while somebody looks
-	Trouble func(context.Context) []string                                                    // why clients are not served; none: they are
+	Slow  func(most int) []slowlog.Entry
+	Force func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
+	// How they are; asked while somebody looks.
+	Nodes func(context.Context) []Node
+	// Why clients are not served; none: they are.
+	Trouble func(context.Context) []string
 	About   About
 	Entry   Entry
 	Log     *slog.Logger

@@ -104,8 +104,8 @@ type loss struct {
 	Ago time.Duration
 }
 
-// Bad says whether somebody should look into a loss: an end that was set, or an operator's force, is none of those. The alert
-// LockproxyLocksLost goes by the same.
+// Bad says whether somebody should look into a loss: an end that was set, or an operator's force, is none of those. The
+// alert LockproxyLocksLost goes by the same.
 func (l loss) Bad() bool { return l.Reason != "expired" && l.Reason != "forced" }
 
 // slow is one line of what took long.
@@ -247,7 +247,8 @@ func longest(all []lock.Entry) (d time.Duration) {
 	return d
 }
 
-// longestWait is in whole seconds, one at least: locks for which somebody always waits, but nobody for long, keep their places.
+// longestWait is in whole seconds, one at least: locks for which somebody always waits, but nobody for long, keep their
+// places.
 func (r *row) longestWait() time.Duration {
 	if len(r.waiters) == 0 {
 		return 0

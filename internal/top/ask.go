@@ -67,7 +67,8 @@ func (p *proxy) ask(ctx context.Context, l list, rows int) (f facts, err error) 
 	if p.client == nil {
 		if p.client, err = rueidis.NewClient(p.options()); err != nil {
 			p.close()
-			if errors.Is(err, io.EOF) { // rueidis begins with HELLO, and the proxy closes whoever says that while Redis is away
+			// Rueidis begins with HELLO, and the proxy closes whoever says that while Redis is away.
+			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("the proxy closed the connection: its Redis may be away; try LOCKPROXY at redis-cli (%w)", err)
 			}
 			return f, err

@@ -1,5 +1,5 @@
-// Package top is `lockproxy top`: who holds and waits for which lock at a lockproxy, in a terminal. It is a client of the proxy, and
-// asks by LOCKPROXY.
+// Package top is `lockproxy top`: who holds and waits for which lock at a lockproxy, in a terminal. It is a client of
+// the proxy, and asks by LOCKPROXY.
 package top
 
 import (
@@ -15,7 +15,8 @@ import (
 	"text/tabwriter"
 )
 
-// Main shows what args ask for until the user leaves, and returns the exit code: 0, 1 after trouble, 2 for wrong arguments.
+// Main shows what args ask for until the user leaves, and returns the exit code: 0, 1 after trouble, 2 for wrong
+// arguments.
 func Main(args []string) int {
 	o, err := parse(args)
 	switch {

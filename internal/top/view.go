@@ -18,8 +18,8 @@ type asker interface {
 	ask(ctx context.Context, l list, rows int) (facts, error)
 }
 
-// view is what is on the terminal: the proxy in a few lines, one list, and the keys. All but options, proxy and asked is the event
-// loop's own.
+// view is what is on the terminal: the proxy in a few lines, one list, and the keys. All but options, proxy and asked
+// is the event loop's own.
 type view struct {
 	opts  options
 	proxy asker
@@ -67,8 +67,8 @@ func newView(o options, p asker) *view {
 	return v
 }
 
-// run shows the view until the user leaves, or ctx ends: on a screen, or on the terminal when that is nil. What it asks then is not
-// waited for: an update that comes after the last one is never taken from who brings it.
+// run shows the view until the user leaves, or ctx ends: on a screen, or on the terminal when that is nil. What it asks
+// then is not waited for: an update that comes after the last one is never taken from who brings it.
 func (v *view) run(ctx context.Context, screen tcell.Screen) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -131,11 +131,12 @@ func (v *view) fill() {
 	}
 }
 
-// widest is how wide a column may be, where others choose what is in it: who holds a lock, and for how long, stays on the terminal. 0: as it likes.
+// widest is how wide a column may be, where others choose what is in it: who holds a lock, and for how long, stays on
+// the terminal. 0: as it likes.
 var widest = map[string]int{"LOCK": 32, "WAITS FOR": 32, "OWNER": 16, "CLIENT": 32, "USER": 16}
 
-// keepPlace keeps the table where the user is. When all rows are on the terminal, tview takes the user to be at their end, and follows that end
-// once there are more; the selected row is kept in view instead.
+// keepPlace keeps the table where the user is. When all rows are on the terminal, tview takes the user to be at their
+// end, and follows that end once there are more; the selected row is kept in view instead.
 func (v *view) keepPlace(tcell.Screen) (drawn bool) {
 	v.table.SetOffset(v.table.GetOffset())
 	v.table.Select(v.table.GetSelection())

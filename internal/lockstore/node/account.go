@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Account is what is known of the service account's rights at one node, and of what the node can do. One question at a time is under way
-// to the node about that. Whoever needs the answer waits for that one, and no longer than it wants to.
+// Account is what is known of the service account's rights at one node, and of what the node can do. One question at a
+// time is under way to the node about that. Whoever needs the answer waits for that one, and no longer than it wants
+// to.
 type Account struct {
 	known atomic.Pointer[standing] // nil: nothing is
 
@@ -44,8 +45,8 @@ func (a *Account) change(event func(standing) standing) (was, is *standing) {
 // Outdated says that the node may be another than it was: it is asked before the next lock is given.
 func (a *Account) Outdated() { a.happen(standing.outdated) }
 
-// Refused is called with a script's error. If Redis refused the script because a right or a command is missing, what is known of the node is
-// no longer true.
+// Refused is called with a script's error. If Redis refused the script because a right or a command is missing, what is
+// known of the node is no longer true.
 func (a *Account) Refused(err error) {
 	if line, lacks := lacking(err); lacks {
 		a.happen(func(s standing) standing { return s.refused(line, time.Now()) })
@@ -73,12 +74,13 @@ type Site struct {
 	Has   func(name string) bool // whether a lock with this name would be there; nil: any would
 }
 
-// Able is why no lock can be had at a node, as the last trial showed; nil: one was had. *upstream.ReplyError and *lockstore.Error are
-// Redis' refusals, lockstore.ErrUntried is for a node that has not been tried yet, and any other error says that it does not answer.
+// Able is why no lock can be had at a node, as the last trial showed; nil: one was had. *upstream.ReplyError and
+// *lockstore.Error are Redis' refusals, lockstore.ErrUntried is for a node that has not been tried yet, and any other
+// error says that it does not answer.
 func (n *Node) Able() error { return n.Account.now().able() }
 
-// Admit waits until it is known what the node can do, no longer than ctx, whose error it returns then. refusal is why no lock is given there;
-// nil: none is known. If Redis does not answer, the lock is tried all the same.
+// Admit waits until it is known what the node can do, no longer than ctx, whose error it returns then. refusal is why
+// no lock is given there; nil: none is known. If Redis does not answer, the lock is tried all the same.
 func (n *Node) Admit(ctx context.Context, site func() Site) (refusal, err error) {
 	a := &n.Account
 	for range 2 { // a question that was under way may have begun before the last reason to ask
@@ -95,7 +97,8 @@ func (n *Node) Admit(ctx context.Context, site func() Site) (refusal, err error)
 	return a.now().refusal(), nil
 }
 
-// ask begins to ask the node, unless somebody does already. over is closed when that question is over, with or without an answer.
+// ask begins to ask the node, unless somebody does already. over is closed when that question is over, with or without
+// an answer.
 func (a *Account) ask(s Site) (over <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -36,8 +36,8 @@ func (c Call) answered(sent time.Duration) {
 // NotAfter is a time in µs of Redis' clock as the not-after of a script.
 func NotAfter(at int64) string { return strconv.FormatInt(max(0, at), 10) }
 
-// Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is moving to the node. It does not
-// end early: what was sent has an outcome, which the caller must know. Errors are those of Outcome.
+// Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is moving to the node. It
+// does not end early: what was sent has an outcome, which the caller must know. Errors are those of Outcome.
 func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
 	client, err := n.Control.Client(c.DB)
 	if err != nil {
@@ -86,7 +86,8 @@ func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (out [
 	defer c.answered(telemetry.Clock())
 	verb, body := "EVALSHA", c.Script.SHA
 	for {
-		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one of its own.
+		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one
+		// of its own.
 		replies := client.DoMulti(context.Background(), c.build(client, verb, body),
 			client.B().Wait().Numreplicas(replicas).Timeout(max(1, wait.Milliseconds())).Build())
 		reply, err := replies[0].ToMessage()

@@ -65,7 +65,8 @@ type Jump struct {
 	Asked   time.Time // when the sample was asked for
 }
 
-// Set takes a sample of that era that was asked for at sent, and says by how much Redis' clock jumped since the last one.
+// Set takes a sample of that era that was asked for at sent, and says by how much Redis' clock jumped since the last
+// one.
 func (c *Clock) Set(micro int64, sent time.Time, era int) (jump Jump, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +131,8 @@ func (n *Node) askTime() (micro int64, sent time.Time, err error) {
 	return seconds*1e6 + micros, sent, nil
 }
 
-// KeepTime samples the node's clock now, and once a second until ctx ends, and asks the node what it can do when that is due.
+// KeepTime samples the node's clock now, and once a second until ctx ends, and asks the node what it can do when that
+// is due.
 func (n *Node) KeepTime(ctx context.Context, sample func() error, site func() Site) {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()

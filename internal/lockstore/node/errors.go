@@ -34,7 +34,8 @@ func redisLine(text string) string {
 	if i := strings.Index(text, " script: "); i >= 0 {
 		text = text[:i]
 	}
-	// The user is the service account, which no client may take for its own: Redis calls it "this user" or, from 7.2 on, by its name.
+	// The user is the service account, which no client may take for its own: Redis calls it "this user" or, from 7.2
+	// on, by its name.
 	if rest, yes := strings.CutPrefix(text, "NOPERM "); yes && !strings.HasPrefix(rest, "the service account ") {
 		if _, what, found := strings.Cut(rest, " has no permissions "); found {
 			return "NOPERM the service account has no permissions " + what

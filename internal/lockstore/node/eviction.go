@@ -6,7 +6,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// A Redis that evicts keys when its memory is full may evict locks, and whoever holds one hears LOCKLOST while the next one has it.
+// A Redis that evicts keys when its memory is full may evict locks, and whoever holds one hears LOCKLOST while the next
+// one has it.
 
 // evicts is the policy by which the node may evict locks; "": it does not, or does not tell.
 func (n *Node) evicts() string {
@@ -21,8 +22,8 @@ func (n *Node) evicts() string {
 	return evicting(text)
 }
 
-// evicting is the policy by which a Redis evicts keys when its memory is full, as its INFO memory says; "": it evicts none. Locks expire, so the
-// policies that evict only keys that expire concern them as well.
+// evicting is the policy by which a Redis evicts keys when its memory is full, as its INFO memory says; "": it evicts
+// none. Locks expire, so the policies that evict only keys that expire concern them as well.
 func evicting(memory string) string {
 	limit, policy := upstream.InfoField(memory, "maxmemory"), upstream.InfoField(memory, "maxmemory_policy")
 	if limit == "0" || policy == "noeviction" {

@@ -1,4 +1,5 @@
-// Package node is one Redis that keeps locks: its clock, what its account may do, the scripts that run there, and the messages that come from there.
+// Package node is one Redis that keeps locks: its clock, what its account may do, the scripts that run there, and the
+// messages that come from there.
 package node
 
 import "github.com/lockproxy/lockproxy/upstream"

@@ -10,10 +10,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// What a node can do is found out by doing it: locks that nobody else knows are taken, entered, waited for, renewed and given back
-// there, by the scripts that all locks use, before the first lock is given, and again whenever the connection to the node, or the
-// master, is another. What else may keep Redis from giving a lock (it is full, has become a replica, cannot save) is found out by one
-// plain lock that is taken and given back every askedEvery. On a cluster the node says before that which commands it has to publish with.
+// What a node can do is found out by doing it: locks that nobody else knows are taken, entered, waited for, renewed and
+// given back there, by the scripts that all locks use, before the first lock is given, and again whenever the
+// connection to the node, or the master, is another. What else may keep Redis from giving a lock (it is full, has
+// become a replica, cannot save) is found out by one plain lock that is taken and given back every askedEvery. On a
+// cluster the node says before that which commands it has to publish with.
 
 // errProbe says that a lock could not be taken for a try, and not why.
 var errProbe = errors.New("a lock that was taken for a try did not behave as one")
@@ -27,7 +28,8 @@ const probeLease = 1000
 // probeNames is how many names are tried to find one in a slot of the node: enough for every slot.
 const probeNames = 20 * 16384
 
-// probeName is the name of a lock of this proxy's own, of the form that no client's can have, that is at the node; "": there is none.
+// probeName is the name of a lock of this proxy's own, of the form that no client's can have, that is at the node; "":
+// there is none.
 func (s Site) probeName() string {
 	for i := range probeNames {
 		if name := lockstore.ReservedPrefix + "probe:" + s.UUID + ":" + strconv.Itoa(i); s.Has == nil || s.Has(name) {
@@ -37,8 +39,9 @@ func (s Site) probeName() string {
 	return ""
 }
 
-// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind; with brief it does no more than take a
-// plain one and give it back. cannot is Redis' refusal because a right or a command is missing; an err says why else no lock could be had.
+// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind; with brief it does no
+// more than take a plain one and give it back. cannot is Redis' refusal because a right or a command is missing; an err
+// says why else no lock could be had.
 func (s Site) probe(name, verb string, brief bool) (cannot string, err error) {
 	client, err := s.Node.Control.Client(0)
 	if err != nil {
@@ -78,8 +81,8 @@ func (s Site) probe(name, verb string, brief bool) (cannot string, err error) {
 	return "", nil
 }
 
-// sendSteps runs the steps one after the other in one write, and then deletes the keys that are left, so that none remains if a
-// step is refused, or if this proxy ends meanwhile.
+// sendSteps runs the steps one after the other in one write, and then deletes the keys that are left, so that none
+// remains if a step is refused, or if this proxy ends meanwhile.
 func sendSteps(client rueidis.Client, steps []probeStep, left []string, by string) []rueidis.RedisResult {
 	all := make(rueidis.Commands, 0, len(steps)+1)
 	for _, s := range steps {

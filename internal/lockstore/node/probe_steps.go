@@ -5,16 +5,17 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// probeStep is one script of the probe, or without a script one command. least is the lowest code that it returns if it has succeeded.
+// probeStep is one script of the probe, or without a script one command. least is the lowest code that it returns if it
+// has succeeded.
 type probeStep struct {
 	Call
 	least int64
 }
 
-// tryOut is what the probe does with one kind of lock: a named owner takes it, with a fencing token where that is given, takes it once more, is
-// looked at, renews it, and hands it on to a connection, whose hold the watchdog renews, and which gives it back. Then it is taken again, and freed
-// by force. In the fair queue of a plain lock others wait meanwhile, come back to their places, and leave; one that is there
-// no more is taken out.
+// tryOut is what the probe does with one kind of lock: a named owner takes it, with a fencing token where that is
+// given, takes it once more, is looked at, renews it, and hands it on to a connection, whose hold the watchdog renews,
+// and which gives it back. Then it is taken again, and freed by force. In the fair queue of a plain lock others wait
+// meanwhile, come back to their places, and leave; one that is there no more is taken out.
 type tryOut struct {
 	site Site
 	id   lockstore.ID
@@ -87,7 +88,8 @@ func (t tryOut) votes() []probeStep {
 	}
 }
 
-// scripts makes the scripts of the probe, which publish with the verb that is tried, and give fencing tokens that do not last.
+// scripts makes the scripts of the probe, which publish with the verb that is tried, and give fencing tokens that do
+// not last.
 func (t tryOut) scripts() Steps {
 	return Steps{Publish: t.verb, FenceTTL: number(probeLease)}
 }
@@ -100,8 +102,8 @@ func (t tryOut) force() Call {
 	return t.scripts().Force(lockstore.Forcing{Key: t.id.Key, Kind: t.id.Kind}, ever)
 }
 
-// queue makes others join the fair queue of a lock, the second before the first and the third between them, as waiters do that
-// were taken out of it, and leave it.
+// queue makes others join the fair queue of a lock, the second before the first and the third between them, as waiters
+// do that were taken out of it, and leave it.
 func (t tryOut) queue() (all []probeStep) {
 	waiters := []string{t.site.UUID + ":1", t.site.UUID + ":2", t.site.UUID + ":3"}
 	for place, waiter := range waiters {

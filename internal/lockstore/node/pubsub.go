@@ -14,8 +14,8 @@ const (
 	PubSubBoth PubSub = "both"
 	// PubSubSharded uses SPUBLISH only, as Redisson of today by itself: the other nodes hear nothing of it.
 	PubSubSharded PubSub = "sharded"
-	// PubSubClassic uses PUBLISH only, which every node passes to all others: before Redis 7, for Redisson before 3.22, and
-	// where shardedSubscriptionMode is OFF.
+	// PubSubClassic uses PUBLISH only, which every node passes to all others: before Redis 7, for Redisson before 3.22,
+	// and where shardedSubscriptionMode is OFF.
 	PubSubClassic PubSub = "classic"
 )
 
@@ -54,7 +54,8 @@ func (p PubSub) Ways() []bool {
 	return []bool{true, false}
 }
 
-// publishesWith is the command with which the scripts publish at a node of a cluster: what is asked for, if the node has it.
+// publishesWith is the command with which the scripts publish at a node of a cluster: what is asked for, if the node
+// has it.
 func (n *Node) publishesWith(asked PubSub) (string, error) {
 	client, err := n.Control.Client(0)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Shape is how many integers a script returns, so that what reads them finds them there whatever a node says. The zero value is one or more.
+// Shape is how many integers a script returns, so that what reads them finds them there whatever a node says. The zero
+// value is one or more.
 type Shape struct {
 	Least int  // so many at least,
 	Late  bool // or one alone, which says that the script was too late

@@ -8,15 +8,15 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// right is one ACL rule, and commands of which the account must be allowed one, or else lacks the rule. If it is not needed, locks
-// only wait longer without it.
+// right is one ACL rule, and commands of which the account must be allowed one, or else lacks the rule. If it is not
+// needed, locks only wait longer without it.
 type right struct {
 	rule, commands string
 	needed         bool
 }
 
-// One key of each kind is asked about: what Redis says of it holds for all keys that the rules in docs/OPERATIONS.md are for. Which
-// names locks have is not known here; a script whose lock is out of bounds is refused before it begins.
+// One key of each kind is asked about: what Redis says of it holds for all keys that the rules in docs/OPERATIONS.md
+// are for. Which names locks have is not known here; a script whose lock is out of bounds is refused before it begins.
 var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_fair:{lockproxy}", "{lockproxy}:rwlock_timeout"}
 
 // accountCommands are the commands of the scripts that name a key, with what follows it.
@@ -26,8 +26,8 @@ var accountCommands = []string{
 	"strlen", "type", "zadd 1 1", "zcard", "zrange 0 1", "zrem 1", "zscore 1",
 }
 
-// Rules are the ACL rules for all that locks need of the service account: of one Redis, on a cluster, on a quorum. Tests of the engine give an
-// account these and no others.
+// Rules are the ACL rules for all that locks need of the service account: of one Redis, on a cluster, on a quorum.
+// Tests of the engine give an account these and no others.
 func Rules(way PubSub, clustered, quorum bool) []string {
 	return ruleNames(rights(way, clustered, quorum))
 }
@@ -81,7 +81,8 @@ func rights(way PubSub, clustered, quorum bool) []right {
 	}
 	if !quorum { // no hand-off, no replicas; the commands are those of another Redis
 		other = append(other, "wait 0 1", "command")
-		all = append(all, right{"+config|get", "config get maxmemory", false}) // the data path asks for Redis' limits of output
+		// The data path asks for Redis' limits of output.
+		all = append(all, right{"+config|get", "config get maxmemory", false})
 		if classic {
 			all = append(all, right{"+pubsub|numsub", "pubsub numsub" + channel, false})
 		}

@@ -9,14 +9,16 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// strayPause is the pause before a channel is subscribed to again whose slot the node did not have: the slot may come back
-// without any other notice.
+// strayPause is the pause before a channel is subscribed to again whose slot the node did not have: the slot may come
+// back without any other notice.
 const strayPause = 100 * time.Millisecond
 
-// errNoShards says that the node is older than sharded channels (Redis 7): the next connection subscribes to the classic ones.
+// errNoShards says that the node is older than sharded channels (Redis 7): the next connection subscribes to the
+// classic ones.
 var errNoShards = errors.New("this Redis has no sharded channels")
 
-// subscribeShards subscribes to sharded channels, each by itself: slots differ. The hook says which of them the node has.
+// subscribeShards subscribes to sharded channels, each by itself: slots differ. The hook says which of them the node
+// has.
 func (s *Subscriber) subscribeShards(ctx context.Context, conn rueidis.DedicatedClient, names []string) error {
 	commands := make(rueidis.Commands, 0, len(names))
 	for _, name := range names {
@@ -48,7 +50,8 @@ func (s *Subscriber) subscribeShards(ctx context.Context, conn rueidis.Dedicated
 	return nil
 }
 
-// unsubscribeShards ends subscriptions. Redis has itself ended those whose slots have gone, and refuses to end them again.
+// unsubscribeShards ends subscriptions. Redis has itself ended those whose slots have gone, and refuses to end them
+// again.
 func (s *Subscriber) unsubscribeShards(ctx context.Context, conn rueidis.DedicatedClient, names []string) {
 	for _, name := range names {
 		_ = conn.Do(ctx, conn.B().Sunsubscribe().Channel(name).Build()).Error()
@@ -65,8 +68,9 @@ func (s *Subscriber) retryStrays() {
 	s.strays = nil
 }
 
-// shardHook is called, by the connection's reader, for each sharded channel that Redis begins or ends. Redis ends them by
-// itself when their slot goes to another node, which may be before whoever asked for them has seen that they were begun.
+// shardHook is called, by the connection's reader, for each sharded channel that Redis begins or ends. Redis ends them
+// by itself when their slot goes to another node, which may be before whoever asked for them has seen that they were
+// begun.
 func (s *Subscriber) shardHook() func(rueidis.PubSubSubscription) {
 	s.mu.Lock()
 	era := s.era

@@ -9,14 +9,15 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Scripts run as the service account. If that lacked a right, a script would end in the middle, and a lock that was taken could not
-// be given back. So Redis is first asked what the account lacks: that is logged, and no lock is given.
+// Scripts run as the service account. If that lacked a right, a script would end in the middle, and a lock that was
+// taken could not be given back. So Redis is first asked what the account lacks: that is logged, and no lock is given.
 
 const (
-	// askedEvery is how often Redis is asked about an account that lacks nothing; about one that does it is asked at each sample of the clock.
+	// AskedEvery is how often Redis is asked about an account that lacks nothing; about one that does it is asked at
+	// each sample of the clock.
 	askedEvery = 10 * time.Second
-	// askPause is for how long nobody waits for an answer after a question that got none, and for how long refusals that may be about the names
-	// of a client's own locks do not lead to another question.
+	// AskPause is for how long nobody waits for an answer after a question that got none, and for how long refusals
+	// that may be about the names of a client's own locks do not lead to another question.
 	askPause = time.Second
 )
 
@@ -24,12 +25,13 @@ const (
 type found struct {
 	verb         string // the command with which a node of a cluster publishes
 	needed, rest string // the rules that the account lacks: without the first ones no lock is given
-	cannot       string // Redis' words, if it lacks a right or a command that the probe's locks have needed; "": it lacks none
-	evicts       string // the policy by which the node evicts keys; "": it does not, or does not tell
+	// Redis' words, if it lacks a right or a command that the probe's locks have needed; "": it lacks none
+	cannot string
+	evicts string // the policy by which the node evicts keys; "": it does not, or does not tell
 }
 
-// standing is what is known of a node. It is a value: what becomes of it is decided by the events below, which have no clock, no mutex and no
-// Redis. standing_test.go has a table of them.
+// standing is what is known of a node. It is a value: what becomes of it is decided by the events below, which have no
+// clock, no mutex and no Redis. standing_test.go has a table of them.
 type standing struct {
 	found
 	fresh   bool  // it is the answer to a question that began after the last reason to ask
@@ -49,8 +51,9 @@ func (s standing) outdated() standing {
 	return s
 }
 
-// refused: Redis has refused a script because a right or a command is missing. A refusal of keys may only be about the name that a client gave its
-// lock. No client can make the proxy ask the node all the time by that, since the node is not asked again within askPause.
+// refused: Redis has refused a script because a right or a command is missing. A refusal of keys may only be about the
+// name that a client gave its lock. No client can make the proxy ask the node all the time by that, since the node is
+// not asked again within askPause.
 func (s standing) refused(line string, now time.Time) standing {
 	switch {
 	case s.refusal() != nil: // the node is asked at each sample of the clock
@@ -79,14 +82,15 @@ func (s standing) answered(f found, era int, now time.Time) standing {
 	return s
 }
 
-// unanswered: the question has ended without an answer, or no lock could be had for another reason than a missing right.
+// unanswered: the question has ended without an answer, or no lock could be had for another reason than a missing
+// right.
 func (s standing) unanswered(err error, now time.Time) standing {
 	s.failed = now
 	return s.tried(err)
 }
 
-// tried: a trial has ended, with an error if no lock could be had. That the slot of the trial lock is on its way to another node tells nothing: the
-// next trial is in another slot.
+// tried: a trial has ended, with an error if no lock could be had. That the slot of the trial lock is on its way to
+// another node tells nothing: the next trial is in another slot.
 func (s standing) tried(err error) standing {
 	switch code, _, _ := strings.Cut(refusalIn(err), " "); code {
 	case "MOVED", "ASK", "TRYAGAIN":

@@ -43,7 +43,8 @@ const granted = 5
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// leaseText is a lease in ms for a script: no longer than lockproxy itself counts with, since the embedded store ends longer ones at once.
+// leaseText is a lease in ms for a script: no longer than lockproxy itself counts with, since the embedded store ends
+// longer ones at once.
 func leaseText(ms int64) string { return number(lockstore.Milliseconds(ms).Milliseconds()) }
 
 // Acquired reads what that script has returned.
@@ -217,8 +218,9 @@ func (s Steps) Vacant(holds []lockstore.ID) Call {
 	return Call{DB: holds[0].DB, Script: scripts.Vacant, Keys: keys, Args: args, Shape: Shape{Least: len(holds)}}
 }
 
-// Guarded is the call with a key that never exists, for a cluster. The script touches keys that it does not declare, or one that it has deleted. In
-// a slot that is moving Redis would stop it there, in the middle; this key makes Redis refuse the script before it begins.
+// Guarded is the call with a key that never exists, for a cluster. The script touches keys that it does not declare, or
+// one that it has deleted. In a slot that is moving Redis would stop it there, in the middle; this key makes Redis
+// refuse the script before it begins.
 func (c Call) Guarded() Call {
 	switch c.Script {
 	case scripts.Renew, scripts.Extend:

@@ -27,8 +27,8 @@ type SubscriberOptions struct {
 	Strayed func() // called when the node no longer has a channel's slot
 }
 
-// Subscriber receives the unlock messages of all locks that are waited for, over one pub/sub connection. A channel that nobody
-// waits on stays subscribed for a while, since a lock that was contended once will be again.
+// Subscriber receives the unlock messages of all locks that are waited for, over one pub/sub connection. A channel that
+// nobody waits on stays subscribed for a while, since a lock that was contended once will be again.
 type Subscriber struct {
 	ctl     *upstream.Control
 	o       SubscriberOptions
@@ -115,9 +115,9 @@ func (s *Subscriber) enqueue(name string) {
 // subscribeWait is how long a waiter waits for a subscription before it goes on by polling.
 const subscribeWait = 2 * time.Second
 
-// ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no error:
-// waiters also poll. While none can be had, as far as is known, nobody waits for one: a waiter does not try meanwhile, and cannot be handed the
-// lock.
+// ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no
+// error: waiters also poll. While none can be had, as far as is known, nobody waits for one: a waiter does not try
+// meanwhile, and cannot be handed the lock.
 func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	s.mu.Lock()
 	c, failing := s.chans[name], s.failing

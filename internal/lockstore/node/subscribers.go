@@ -7,8 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// Subscribers receive the messages of one lock, be it on each node of a quorum, or on both kinds of channel of a cluster's node.
-// A message to any of them wakes.
+// Subscribers receive the messages of one lock, be it on each node of a quorum, or on both kinds of channel of a
+// cluster's node. A message to any of them wakes.
 type Subscribers []*Subscriber
 
 // Subscribe is Subscriber.Subscribe on all of them.
@@ -48,8 +48,9 @@ func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.
 	}, func() { all.Missed(name) })
 }
 
-// Await waits until state says that there are subscriptions enough, or that there cannot be enough now (failing), as Subscription.Ready does. It
-// asks again when changed is closed, and every 20 ms, since that may be another channel by then. It calls missed when there are not enough.
+// Await waits until state says that there are subscriptions enough, or that there cannot be enough now (failing), as
+// Subscription.Ready does. It asks again when changed is closed, and every 20 ms, since that may be another channel by
+// then. It calls missed when there are not enough.
 func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough, failing bool), missed func()) (waited bool, err error) {
 	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
@@ -78,14 +79,16 @@ func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-c
 	}
 }
 
-// Missed notes that messages on name may be missed until each of them is subscribed to it: who waits for the lock polls until then.
+// Missed notes that messages on name may be missed until each of them is subscribed to it: who waits for the lock polls
+// until then.
 func (all Subscribers) Missed(name string) {
 	for _, s := range all {
 		s.missed(name)
 	}
 }
 
-// State is how many of them are subscribed to name, how many cannot be at present, and a channel that closes when one more is, or cannot be.
+// State is how many of them are subscribed to name, how many cannot be at present, and a channel that closes when one
+// more is, or cannot be.
 func (all Subscribers) State(name string) (changed <-chan struct{}, on, failing int) {
 	for _, s := range all {
 		s.mu.Lock()

@@ -10,8 +10,9 @@ import (
 // ever is a not-after that does not come.
 const ever = "9007199254740991"
 
-// Vote asks one node of a quorum for some holds, all of one kind of lock: for connections' holds, which count one there, or for one of a named
-// owner. If the node has a hold it lasts for the lease from then on, and the answer says that it was there.
+// Vote asks one node of a quorum for some holds, all of one kind of lock: for connections' holds, which count one
+// there, or for one of a named owner. If the node has a hold it lasts for the lease from then on, and the answer says
+// that it was there.
 func (s Steps) Vote(all []*lockstore.Acquire, notAfter string) Call {
 	c := Call{DB: all[0].ID.DB, Script: scripts.Vote, Args: []string{"0"}, Shape: Shape{Least: granted * len(all)}}
 	if all[0].ID.Kind != lockstore.Plain {

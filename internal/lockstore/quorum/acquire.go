@@ -14,8 +14,8 @@ import (
 // splitTries is how often a LOCK that does not wait asks when the nodes were split among several that asked at once.
 const splitTries = 4
 
-// Acquire asks all nodes for a lock. What it returns is final: what no majority gave is taken back. A connection's lock that it takes once more is
-// renewed: nesting is only counted here.
+// Acquire asks all nodes for a lock. What it returns is final: what no majority gave is taken back. A connection's lock
+// that it takes once more is renewed: nesting is only counted here.
 func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
 	if a.Counts.Total() > 1 && onNode(a.Counts).Total() == 1 {
 		return q.acquireAgain(ctx, a)
@@ -131,7 +131,8 @@ func (b *ballot) voteOf(n *quorumNode) (r result) {
 	return n.ask(b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
 }
 
-// kept notes what a node has made for a named owner. It returns false if the lock was won without that node, and has been given back since.
+// kept notes what a node has made for a named owner. It returns false if the lock was won without that node, and has
+// been given back since.
 func (b *ballot) kept(n *quorumNode, r result) bool {
 	if !b.a.Named() || r.code() != lockstore.Granted {
 		return true
@@ -160,8 +161,8 @@ func (q *store) candidacy(a *lockstore.Acquire) *lockstore.Acquire {
 	return &one
 }
 
-// takeBack waits, for a moment, for the nodes that have voted for a lock that was not won, and take their votes back: others who ask get them. A
-// connection keeps what it had before.
+// takeBack waits, for a moment, for the nodes that have voted for a lock that was not won, and take their votes back:
+// others who ask get them. A connection keeps what it had before.
 func (b *ballot) takeBack() {
 	q := b.q
 	voted := map[*quorumNode]bool{}
@@ -228,10 +229,10 @@ func (q *store) nextToken(a *lockstore.Acquire) (int64, error) {
 	return q.fence(a, t)
 }
 
-// splitPause is how long to wait before votes that were split are asked for again. It is random, from a range that is several times as long
-// as asking took, so that those who asked at once do not do so again. The range doubles with each split, up to 300 ms. Votes also look split
-// while somebody holds the lock and one of the nodes that voted for the holder does not answer. The lock is then asked for some six times a
-// second.
+// splitPause is how long to wait before votes that were split are asked for again. It is random, from a range that is
+// several times as long as asking took, so that those who asked at once do not do so again. The range doubles with each
+// split, up to 300 ms. Votes also look split while somebody holds the lock and one of the nodes that voted for the
+// holder does not answer. The lock is then asked for some six times a second.
 func splitPause(took time.Duration, splits int) time.Duration {
 	window := max(6*took, 5*time.Millisecond) << min(splits, 8)
 	return time.Millisecond + jitter.N(min(window, max(2*took, 300*time.Millisecond)))

@@ -9,7 +9,8 @@ import (
 )
 
 // Force frees a lock on all nodes, even one that no majority has. The nodes are first asked who has the lock, and only
-// those owners are made to lose it: whoever has waited for it gets it when the first nodes are free, and must not lose it on the others.
+// those owners are made to lose it: whoever has waited for it gets it when the first nodes are free, and must not lose
+// it on the others.
 func (q *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
 	in, err := q.Info(ctx, f.DB, f.Key)
 	if err != nil {
@@ -50,8 +51,9 @@ func holders(nodes []lockstore.NodeInfo, f lockstore.Forcing) map[string]bool {
 	return fields
 }
 
-// forceOwner takes all that an owner has of a lock. A vote that was sent before may come to a node only now which did not have the lock yet: with one
-// that is not reached this could be a majority. So such nodes are asked once more when no such vote can be done any more.
+// forceOwner takes all that an owner has of a lock. A vote that was sent before may come to a node only now which did
+// not have the lock yet: with one that is not reached this could be a majority. So such nodes are asked once more when
+// no such vote can be done any more.
 func (q *store) forceOwner(f lockstore.Forcing, field string) (freed bool, err error) {
 	for range 2 {
 		until := q.until(0)

@@ -10,9 +10,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
-// A connection's field is written by this proxy alone. For each node it keeps what the node is to have of the hold, and sends the node one step
-// after the other: a step waits until it is known whether the one before was done, or can no longer be. So nothing needs a name, and taking back
-// is wanting nothing. A step is not sent any more when the node is to have something else by then.
+// A connection's field is written by this proxy alone. For each node it keeps what the node is to have of the hold, and
+// sends the node one step after the other: a step waits until it is known whether the one before was done, or can no
+// longer be. So nothing needs a name, and taking back is wanting nothing. A step is not sent any more when the node is
+// to have something else by then.
 
 type holdKey struct {
 	node *quorumNode
@@ -34,11 +35,12 @@ type nodeHold struct {
 	busy  chan struct{} // a mutex with a time limit: whoever has it may send the node a step
 
 	// guarded by holds.mu
-	users    int              // that send it a step, or are to
-	want     lockstore.Counts // 1 or 0 on each side
-	quiet    bool             // nobody is woken when the node gives it back
-	given    []int64          // what the node said when it gave the hold back, since it was wanted last; nil: it has not yet
-	dropping bool             // somebody sees to it that the node has none
+	users int              // that send it a step, or are to
+	want  lockstore.Counts // 1 or 0 on each side
+	quiet bool             // nobody is woken when the node gives it back
+	// What the node said when it gave the hold back, since it was wanted last; nil: it has not yet.
+	given    []int64
+	dropping bool // somebody sees to it that the node has none
 }
 
 // onNode is a hold as a node counts it.
@@ -46,7 +48,8 @@ func onNode(c lockstore.Counts) lockstore.Counts {
 	return lockstore.Counts{Reads: min(c.Reads, 1), Writes: min(c.Writes, 1)}
 }
 
-// want notes what all nodes are to have of a hold from now on. What it returns, one for each node, is used until it is left.
+// want notes what all nodes are to have of a hold from now on. What it returns, one for each node, is used until it is
+// left.
 func (hs *holds) want(id lockstore.ID, c lockstore.Counts, quiet bool) (all []*nodeHold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -92,9 +95,10 @@ func (hs *holds) of(n *quorumNode, id lockstore.ID) (h *nodeHold, want lockstore
 	return h, h.want
 }
 
-// begin waits until no step on the hold is under way on that node, by until at the latest. ok is false, too, if the node is to have something else
-// than want by then, or if ctx has ended: the verb has been answered without this node. Unless ok is false, end is to be called with the error of
-// the step, which is not begun after until: if the reply was lost, the next step waits until it can no longer be done.
+// begin waits until no step on the hold is under way on that node, by until at the latest. ok is false, too, if the
+// node is to have something else than want by then, or if ctx has ended: the verb has been answered without this node.
+// Unless ok is false, end is to be called with the error of the step, which is not begun after until: if the reply was
+// lost, the next step waits until it can no longer be done.
 func (h *nodeHold) begin(ctx context.Context, want lockstore.Counts, until time.Time) (end func(err error), ok bool) {
 	if !enter(h.busy, until) {
 		return nil, false
@@ -137,8 +141,8 @@ func enter(busy chan struct{}, until time.Time) bool {
 	}
 }
 
-// giveBack has a node give back what it is not to have. If it has done that already, because of a verb before that failed, the answer is what
-// it said then.
+// giveBack has a node give back what it is not to have. If it has done that already, because of a verb before that
+// failed, the answer is what it said then.
 func (h *nodeHold) giveBack(r *lockstore.Release, until time.Time) (said result) {
 	counts := onNode(r.Counts)
 	end, ok := h.begin(context.Background(), counts, until)
@@ -161,8 +165,8 @@ func (h *nodeHold) giveBack(r *lockstore.Release, until time.Time) (said result)
 	return said
 }
 
-// drop sees to it that a node has none of a hold, until the node has answered or the lease is over there. It ends when the node is to have the hold
-// again.
+// drop sees to it that a node has none of a hold, until the node has answered or the lease is over there. It ends when
+// the node is to have the hold again.
 func (h *nodeHold) drop(giveUp time.Time) {
 	if !h.mayDrop() {
 		return

@@ -16,8 +16,8 @@ type said[T any] struct {
 	err    error
 }
 
-// each puts a question to all nodes, and returns the answers that came in time. They are a majority's, or the error says what is not
-// known.
+// each puts a question to all nodes, and returns the answers that came in time. They are a majority's, or the error
+// says what is not known.
 func each[T any](q *store, unknown string, ask func(*quorumNode) (T, error)) (answered []said[T], err error) {
 	asked := []result{}
 	for _, s := range gather(q, q.until(0), func(_ context.Context, n *quorumNode) (s said[T]) {
@@ -52,7 +52,8 @@ func valuesOf[T any](answers []said[T]) []T {
 	return all
 }
 
-// Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.
+// Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the
+// lock.
 func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, error) {
 	answers, err := each(q, "what is held cannot be said", func(n *quorumNode) (lockstore.Info, error) { return node.ParseInfo(n.Eval(node.Info(db, key), false)) })
 	if err != nil {

@@ -140,7 +140,8 @@ func (n *quorumNode) answered(trouble error) {
 	n.trouble = trouble
 }
 
-// troubled says whether the node did not answer what it was asked last, or has let the time of something it was asked pass.
+// troubled says whether the node did not answer what it was asked last, or has let the time of something it was asked
+// pass.
 func (n *quorumNode) troubled() bool {
 	if n.late.Load() > 0 {
 		return true
@@ -150,8 +151,8 @@ func (n *quorumNode) troubled() bool {
 	return n.trouble != nil
 }
 
-// sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had forgotten
-// them; one that was set back may still run steps whose time is over. So either counts as a restart does.
+// sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had
+// forgotten them; one that was set back may still run steps whose time is over. So either counts as a restart does.
 func (n *quorumNode) sample() error {
 	_, apart := n.Clock.Sampled()
 	jump, err := n.Sample()
@@ -173,7 +174,8 @@ func (n *quorumNode) sample() error {
 	return nil
 }
 
-// permitted returns an error if a node is not to be asked for a lock: its account lacks a right, or it is not known by until whether it does.
+// permitted returns an error if a node is not to be asked for a lock: its account lacks a right, or it is not known by
+// until whether it does.
 func (n *quorumNode) permitted(until time.Time) error {
 	ctx := context.Background()
 	if !n.Account.Fresh() {

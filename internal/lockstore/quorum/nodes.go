@@ -61,9 +61,10 @@ func (ns nodes) freed(all []result, unknown string) (code int64, err error) {
 	return code, nil
 }
 
-// decided says whether to wait for no more votes: either those still to come cannot change the result, or a majority has voted and only nodes
-// are missing that are in trouble. Such a node is not waited for, because the votes given so far are kept
-// meanwhile: others who ask for the lock do not get them, are refused, and come again at the same time as this one does.
+// decided says whether to wait for no more votes: either those still to come cannot change the result, or a majority
+// has voted and only nodes are missing that are in trouble. Such a node is not waited for, because the votes given so
+// far are kept meanwhile: others who ask for the lock do not get them, are refused, and come again at the same time as
+// this one does.
 func (ns nodes) decided(all []result) bool {
 	t := ns.tallyOf(all)
 	return t.Clear() || t.Quorate() && ns.onlyTroubled(all)
@@ -115,8 +116,8 @@ func (ns nodes) renewed(all []result, holds int) []int64 {
 // final is when a step can no longer be done that was to be begun by until, by the clocks of all nodes.
 func final(until time.Time) time.Time { return until.Add(node.ClockTolerance) }
 
-// gather calls work for all nodes side by side, and returns their answers as soon as these are enough, or until has passed. Then ctx ends for work
-// that is left, which goes on.
+// gather calls work for all nodes side by side, and returns their answers as soon as these are enough, or until has
+// passed. Then ctx ends for work that is left, which goes on.
 func gather[T any](q *store, until time.Time, work func(ctx context.Context, n *quorumNode) T, enough func(all []T) bool) []T {
 	ctx, over := context.WithCancel(context.Background())
 	defer over()

@@ -1,5 +1,5 @@
-// Package quorum keeps each lock on several independent nodes, in the bytes that one node would have, and believes what a majority of
-// them says.
+// Package quorum keeps each lock on several independent nodes, in the bytes that one node would have, and believes what
+// a majority of them says.
 package quorum
 
 import (
@@ -17,8 +17,9 @@ import (
 
 // Options are the nodes of a quorum and its times. All proxies must have the same.
 type Options struct {
-	Nodes       []Node
-	MaxLease    time.Duration // the longest lease, and for how long a node must have been up to count (its Control sees to that): 60 s
+	Nodes []Node
+	// The longest lease, and for how long a node must have been up to count (its Control sees to that): 60 s.
+	MaxLease    time.Duration
 	NodeTimeout time.Duration // how long a node may take for one step; later than that it does nothing: 200 ms
 }
 
@@ -43,8 +44,8 @@ type common struct {
 	timeout  time.Duration
 }
 
-// until is by when the nodes must have begun a step that is sent now: within the node time-out, and within a quarter of its lease if that is
-// shorter, so that most of the lease is left.
+// until is by when the nodes must have begun a step that is sent now: within the node time-out, and within a quarter of
+// its lease if that is shorter, so that most of the lease is left.
 func (c *common) until(lease time.Duration) time.Time {
 	if lease > 0 {
 		return time.Now().Add(min(c.timeout, max(lease/4, 10*time.Millisecond)))
@@ -108,8 +109,8 @@ const renewAtOnce = 16
 
 func (q *store) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
 
-// On a quorum there is no fair queue and no hand-off. A lock that ends by itself needs no message either: its lease began when it was taken or
-// renewed, so whoever waits has been told by the nodes how much of it is left.
+// On a quorum there is no fair queue and no hand-off. A lock that ends by itself needs no message either: its lease
+// began when it was taken or renewed, so whoever waits has been told by the nodes how much of it is left.
 
 func (q *store) RefreshQueue(lockstore.Queue) ([]int64, time.Duration, error) { return nil, -1, nil }
 

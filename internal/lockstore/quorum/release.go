@@ -21,8 +21,8 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (lockstore.Rele
 	return q.releaseOwn(r)
 }
 
-// releaseOwn gives back a connection's hold, or one side of it. It is answered by a majority; every node is made to forget it, late ones in the
-// background.
+// releaseOwn gives back a connection's hold, or one side of it. It is answered by a majority; every node is made to
+// forget it, late ones in the background.
 func (q *store) releaseOwn(r *lockstore.Release) (done lockstore.Released, err error) {
 	done.Sent = time.Now()
 	until, holds := q.until(0), q.holds.want(r.ID, r.Counts, r.Quiet)
@@ -42,8 +42,9 @@ func (q *store) releaseOwn(r *lockstore.Release) (done lockstore.Released, err e
 	return done, err
 }
 
-// releaseNamed is the UNLOCK of a named owner. A node that is in trouble is not sent it: its vote ends with the lease. The others are waited for
-// until each has answered or can no longer do it, since the owner may take the lock anew then.
+// releaseNamed is the UNLOCK of a named owner. A node that is in trouble is not sent it: its vote ends with the lease.
+// The others are waited for until each has answered or can no longer do it, since the owner may take the lock anew
+// then.
 func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err error) {
 	done.Sent = time.Now()
 	one := *r
@@ -56,7 +57,8 @@ func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err
 	return done, err
 }
 
-// onAll does work on all nodes that are not in trouble, and returns when each has answered or can no longer do what it is sent by until.
+// onAll does work on all nodes that are not in trouble, and returns when each has answered or can no longer do what it
+// is sent by until.
 func (q *store) onAll(until time.Time, work func(n *quorumNode) result) []result {
 	skips := q.all.wellEnough()
 	all := gather(q, final(until), func(_ context.Context, n *quorumNode) result {
@@ -71,7 +73,8 @@ func (q *store) onAll(until time.Time, work func(n *quorumNode) result) []result
 	return all
 }
 
-// mayStillCome says whether one of so many nodes may still do what it was sent, by what those have answered that did in time.
+// mayStillCome says whether one of so many nodes may still do what it was sent, by what those have answered that did in
+// time.
 func mayStillCome(all []result, nodes int) bool {
 	if len(all) < nodes {
 		return true

@@ -10,8 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 )
 
-// Renew asks all nodes for the holds anew, each of which says whether it had the hold before: only those that had it count to the majority. So a
-// node that has lost its holds in a restart has them again, and a lock outlives the restarts of all nodes, one after the other.
+// Renew asks all nodes for the holds anew, each of which says whether it had the hold before: only those that had it
+// count to the majority. So a node that has lost its holds in a restart has them again, and a lock outlives the
+// restarts of all nodes, one after the other.
 func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	lease := r.Holds[0].Lease
 	for _, h := range r.Holds {
@@ -28,8 +29,8 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	return out, nil
 }
 
-// renewOn sends a batch of renewals to one node, once no other step is under way there on any of the holds, without those that have been given back
-// meanwhile.
+// renewOn sends a batch of renewals to one node, once no other step is under way there on any of the holds, without
+// those that have been given back meanwhile.
 func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal, until time.Time) (said result) {
 	var ends []func(error)
 	defer func() {
@@ -63,7 +64,8 @@ func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal,
 	return said
 }
 
-// renewalVotes are what a node is asked for. A connection that reads what it writes asks for the write hold first, since only that makes it.
+// renewalVotes are what a node is asked for. A connection that reads what it writes asks for the write hold first,
+// since only that makes it.
 func renewalVotes(h lockstore.Renewed) []*lockstore.Acquire {
 	counts := onNode(h.Counts)
 	read := &lockstore.Acquire{ID: h.ID.As(lockstore.Read), Counts: counts, Lease: h.Lease}
@@ -77,7 +79,8 @@ func renewalVotes(h lockstore.Renewed) []*lockstore.Acquire {
 	return []*lockstore.Acquire{write, read}
 }
 
-// Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in force on some nodes.
+// Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in
+// force on some nodes.
 func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	done.Sent = time.Now()
 	until := q.until(lockstore.Milliseconds(e.Lease))
@@ -113,7 +116,8 @@ func (q *store) extendOwn(ctx context.Context, n *quorumNode, e lockstore.Extens
 	return r
 }
 
-// extendNamed sends one node that of a named owner; with an expiry it is for a hold that was made there and that nobody has joined.
+// extendNamed sends one node that of a named owner; with an expiry it is for a hold that was made there and that nobody
+// has joined.
 func (q *store) extendNamed(n *quorumNode, e lockstore.Extension, until time.Time) result {
 	one := e
 	if e.Expiry != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// noMajority is the error if no majority answered: Redis' refusal if a majority refused, else NOQUORUM. what says what the verb did not
-// do.
+// noMajority is the error if no majority answered: Redis' refusal if a majority refused, else NOQUORUM. what says what
+// the verb did not do.
 func (ns nodes) noMajority(all []result, answered int, what string) error {
 	refusals := 0
 	var said *upstream.ReplyError

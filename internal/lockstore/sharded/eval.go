@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// notAfter is how long after it was sent a verb's script may still be done, by Redis' clock. If Redis was slower than that
-	// the next try has twice as long, the last one lateMost. Renewals have longer: see lane.
+	// NotAfter is how long after it was sent a verb's script may still be done, by Redis' clock. If Redis was slower
+	// than that the next try has twice as long, the last one lateMost. Renewals have longer: see lane.
 	notAfter  = lockstore.Allowed
 	lateTries = 3
 	lateMost  = notAfter << (lateTries - 1)
@@ -42,8 +42,8 @@ func aside(s *shard, prepared node.Call, ask bool) ([]int64, error) {
 	return prepared.Ints(s.Eval(prepared, ask))
 }
 
-// replicated is for a script of which so many replicas are told; acked is how many have it then. It waits while the slot is moving: the new node's
-// replicas say nothing of the keys that are still here.
+// replicated is for a script of which so many replicas are told; acked is how many have it then. It waits while the
+// slot is moving: the new node's replicas say nothing of the keys that are still here.
 func replicated(replicas int64, wait time.Duration, acked *int64) sending {
 	return func(s *shard, prepared node.Call, ask bool) (out []int64, err error) {
 		if ask {

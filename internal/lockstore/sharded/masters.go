@@ -15,9 +15,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// masters are the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are there, too.
+// masters are the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are
+// there, too.
 //
-// Each master has a clock of its own, but times that are remembered here for a request are by the proxy's: see notAfterMark.
+// Each master has a clock of its own, but times that are remembered here for a request are by the proxy's: see
+// notAfterMark.
 type masters struct {
 	// static after construction
 	host   lockstore.Host
@@ -46,7 +48,8 @@ type followed struct {
 	second []movedSlots      // to be looked at once more
 }
 
-// placeholders stand in the arguments of a script for what is known only when it is sent, and to which node: see notAfterMark.
+// placeholders stand in the arguments of a script for what is known only when it is sent, and to which node: see
+// notAfterMark.
 type placeholders struct {
 	mark string // for the not-after
 	verb string // for the command to publish with
@@ -242,8 +245,8 @@ func (m *masters) follow(ctx context.Context) {
 	}
 }
 
-// sync opens the masters that are new, lets go of those that are none any more, moves the channels to where their slots are, and
-// makes the engine check the locks of slots that moved.
+// sync opens the masters that are new, lets go of those that are none any more, moves the channels to where their slots
+// are, and makes the engine check the locks of slots that moved.
 func (m *masters) sync() {
 	now := m.c.Snapshot()
 	m.mu.Lock()
@@ -271,8 +274,8 @@ func (m *masters) sync() {
 	}
 }
 
-// retire closes shards whose nodes have failed at once, so that nobody waits for their replies, and others when the last
-// request there is over. mu is held.
+// retire closes shards whose nodes have failed at once, so that nobody waits for their replies, and others when the
+// last request there is over. mu is held.
 func (m *masters) retire(now *cluster.Snapshot) {
 	master, alive := map[*cluster.Node]bool{}, map[*cluster.Node]bool{}
 	for _, n := range now.Masters {

@@ -28,7 +28,8 @@ func (s movedSlots) has(key string) bool {
 	return s.before.Owner(slot) != s.now.Owner(slot)
 }
 
-// reason is why a lock of a moved slot is missing: a slot that is migrated takes its keys along, a failover may lose some.
+// reason is why a lock of a moved slot is missing: a slot that is migrated takes its keys along, a failover may lose
+// some.
 func (s movedSlots) reason(key string) string {
 	if slices.Contains(s.now.Masters, s.before.Owner(cluster.Slot([]byte(key)))) {
 		return lockstore.Gone
@@ -82,8 +83,8 @@ func (m *masters) on(sh *shard, key string) bool {
 	return m.c.Snapshot().Owner(cluster.Slot([]byte(key))) == sh.is
 }
 
-// recheck makes the watchdog check every lock that a shard has. What a lock is suspected for already, such as a failover, stays
-// the reason: the connections to a new master come later.
+// recheck makes the watchdog check every lock that a shard has. What a lock is suspected for already, such as a
+// failover, stays the reason: the connections to a new master come later.
 func (m *masters) recheck(sh *shard, reason string) {
 	m.host.Recheck(func(key, already string) string {
 		if !m.on(sh, key) {
@@ -118,9 +119,9 @@ func (m *masters) successions(before, now *cluster.Snapshot) []succession {
 	return all
 }
 
-// compareClocks moves the deadlines of locks that went to a node whose clock is ahead of the former one's earlier by that
-// much: Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master. It goes on until the node
-// tells its time, or is no master either.
+// compareClocks moves the deadlines of locks that went to a node whose clock is ahead of the former one's earlier by
+// that much: Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
+// It goes on until the node tells its time, or is no master either.
 func (m *masters) compareClocks(gone movedSlots, s succession) {
 	if _, known := s.old.Clock.Now(); !known {
 		return

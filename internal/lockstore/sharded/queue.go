@@ -21,8 +21,8 @@ func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Durat
 
 // LeaveQueue takes an owner out of a fair queue. If Redis cannot be told, the place there ends after 10 s.
 //
-// It waits until that is done, but no longer than notAfter: while Redis hangs, the end of the client's connection and the release of its other
-// locks must not wait for it.
+// It waits until that is done, but no longer than notAfter: while Redis hangs, the end of the client's connection and
+// the release of its other locks must not wait for it.
 func (d *store) LeaveQueue(id lockstore.ID, final time.Time, stays func() bool) {
 	if !time.Now().Before(final) {
 		left := make(chan struct{})
@@ -36,7 +36,8 @@ func (d *store) LeaveQueue(id lockstore.ID, final time.Time, stays func() bool) 
 	d.host.Background(func() { d.leaveAfter(final, id, stays) })
 }
 
-// leaveOrLater leaves the queue. It closes left when Redis has answered, or cannot be reached: then it goes on for a while.
+// leaveOrLater leaves the queue. It closes left when Redis has answered, or cannot be reached: then it goes on for a
+// while.
 func (d *store) leaveOrLater(id lockstore.ID, stays func() bool, left chan<- struct{}) {
 	err := d.sendLeave(id, stays)
 	close(left)
@@ -65,8 +66,8 @@ func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 // errBack is why a leave is not sent: the owner waits again, and its place is a new one.
 var errBack = errors.New("the owner has come back")
 
-// sendLeave sends the script, and again when Redis got to it after its not-after, for example because CLIENT PAUSE held it up: nobody else would
-// send it. It sends nothing once the owner waits again.
+// sendLeave sends the script, and again when Redis got to it after its not-after, for example because CLIENT PAUSE held
+// it up: nobody else would send it. It sends nothing once the owner waits again.
 func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 	send := func(s *shard, prepared node.Call, ask bool) ([]int64, error) {
 		if stays() {

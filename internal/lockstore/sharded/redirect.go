@@ -15,16 +15,16 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// notAfterMark stands for the not-after in the arguments of a script for a cluster: which node runs it, by whose clock the
-// not-after is given, is known only when it is sent. It is random because other arguments come from clients.
+// notAfterMark stands for the not-after in the arguments of a script for a cluster: which node runs it, by whose clock
+// the not-after is given, is known only when it is sent. It is random because other arguments come from clients.
 func notAfterMark() string { return "not-after " + rand.Text() }
 
 // maxHops is how many redirects one request follows without a pause. Nodes that disagree send it round in circles.
 const maxHops = 5
 
-// do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect says, if
-// the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of reach. In the
-// end the error is a *upstream.NotSentError.
+// do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect
+// says, if the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of
+// reach. In the end the error is a *upstream.NotSentError.
 func (m *masters) do(ctx context.Context, l limits, key string, send func(sh *shard, ask bool) error) error {
 	slot := cluster.Slot([]byte(key))
 	giveUp := time.Now().Add(min(l.again, m.c.RetryFor()))
@@ -51,8 +51,8 @@ func (m *masters) do(ctx context.Context, l limits, key string, send func(sh *sh
 	}
 }
 
-// redirected says whether a request is to be sent again: to the node to (nil: whoever has the slot by then), after ASKING if
-// ask. out is its error.
+// redirected says whether a request is to be sent again: to the node to (nil: whoever has the slot by then), after
+// ASKING if ask. out is its error.
 func (m *masters) redirected(l limits, slot int, sh *shard, err error) (to *cluster.Node, ask, again bool, out error) {
 	var reply *upstream.ReplyError
 	var notSent *upstream.NotSentError
@@ -88,8 +88,8 @@ func (m *masters) noteLost(allowed time.Duration) {
 	}
 }
 
-// final is when, by the proxy's clock, a request that was to be sent with that not-after can no longer be done: it may have been
-// sent later than it was prepared for.
+// final is when, by the proxy's clock, a request that was to be sent with that not-after can no longer be done: it may
+// have been sent later than it was prepared for.
 func (m *masters) final(at int64) int64 {
 	if at == 0 {
 		return 0

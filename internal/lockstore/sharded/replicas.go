@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// replicaVerbs is how many LOCKs with REPLICAS may be under way in a database of a node, each on a connection of its own: if one waited for a
-	// connection, its not-after would pass.
+	// ReplicaVerbs is how many LOCKs with REPLICAS may be under way in a database of a node, each on a connection of
+	// its own: if one waited for a connection, its not-after would pass.
 	replicaVerbs = upstream.WaitersMost
-	// replicaTurn is how long a LOCK waits for others to be through, at most: no longer than for its replicas. Meanwhile the watchdog passes its
-	// hold by.
+	// ReplicaTurn is how long a LOCK waits for others to be through, at most: no longer than for its replicas.
+	// Meanwhile the watchdog passes its hold by.
 	replicaTurn = time.Second
 )
 
@@ -38,7 +38,8 @@ type replicaPlaces struct {
 	users int           // that are under way or wait; replicaTurns.mu guards it
 }
 
-// enter waits for a turn, before the LOCK's not-after is computed. leave ends the turn; err: there was none in time, or ctx ended.
+// enter waits for a turn, before the LOCK's not-after is computed. leave ends the turn; err: there was none in time, or
+// ctx ended.
 func (r *replicaTurns) enter(ctx context.Context, key replicaKey, wait time.Duration) (leave func(), err error) {
 	p := r.use(key)
 	leave = func() { <-p.taken; r.done(key, p) }

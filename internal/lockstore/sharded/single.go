@@ -10,11 +10,12 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// single is one Redis, or the master behind Sentinels, which may be another one later. It goes by Redis' own clock: what Redis
-// says of a request whose reply was lost is compared with that request's not-after as it was sent.
+// single is one Redis, or the master behind Sentinels, which may be another one later. It goes by Redis' own clock:
+// what Redis says of a request whose reply was lost is compared with that request's not-after as it was sent.
 //
-// A new master has what had reached it when it was promoted. Every hold is looked at there when the wake-up connection is
-// back (resubscribed), and once more a little later: the answer of the former master to a verb may have been on its way.
+// A new master has what had reached it when it was promoted. Every hold is looked at there when the wake-up connection
+// is back (resubscribed), and once more a little later: the answer of the former master to a verb may have been on its
+// way.
 type single struct {
 	host lockstore.Host
 	only *shard
@@ -129,8 +130,8 @@ func (s *single) masterSwitches() {
 	s.switched.mu.Unlock()
 }
 
-// anotherClock is called with how much the new master's clock is ahead of the former one's. Nothing is sent to the new one before its
-// clock is known.
+// anotherClock is called with how much the new master's clock is ahead of the former one's. Nothing is sent to the new
+// one before its clock is known.
 func (s *single) anotherClock(ahead node.Jump) {
 	s.host.Log.Warn("the new master's clock differs from the former one's", "by", ahead.By)
 	if ahead.By >= 0 {

@@ -35,8 +35,9 @@ func (d *store) inTime(ctx context.Context, again time.Duration, send sending, b
 // repeatedFor is for how long a step whose reply was lost is sent again.
 const repeatedFor = 5 * time.Second
 
-// repeat runs a step, which may be done twice without harm, until Redis answers, for so long. It is sent again only when the not-after of the
-// request before has passed. With an error that says that the outcome is unknown, final is when the last request can no longer be done.
+// repeat runs a step, which may be done twice without harm, until Redis answers, for so long. It is sent again only
+// when the not-after of the request before has passed. With an error that says that the outcome is unknown, final is
+// when the last request can no longer be done.
 func (d *store) repeat(ctx context.Context, long time.Duration, step func() (notAfter int64, err error)) (final time.Time, err error) {
 	giveUp := time.Now().Add(long)
 	var lost error // of the last request whose reply was lost; only a reply to a later one ends the doubt then
@@ -56,8 +57,8 @@ func (d *store) repeat(ctx context.Context, long time.Duration, step func() (not
 	}
 }
 
-// Acquire sends the script, and again when it was not done, or its reply was lost: for an owner with a name and for a connection it may be done
-// twice.
+// Acquire sends the script, and again when it was not done, or its reply was lost: for an owner with a name and for a
+// connection it may be done twice.
 func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
 	if a.Replicas > 0 {
 		leave, err := d.turns.enter(ctx, replicaKey{d.Lane(a.ID.Key).Node, a.ID.DB}, min(a.ReplicaWait, replicaTurn))
@@ -86,8 +87,8 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 	return got, err
 }
 
-// Release sends the script. That of a connection is sent again when its reply was lost; that of a named owner, and one that gives the lock to
-// others, is not.
+// Release sends the script. That of a connection is sent again when its reply was lost; that of a named owner, and one
+// that gives the lock to others, is not.
 func (d *store) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
 	long := repeatedFor
 	if r.Named || r.Next != nil {
@@ -139,8 +140,9 @@ func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, er
 	return out, err
 }
 
-// oneByOne renews each hold of a batch with a script of its own, after Redis has refused the whole because its slot is moving. Some of the
-// keys are at the old node still, and some at the new one. Redis refuses a script with keys of both, but not one whose keys are together.
+// oneByOne renews each hold of a batch with a script of its own, after Redis has refused the whole because its slot is
+// moving. Some of the keys are at the old node still, and some at the new one. Redis refuses a script with keys of
+// both, but not one whose keys are together.
 func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
 	out := make([]int64, len(r.Holds))
 	var failed error
@@ -164,7 +166,8 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	return out, failed
 }
 
-// Extend sets the lease in Redis. It is sent again when its reply was lost; a named owner's hold then gets no shorter than it was.
+// Extend sets the lease in Redis. It is sent again when its reply was lost; a named owner's hold then gets no shorter
+// than it was.
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	again := false
 	_, err = d.repeat(ctx, repeatedFor, func() (int64, error) {
@@ -178,7 +181,8 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 	return done, err
 }
 
-// Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of whoever has it next.
+// Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of whoever has
+// it next.
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
 	out, _, _, err := d.inTime(ctx, untilGivenUp, aside, func(text string) node.Call { return d.steps.Force(f, text) })
 	if err != nil {

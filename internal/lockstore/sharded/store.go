@@ -30,7 +30,8 @@ type shards interface {
 
 	// able is whether locks can be had, at each Redis.
 	able() []lockstore.Ability
-	// permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended first.
+	// Permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended
+	// first.
 	permitted(ctx context.Context, name string) (refused, err error)
 	// do calls send with the Redis that has the key; ask: ASKING comes first.
 	do(ctx context.Context, l limits, key string, send func(s *shard, ask bool) error) error
@@ -38,8 +39,8 @@ type shards interface {
 	prepare(s *shard, l limits, c node.Call) (node.Call, error)
 	// wasLate is called when a shard got to a script after its not-after.
 	wasLate(s *shard)
-	// notAfter is the not-after of a script that is about to be sent and may be done for so long, as its argument, and in µs of the
-	// clock of now.
+	// NotAfter is the not-after of a script that is about to be sent and may be done for so long, as its argument, and
+	// in µs of the clock of now.
 	notAfter(allow time.Duration) (text string, at int64, err error)
 	// now is the time in µs by which not-afters are computed.
 	now() int64
@@ -65,7 +66,8 @@ func Single(ctl *upstream.Control) lockstore.Opener {
 // PubSub says over which channels wake-ups go on a cluster.
 type PubSub = node.PubSub
 
-// Cluster keeps each lock on the node of its slot. The cluster is to live until the engine has ended. No PubSub: PubSubBoth.
+// Cluster keeps each lock on the node of its slot. The cluster is to live until the engine has ended. No PubSub:
+// PubSubBoth.
 func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
 	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
 		m := newMasters(h, c, cmp.Or(by, node.PubSubBoth))
@@ -89,8 +91,8 @@ func (d *store) Able() (where []lockstore.Ability, err error) {
 	return where, lockstore.Able(where, max(1, len(where)))
 }
 
-// leastTold is how long a LOCK waits at least until it is known what Redis can do, however short its BLOCK is: after each start
-// and each new connection that takes a moment.
+// leastTold is how long a LOCK waits at least until it is known what Redis can do, however short its BLOCK is: after
+// each start and each new connection that takes a moment.
 const leastTold = time.Second
 
 // Admit refuses locks at a node where the account is known to lack what they need.

@@ -10,9 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// A lock that ends without an UNLOCK wakes nobody by itself: Redis only drops the key. Whoever waits elsewhere may have been told of
-// a lease that is much longer, since a hand-off sends no message, and the next in Redisson's fair queue trusts in messages alone. So
-// the proxy that sees a hold end makes Redis tell them, once the lock is free there.
+// A lock that ends without an UNLOCK wakes nobody by itself: Redis only drops the key. Whoever waits elsewhere may have
+// been told of a lease that is much longer, since a hand-off sends no message, and the next in Redisson's fair queue
+// trusts in messages alone. So the proxy that sees a hold end makes Redis tell them, once the lock is free there.
 
 const (
 	// vacantChunk is the most locks that one script looks at.
@@ -28,9 +28,10 @@ const (
 
 // vacancy is a hold that has ended, or is about to, without having been given back.
 type vacancy struct {
-	id    lockstore.ID
-	at    time.Time     // when to look whether the lock is free
-	until time.Time     // the hold ends by then. If the owner still has the lock, it is a new hold, of which this is not to tell
+	id lockstore.ID
+	at time.Time // when to look whether the lock is free
+	// The hold ends by then. If the owner still has the lock, it is a new hold, of which this is not to tell.
+	until time.Time
 	pause time.Duration // before the next try, after one that failed
 	place int           // in the agenda
 }
@@ -43,7 +44,8 @@ type vacancies struct {
 	queued int                 // how many vacancies are in the queues of all lanes
 }
 
-// vacantLane is the queue of the scripts for one node. Each node has its own, so that one that is slow holds up no other. vacancies.mu guards it.
+// vacantLane is the queue of the scripts for one node. Each node has its own, so that one that is slow holds up no
+// other. vacancies.mu guards it.
 type vacantLane struct {
 	running int          // goroutines that send scripts, one at a time each: at most vacantAtOnce
 	queue   [][]*vacancy // batches that no goroutine has taken yet, each for one script

@@ -2,7 +2,8 @@ package tally
 
 import "github.com/lockproxy/lockproxy/internal/lockstore"
 
-// What the nodes of a quorum have of a lock, each of those that answered: what a majority of all nodes has is what holds.
+// What the nodes of a quorum have of a lock, each of those that answered: what a majority of all nodes has is what
+// holds.
 
 // Seen is what a majority has of one owner's holds.
 func Seen(all []lockstore.Seen, nodes int) (out lockstore.Seen) {
@@ -23,7 +24,8 @@ func Seen(all []lockstore.Seen, nodes int) (out lockstore.Seen) {
 	return out
 }
 
-// Info is what a majority has of a lock. Holders are those that a majority has; TTL is for how long a majority has the lock.
+// Info is what a majority has of a lock. Holders are those that a majority has; TTL is for how long a majority has the
+// lock.
 func Info(all []lockstore.Info, nodes int) lockstore.Info {
 	type who struct {
 		owner string

@@ -1,5 +1,5 @@
-// Package tally computes what the replies of a quorum mean together: votes, validity, fencing tokens, and what a majority has of a lock.
-// It is arithmetic only: it asks nobody, and reads no clock.
+// Package tally computes what the replies of a quorum mean together: votes, validity, fencing tokens, and what a
+// majority has of a lock. It is arithmetic only: it asks nobody, and reads no clock.
 package tally
 
 import (
@@ -103,8 +103,8 @@ func (t Tally) Verdict() Verdict {
 	return Split
 }
 
-// others is on how many nodes, at most, one other owner has the lock, or several that share it, and how many nodes did not say who
-// has it.
+// others is on how many nodes, at most, one other owner has the lock, or several that share it, and how many nodes did
+// not say who has it.
 func (t Tally) others() (most, unknown int) {
 	of := map[int64]int{}
 	for _, out := range t.Said {
@@ -157,8 +157,9 @@ func (t Tally) Column(code int64, at int) (all []int64) {
 // Token is the fencing token of a grant: the highest one that was proposed.
 func (t Tally) Token() int64 { return slices.Max(t.Column(lockstore.Granted, atToken)) }
 
-// LastToken is the fencing token that was given last, by what each of the nodes has that answered: the highest one that a majority
-// has reached, since no other one was told to anybody. ok is false when the nodes that did not answer could make it another one.
+// LastToken is the fencing token that was given last, by what each of the nodes has that answered: the highest one that
+// a majority has reached, since no other one was told to anybody. ok is false when the nodes that did not answer could
+// make it another one.
 func LastToken(tokens []int64, nodes int) (token int64, ok bool) {
 	need, dark := Majority(nodes), nodes-len(tokens)
 	if len(tokens) < need {
@@ -175,8 +176,8 @@ func LastToken(tokens []int64, nodes int) (token int64, ok bool) {
 	return lowest, lowest == highest && lowest > 0
 }
 
-// Freed is the result of a release. The lock was not held only if a majority is known not to have had it: a node that does not
-// answer counts as one that may have had it. ok is false when too few nodes answered.
+// Freed is the result of a release. The lock was not held only if a majority is known not to have had it: a node that
+// does not answer counts as one that may have had it. ok is false when too few nodes answered.
 func (t Tally) Freed() (code int64, ok bool) {
 	had, none, other := t.Count(lockstore.StillHeld)+t.Count(lockstore.Freed), t.Count(lockstore.NotHeld), t.Count(lockstore.OtherKind)
 	dark := t.Nodes - had - none - other
@@ -191,8 +192,8 @@ func (t Tally) Freed() (code int64, ok bool) {
 	return lockstore.NotHeld, true
 }
 
-// Extended is the result of a RENEW: lockstore.LeaseSet when a majority has done it, OtherKind, or NotHeld when no majority can have the hold.
-// ok is false when too few nodes answered, or they did not agree.
+// Extended is the result of a RENEW: lockstore.LeaseSet when a majority has done it, OtherKind, or NotHeld when no
+// majority can have the hold. ok is false when too few nodes answered, or they did not agree.
 func (t Tally) Extended() (code int64, ok bool) {
 	switch {
 	case t.Done():
@@ -205,8 +206,8 @@ func (t Tally) Extended() (code int64, ok bool) {
 	return 0, false
 }
 
-// Renewed is the result of a renewal, which asks for the hold anew: lockstore.StillThere when a majority had it before, NotThere when no majority
-// can have had it, or Undecided. A node that has made it now, or that refuses it, had it not.
+// Renewed is the result of a renewal, which asks for the hold anew: lockstore.StillThere when a majority had it before,
+// NotThere when no majority can have had it, or Undecided. A node that has made it now, or that refuses it, had it not.
 func (t Tally) Renewed() int64 {
 	had := len(t.Column(lockstore.Granted, atMade)) - t.made()
 	dark := t.Nodes - t.Voted() - t.Count(lockstore.NoHold)
