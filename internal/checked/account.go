@@ -1,180 +1,148 @@
 package checked
 
 import (
-	"bytes"
 	"errors"
+	"regexp"
+	"strconv"
 )
 
 var (
 	errUnasked   = errors.New("a reply that nobody asked for")
 	errConfirmed = errors.New("the confirmation of a subscription that nobody asked for")
 	errSubscribe = errors.New("a reply to SUBSCRIBE that is neither a confirmation nor an error")
-	// errUnsubscribe also ends connections to a Redis that is loading or busy: it refuses both UNSUBSCRIBE and the PING that rueidis sends
-	// behind it, and rueidis takes the first refusal for the answer to both.
+	// errUnsubscribe also ends connections to a Redis that is loading or busy: it refuses both UNSUBSCRIBE and the
+	// PING that rueidis sends behind it, and rueidis takes the first refusal for the answer to both.
 	errUnsubscribe = errors.New("a reply to UNSUBSCRIBE, and the PING behind it, that is not PONG")
 )
-
-// account is what was asked and has no reply yet. It is kept as rueidis keeps it (pipe.go, _backgroundRead), so that what is a reply to nothing
-// here would be one there, too.
-type account struct {
-	commands queue
-	begun    bool
-	resp2    bool  // a connection for subscriptions to a Redis before 6: its messages are arrays
-	listens  bool  // a subscription was asked for
-	closing  bool  // the last command was UNSUBSCRIBE, behind which rueidis sends PING
-	confirms int64 // confirmations still to come of a subscription that has had its first
-}
 
 // kind is what a command is answered with.
 type kind uint8
 
 const (
-	ordinary     kind = iota // a reply
+	nothing      kind = iota // there is no command
+	ordinary                 // a reply
 	subscribes               // a confirmation for each channel, or an error
 	unsubscribes             // any number of confirmations, and the PONG to the PING behind it; or an error first
 	pongs                    // that PONG, behind an error
 )
 
-// ask notes a command with its first argument and the number of all.
-func (a *account) ask(verb, first *text, args int64) {
+// verbs are the commands that are not answered with a reply alone.
+var verbs = map[string]kind{
+	"SUBSCRIBE": subscribes, "PSUBSCRIBE": subscribes, "SSUBSCRIBE": subscribes,
+	"UNSUBSCRIBE": unsubscribes, "PUNSUBSCRIBE": unsubscribes, "SUNSUBSCRIBE": unsubscribes,
+}
+
+// confirmations are the names of messages that confirm a subscription (true) or its end.
+var confirmations = map[string]bool{
+	"subscribe": true, "psubscribe": true, "ssubscribe": true,
+	"unsubscribe": false, "punsubscribe": false, "sunsubscribe": false,
+}
+
+// command is one that was sent.
+type command struct {
+	what     kind
+	channels int // of a subscription
+}
+
+// account is what was asked and has no reply yet. It is kept as rueidis keeps it (pipe.go, _backgroundRead), so that
+// what is a reply to nothing here would be one there, too.
+type account struct {
+	open     []command
+	begun    bool
+	resp2    bool // a connection for subscriptions to a Redis before 6: its messages are arrays
+	listens  bool // a subscription was asked for
+	closing  bool // the last command was UNSUBSCRIBE, behind which rueidis sends PING
+	confirms int  // confirmations still to come of a subscription that has had its first
+}
+
+// ask notes a command, of which there is the beginning.
+func (a *account) ask(head frame) {
+	_, words, rest, _ := next(head)
+	_, verb, rest, _ := next(rest)
 	if !a.begun {
-		a.begun = true
-		a.resp2 = !(verb.is("HELLO") && first.is("3"))
+		_, first, _, _ := next(rest)
+		a.begun, a.resp2 = true, string(verb)+string(first) != "HELLO3"
 	}
-	what := ordinary
-	switch {
-	case verb.is("SUBSCRIBE"), verb.is("PSUBSCRIBE"), verb.is("SSUBSCRIBE"):
-		what, a.listens = subscribes, true
-	case verb.is("UNSUBSCRIBE"), verb.is("PUNSUBSCRIBE"), verb.is("SUNSUBSCRIBE"):
-		what = unsubscribes
-	case verb.is("PING") && a.closing:
+	if a.closing && string(verb) == "PING" {
 		a.closing = false
 		return
 	}
+	what := max(verbs[string(verb)], ordinary)
+	a.listens = a.listens || what == subscribes
 	a.closing = what == unsubscribes
-	a.commands.push(what, args)
+	n, _ := strconv.Atoi(string(words))
+	a.open = append(a.open, command{what, n - 1})
 }
 
-// expects says whether a frame may come that begins with that byte.
-func (a *account) expects(kind byte) bool {
-	return kind == '>' || a.resp2 || a.commands.len() > 0
+// next is the kind of the oldest command.
+func (a *account) next() kind {
+	if len(a.open) == 0 {
+		return nothing
+	}
+	return a.open[0].what
 }
 
-// answer finds what a whole frame belongs to.
-func (a *account) answer(f *frame) error {
-	if a.message(f) {
-		if f.count < 2 {
+// answer finds what a reply, or a message, belongs to.
+func (a *account) answer(f frame) error {
+	if err := f.judge(); err != nil {
+		return err
+	}
+	name, elements := f.name()
+	if a.message(f[0], name, elements) {
+		return a.confirm(name, elements)
+	}
+	switch a.next() {
+	case nothing:
+		return errUnasked
+	case subscribes:
+		if f[0] != '-' || name == "QUEUED" {
+			return errSubscribe
+		}
+	case unsubscribes:
+		// A node of a cluster that does not have the slot any more refuses. rueidis waits for the PONG behind that.
+		if _, line, _, _ := next(f); f[0] == '-' && !takenForPong.Match(line) {
+			a.open[0].what = pongs
 			return nil
 		}
-		return a.confirm(f)
+		fallthrough
+	case pongs:
+		if said := string(f[:1]) + name; said != "+PONG" && said != "*pong" {
+			return errUnsubscribe
+		}
 	}
-	if a.commands.len() == 0 {
-		return errUnasked
-	}
-	switch what, _ := a.commands.first(); {
-	case what == subscribes && (f.kind != '-' || f.text.is("QUEUED")):
-		return errSubscribe
-	case what == unsubscribes && refusal(f):
-		a.commands.entries[a.commands.head].what = pongs
-		return nil
-	case (what == unsubscribes || what == pongs) && !pong(f):
-		return errUnsubscribe
-	}
-	a.commands.pop()
+	a.open = a.open[1:]
 	return nil
 }
 
 // message says whether a frame belongs to no command by itself.
-func (a *account) message(f *frame) bool {
-	list := f.kind == '*' || f.kind == '~' || f.kind == '%'
-	return f.kind == '>' || a.resp2 && list && f.count > 0 && !f.text.is("pong") && (a.listens || begins(f) || ends(f))
-}
-
-// pong says whether a frame is the answer to the PING behind UNSUBSCRIBE.
-func pong(f *frame) bool {
-	return f.kind == '+' && f.text.is("PONG") || f.kind == '*' && f.text.is("pong")
-}
-
-// refusal says whether a frame is an error of UNSUBSCRIBE, as of a node of a cluster that does not have the slot any more, behind which rueidis
-// waits for the PONG. It takes some errors for the PONG itself, since they are of every command, or of PING (isUnsubReply).
-func refusal(f *frame) bool {
-	if f.kind != '-' || f.text.n > shortText || f.text.is("PONG") || f.text.is("QUEUED") {
+func (a *account) message(typ byte, name string, elements int) bool {
+	switch {
+	case typ == '>':
+		return true
+	case !a.resp2, elements == 0, name == "pong":
 		return false
 	}
-	line := f.text.start[:f.text.n]
-	return !bytes.HasPrefix(line, []byte("LOADING")) && !bytes.HasPrefix(line, []byte("BUSY")) && !bytes.Contains(line, []byte("'ping'"))
+	_, confirms := confirmations[name]
+	return a.listens || confirms
 }
 
-// confirm notes the confirmation of a subscription, if the message is one. Redis ends subscriptions also when nobody asked for that.
-func (a *account) confirm(f *frame) error {
-	began, ended := begins(f), ends(f)
+// takenForPong are errors of UNSUBSCRIBE that rueidis takes for the PONG (isUnsubReply), or for a transaction's.
+var takenForPong = regexp.MustCompile(`^(PONG$|QUEUED$|LOADING|BUSY)|'ping'`)
+
+// confirm notes the confirmation of a subscription, if the message is one. Redis ends subscriptions also when nobody
+// asked for that. rueidis takes no notice of messages of less than two elements.
+func (a *account) confirm(name string, elements int) error {
+	begins, is := confirmations[name]
 	switch {
-	case !began && !ended:
+	case !is, elements < 2:
 	case a.confirms > 0:
 		a.confirms--
-	case ended:
-	case a.commands.len() == 0:
+	case !begins:
+	case a.next() != subscribes:
 		return errConfirmed
 	default:
-		what, channels := a.commands.first()
-		if what != subscribes {
-			return errConfirmed
-		}
-		a.commands.pop()
-		a.confirms = channels - 1
+		a.confirms = a.open[0].channels - 1
+		a.open = a.open[1:]
 	}
 	return nil
-}
-
-func begins(f *frame) bool {
-	return f.text.is("subscribe") || f.text.is("psubscribe") || f.text.is("ssubscribe")
-}
-
-func ends(f *frame) bool {
-	return f.text.is("unsubscribe") || f.text.is("punsubscribe") || f.text.is("sunsubscribe")
-}
-
-// queue is a line of commands, of which ordinary ones that follow each other are one entry.
-type queue struct {
-	entries []entry
-	head    int
-}
-
-type entry struct {
-	what kind
-	n    int64 // ordinary: so many commands; otherwise its channels
-}
-
-func (q *queue) len() int { return len(q.entries) - q.head }
-
-func (q *queue) push(what kind, args int64) {
-	if last := len(q.entries) - 1; what == ordinary {
-		if args = 1; q.len() > 0 && q.entries[last].what == ordinary {
-			q.entries[last].n++
-			return
-		}
-	}
-	if q.head > 0 && len(q.entries) == cap(q.entries) {
-		q.entries = q.entries[:copy(q.entries, q.entries[q.head:])]
-		q.head = 0
-	}
-	q.entries = append(q.entries, entry{what, args})
-}
-
-// first is the oldest command, and its channels.
-func (q *queue) first() (what kind, n int64) {
-	e := q.entries[q.head]
-	return e.what, e.n
-}
-
-// pop takes the oldest command off.
-func (q *queue) pop() {
-	e := &q.entries[q.head]
-	if e.what == ordinary && e.n > 1 {
-		e.n--
-		return
-	}
-	if q.head++; q.head == len(q.entries) {
-		q.entries, q.head = q.entries[:0], 0
-	}
 }

@@ -31,8 +31,8 @@ const (
 	clock     = "*2\r\n$1\r\n1\r\n$1\r\n2\r\n"
 )
 
-// node plays a Redis that answers each write with the next of its answers; when they are over it hangs up. It waits so long for a write, and
-// goes on without one then.
+// node plays a Redis that answers each write with the next of its answers; when they are over it hangs up. It waits
+// so long for a write, and goes on without one then.
 func node(c net.Conn, patience time.Duration, answers []string) {
 	defer c.Close()
 	buf := make([]byte, 4<<10)
@@ -47,7 +47,8 @@ func node(c net.Conn, patience time.Duration, answers []string) {
 	}
 }
 
-// client returns one whose connections lead to a node: the answers of each are an argument. The last is that of all further ones.
+// client returns one whose connections lead to a node: the answers of each are an argument. The last is that of all
+// further ones.
 func client(patience time.Duration, answers ...[]string) (rueidis.Client, error) {
 	var dialled atomic.Int32
 	c, err := rueidis.NewClient(options(func() net.Conn {
@@ -72,7 +73,8 @@ func options(dial func() net.Conn) rueidis.ClientOption {
 	}
 }
 
-// use does with a client what lockproxy does with one, and returns what TIME said. It ends within moments when the node hangs up.
+// use does with a client what lockproxy does with one, and returns what TIME said. It ends within moments when the
+// node hangs up.
 func use(patience time.Duration, answers ...string) (clock []string, err error) {
 	client, err := client(patience, answers)
 	if err != nil {

@@ -1,31 +1,52 @@
-// Package checked stands between a connection to Redis and rueidis, and lets only replies through that rueidis can take.
+// Package checked stands between a connection to Redis and rueidis, and lets only replies through that it can take.
 //
-// rueidis believes a server. A length below zero makes it panic, and so does a reply that nobody asked for, in a goroutine of its own, which
-// ends the process; a large number of elements has it take memory for all of them before one has come. So every byte is looked at before
-// rueidis reads it, and a reply that Redis does not send ends the connection instead.
+// rueidis believes a server. A length below zero makes it panic, as does a reply that nobody asked for, or one whose
+// end it does not find where Redis meant it, in a goroutine of its own, which ends the process; a large number of
+// elements has it take memory for all of them before one has come. So replies are given to rueidis whole, after a
+// look at each, and a reply that Redis does not send ends the connection instead. Without this package
 //
-// proto/resp's Scanner judges less: it looks for the end of a reply, whose bytes are copied, and builds nothing of them.
+//	*-2\r\n      panic: runtime error: makeslice: len out of range (resp.go, readA)
+//	+OK\r\n      panic: protocol bug, message handled out of order (pipe.go, _backgroundRead), if nothing was asked
+//
+// end the process; the tests have all that is known of. Where a reply ends is proto/resp's to say. What the check costs
+// is a copy of what is read, and some 50 ns for each element of a reply (BenchmarkReplies).
 package checked
 
 import (
 	"fmt"
 	"net"
+	"slices"
 	"sync"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+const (
+	// maxBytes bounds a reply. Redis lets no value be longer than 512 MiB, and whoever may write to a lock's key can
+	// have one there, of which the connection that all share must not end.
+	maxBytes   = 513 << 20
+	bufferSize = 16 << 10 // is kept for each connection
+	readSize   = 4 << 10  // is read at once, or more
+	headSize   = 64       // of a command is looked at: more than its verb and a short argument
 )
 
 // Conn is a connection whose replies are checked. One goroutine writes at a time, and one reads.
 type Conn struct {
 	net.Conn
-	sent  requests // Write's own
-	reply frame    // Read's own
-	bad   error    // Read's own: what was wrong with a reply; the connection cannot be read any more
+	sent commands // Write's own
+	// Read's own:
+	buffer []byte       // is read into while a reply fits
+	held   []byte       // what has come and was not given yet
+	whole  int          // so many bytes of it are whole replies
+	reply  resp.Scanner // stands at the end of held
+	bad    error        // what was wrong with a reply; the connection cannot be read any more
 
 	mu    sync.Mutex // guards asked, which Write and Read share
 	asked account
 }
 
 // New returns conn with its replies checked.
-func New(conn net.Conn) *Conn { return &Conn{Conn: conn} }
+func New(conn net.Conn) *Conn { return &Conn{Conn: conn, buffer: make([]byte, bufferSize)} }
 
 // Write implements net.Conn. It notes the commands before they leave, since their replies may come before it returns.
 func (c *Conn) Write(p []byte) (int, error) {
@@ -37,40 +58,70 @@ func (c *Conn) Write(p []byte) (int, error) {
 
 // Read implements net.Conn. Of what came before a bad reply all whole replies are given.
 func (c *Conn) Read(p []byte) (int, error) {
-	if c.bad != nil {
-		return 0, c.bad
+	for c.whole == 0 {
+		if c.bad != nil {
+			return 0, c.bad
+		}
+		if len(c.held) == 0 {
+			c.held = c.buffer[:0]
+		}
+		c.held = slices.Grow(c.held, readSize)
+		n, err := c.Conn.Read(c.held[len(c.held):cap(c.held)])
+		if n == 0 {
+			return 0, err
+		}
+		if err := c.check(n); err != nil {
+			c.bad = fmt.Errorf("protocol violation by Redis: %w", err)
+		}
 	}
-	n, err := c.Conn.Read(p)
-	whole, bad := c.check(p[:n])
-	if bad == nil {
-		return n, err
-	}
-	if c.bad = fmt.Errorf("protocol violation by Redis: %w", bad); whole == 0 {
-		return 0, c.bad
-	}
-	return whole, nil
+	n := copy(p, c.held[:c.whole])
+	c.held, c.whole = c.held[n:], c.whole-n
+	return n, nil
 }
 
-// check looks at bytes that came. Up to whole they are, with those before them, whole replies.
-func (c *Conn) check(p []byte) (whole int, err error) {
+// check looks at the next n bytes behind held.
+func (c *Conn) check(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for at := 0; at < len(p); {
-		if c.reply.size == 0 && !c.asked.expects(p[at]) {
-			return whole, errUnasked
-		}
-		n, done, err := c.reply.take(p[at:])
+	at := len(c.held)
+	c.held = c.held[:at+n]
+	for at < len(c.held) {
+		k, done, err := c.reply.Scan(c.held[at:])
 		if err != nil {
-			return whole, err
+			return err
 		}
-		if at += n; !done {
-			continue
+		if at += k; !done {
+			break
 		}
-		if err := c.asked.answer(&c.reply); err != nil {
-			return whole, err
+		if err := c.asked.answer(c.held[c.whole:at]); err != nil {
+			return err
 		}
-		c.reply.reset()
-		whole = at
+		c.whole = at
 	}
-	return whole, nil
+	if len(c.held)-c.whole > maxBytes {
+		return errBytes
+	}
+	return nil
+}
+
+// commands finds the commands in what rueidis writes, in pieces of any size. They are not judged.
+type commands struct {
+	scan resp.Scanner
+	head []byte // of the command that is coming
+}
+
+// take notes the commands that end in p.
+func (s *commands) take(p []byte, asked *account) {
+	for len(p) > 0 {
+		n, done, err := s.scan.Scan(p)
+		if err != nil {
+			return
+		}
+		s.head = append(s.head, p[:min(n, headSize-len(s.head))]...)
+		p = p[n:]
+		if done {
+			asked.ask(s.head)
+			s.head = s.head[:0]
+		}
+	}
 }

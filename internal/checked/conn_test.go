@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever a node says, rueidis does not panic in a goroutine of its own, which would end the process, and the call has an error.
+// Whatever a node says, rueidis does not panic in a goroutine of its own, which would end the process, and the call
+// has an error.
 func TestOddRepliesEndTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{

@@ -1,12 +1,14 @@
 package checked
 
 import (
+	"io"
+	"net"
 	"strings"
 	"testing"
 )
 
-// pieces are what random replies are made of, beside single bytes.
-var pieces = []string{
+// words are what random replies are made of, beside single bytes.
+var words = []string{
 	"+PONG\r\n", "+OK\r\n", "-QUEUED\r\n", "-ERR no\r\n", "-BUSY\r\n", ":1\r\n", "$-1\r\n", "_\r\n", "#t\r\n", "$3\r\nabc\r\n", "$0\r\n\r\n", ",1\r\n", "=5\r\ntxt:x\r\n",
 	"*0\r\n", "*1\r\n", "*2\r\n", "*3\r\n", "*-1\r\n", "%1\r\n", "~2\r\n", ">0\r\n", ">1\r\n", ">2\r\n", ">3\r\n", "|1\r\n", "*?\r\n", "$?\r\n", ".\r\n",
 	"$9\r\nsubscribe\r\n", "+unsubscribe\r\n", "$7\r\nmessage\r\n", "+pong\r\n", "+invalidate\r\n", "$1\r\na\r\n",
@@ -24,8 +26,8 @@ func answersIn(in []byte) (all []string) {
 		case c == nextWrite:
 			all = append(all, b.String())
 			b.Reset()
-		case int(c) < len(pieces)+128 && c >= 128:
-			b.WriteString(pieces[c-128])
+		case int(c) < len(words)+128 && c >= 128:
+			b.WriteString(words[c-128])
 		default:
 			b.WriteByte(c)
 		}
@@ -41,7 +43,7 @@ func seed(answers ...string) (in []byte) {
 		}
 		for len(a) > 0 {
 			c, n := a[0], 1
-			for i, p := range pieces {
+			for i, p := range words {
 				if strings.HasPrefix(a, p) && len(p) > n {
 					c, n = byte(128+i), len(p)
 				}
@@ -78,23 +80,44 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
+// pieces is a connection whose bytes come in pieces of a size, and which takes all that is written.
+type pieces struct {
+	net.Conn
+	in   []byte
+	size int
+}
+
+func (c *pieces) Read(p []byte) (int, error) {
+	if len(c.in) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.in[:min(c.size, len(c.in))])
+	c.in = c.in[n:]
+	return n, nil
+}
+
+func (c *pieces) Write(p []byte) (int, error) { return len(p), nil }
+
 // FuzzPieces: where a stream is cut into pieces changes nothing.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte(began+said+"+OK\r\n"+clock), uint8(1))
 	f.Add([]byte("$5\r\nhello\r\n*1\r\n*-2\r\n"), uint8(3))
 	f.Fuzz(func(t *testing.T, in []byte, size uint8) {
-		var whole, cut frame
-		n, done, err := whole.take(in)
-		at, step := 0, int(size%7)+1
-		var cutDone bool
-		var cutErr error
-		for at < len(in) && !cutDone && cutErr == nil {
-			var k int
-			k, cutDone, cutErr = cut.take(in[at:min(at+step, len(in))])
-			at += k
+		// given is what comes through of in, in pieces of a size, and how it ends.
+		given := func(size int) (string, error) {
+			c := New(&pieces{in: in, size: size})
+			for range 3 {
+				if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := io.ReadAll(c)
+			return string(out), err
 		}
-		if done != cutDone || done && (n != at || whole != cut) || (err != nil) != (cutErr != nil) {
-			t.Fatalf("whole: %d %v %v; in pieces of %d: %d %v %v", n, done, err, step, at, cutDone, cutErr)
+		whole, err := given(len(in) + 1)
+		cut, cutErr := given(int(size%7) + 1)
+		if whole != cut || (err != nil) != (cutErr != nil) {
+			t.Fatalf("whole: %q %v; in pieces of %d: %q %v", whole, err, size%7+1, cut, cutErr)
 		}
 	})
 }
