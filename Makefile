@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts simulation fuzz fmt cover tidy-check
+.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts simulation fuzz fmt cover weight tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -136,6 +136,9 @@ cover: ## coverage by function in cover.out, the total printed
 	@.ci/need redis-server redis-cli
 	go test -coverpkg=./... -coverprofile=cover.out -timeout $(TIMEOUT) ./...
 	go tool cover -func=cover.out | tail -n 1
+
+weight: ## what each dependency costs in a cold build and in the program: writes docs/DEPENDENCIES.md, two minutes
+	go run ./deploy/weight -write docs/DEPENDENCIES.md
 
 tidy-check: ## does go.mod name what the code uses?
 	go mod tidy -diff
