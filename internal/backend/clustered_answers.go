@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -145,9 +146,11 @@ func (u *clusteredPath) tracking(_ *commandtable.Command, words [][]byte) ([]byt
 	return nil, &upstream.ReplyError{Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes"}
 }
 
-// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer
-// counts. It asks for a second at a time, so that it is noticed when the client goes. All that was written before is
-// waited for.
+// waitsForEver is as good as for ever.
+const waitsForEver = 100 * 365 * 24 * time.Hour
+
+// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer counts. It asks for a
+// second at a time, so that it is noticed when the client goes. All that was written before is waited for.
 func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []byte, err error) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := resp.Integer(args[at])
@@ -155,28 +158,20 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 		return u.ask(args, Place{}) // a node refuses it
 	}
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
-	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
+	until := time.Now().Add(cmp.Or(time.Duration(timeout)*time.Millisecond, waitsForEver))
 	u.client.Flush()
 	u.onOwn(func(e *cluster.Executor) {
-		// makes this moment the one up to which Redis waits for writes
-		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" "))
-		first := cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})
+		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // makes this moment the one up to which Redis waits for writes
+		plans := []*cluster.Plan{cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})}
 		for {
-			left := time.Second
-			if timeout > 0 {
-				left = min(left, max(time.Until(until), time.Millisecond))
-			}
+			left := min(time.Second, max(time.Until(until), time.Millisecond))
 			e.WaitsFor(left)
 			words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
 			p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
-			plans := []*cluster.Plan{p}
-			if first != nil {
-				plans, first = []*cluster.Plan{first, p}, nil
-			}
-			u.do(e, plans)
-			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) ||
-				u.client.End.Over() {
-				reply, err = p.Reply, p.Err
+			u.do(e, append(plans, p))
+			plans = nil
+			over := !time.Now().Before(until) || u.client.End.Over()
+			if reply, err = p.Reply, p.Err; err != nil || over || enough(reply, args[1:at]) {
 				return
 			}
 		}

@@ -300,25 +300,10 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 // in several slots, or without a slot.
 func (u *clusteredPath) reload(b *Batch, lost lostScripts, send func() time.Duration) {
 	states := u.loadAgain(b, lost.shas, lost.seen)
-	var again []int
-	behind := map[int]bool{} // slots in which something ran
-look:
-	for i := len(states) - 1; i >= 0; i-- {
-		slot, one := b.nodes.plans[i].Slot()
-		switch {
-		case states[i] == scriptcache.Loaded && one && !behind[slot]:
-			again = append(again, i)
-		case states[i] != scriptcache.Unknown: // it did not run, and its NOSCRIPT stands
-		case one:
-			behind[slot] = true
-		default:
-			break look
-		}
-	}
+	again := sentAgain(states, func(i int) (int, bool) { return b.nodes.plans[i].Slot() })
 	if len(again) == 0 || u.client.End.Over() {
 		return
 	}
-	slices.Reverse(again)
 	old := append([]byte(nil), b.Bytes[lost.start:]...)
 	run, cmds, args, out := b.run, b.cmds, b.nodes.args, b.Bytes[:lost.start]
 	b.run, b.cmds, b.nodes.args, b.Bytes = nil, nil, nil, nil
@@ -331,45 +316,45 @@ look:
 	// The plans have the replies, so what was gathered in b is dropped.
 	b.run, b.cmds, b.nodes.args = run, cmds, args
 	b.Set(out)
-	from, next := 0, 0
+	said := map[int]*cluster.Plan{} // by command that was sent again
+	for k, i := range again {
+		said[i] = b.nodes.plans[k]
+	}
+	from := 0
 	for i, end := range lost.ends {
 		reply := old[from:end]
-		if next < len(again) && again[next] == i {
-			p := b.nodes.plans[next]
+		from = end
+		if p := said[i]; p != nil {
 			if reply = p.Reply; p.Err != nil {
 				if u.client.End.Over() { // closed for it
 					return
 				}
 				reply = resp.AppendError(nil, client.ErrorLine(p.Err))
 			}
-			next++
 		}
-		from = end
 		b.Reply(reply)
 	}
 }
 
-// loadAgain loads scripts again, and returns the state of each.
+// loadAgain loads scripts again, each at the node that did not have it, and returns the state of each.
 func (u *clusteredPath) loadAgain(b *Batch, shas []string, seen uint64) []scriptcache.State {
 	states := make([]scriptcache.State, len(shas))
-	done := map[*cluster.Node]bool{}
+	at := map[*cluster.Node][]int{} // commands
 	for i, sha := range shas {
-		n := b.nodes.plans[i].From()
-		if sha == "" || n == nil || done[n] {
-			continue
+		if sha != "" {
+			n := b.nodes.plans[i].From()
+			at[n] = append(at[n], i)
 		}
-		done[n] = true
+	}
+	delete(at, nil)
+	for n, commands := range at {
 		var wanted []string
-		for k, other := range shas {
-			if other != "" && b.nodes.plans[k].From() == n {
-				wanted = append(wanted, other)
-			}
+		for _, i := range commands {
+			wanted = append(wanted, shas[i])
 		}
 		known := u.load(n.Upstream(), n.ID, wanted, seen)
-		for k, other := range shas {
-			if other != "" && b.nodes.plans[k].From() == n {
-				states[k] = known[other]
-			}
+		for _, i := range commands {
+			states[i] = known[shas[i]]
 		}
 	}
 	return states

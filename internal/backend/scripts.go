@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -61,13 +62,13 @@ func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 	b.keys, known = b.keys[:0], true
 	for i, c := range b.cmds {
 		var key scriptcache.Key
-		switch {
-		case c.Script == commandtable.NoScript:
-		case !c.Script.Runs():
+		switch kind := c.Script; {
+		case kind == commandtable.NoScript:
+		case !kind.Runs():
 			known = false
 		default:
 			runs = true
-			if key = m.Key(c.Script, b.word(i, 1)); known {
+			if key = m.Key(kind, b.word(i, 1)); known {
 				known = m.IsQuick(key)
 			}
 		}
@@ -77,35 +78,41 @@ func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 }
 
 func (b *Batch) flushes() bool {
-	return slices.ContainsFunc(b.cmds, func(c *commandtable.Command) bool {
-		return c.Script == commandtable.FlushesScripts
-	})
+	return slices.ContainsFunc(b.cmds, func(c *commandtable.Command) bool { return c.Script == commandtable.FlushesScripts })
 }
+
+// answers are the replies to the commands of the run, that begin at start, and end there counted from it.
+func (b *Batch) answers(start int, ends []int) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		from := start
+		for i, end := range ends {
+			answer := b.Bytes[from : start+end]
+			if from = start + end; !yield(i, answer) {
+				return
+			}
+		}
+	}
+}
+
+// lostReply is what a client is told whose connection was lost before the reply.
+const lostReply = "-" + client.LostLine + "\r\n"
 
 // learnScripts notes what the run's replies tell: which scripts are quick, the bodies of those Redis has taken, and
 // that it has forgotten all. A body is believed only when Redis ran or loaded it for this very client without an error:
 // a script that the client was not allowed to run must not become known by its hash.
 func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick bool, seen uint64) {
-	if ends == nil {
-		if b.flushes() {
-			m.Clear()
-		}
-		return
+	if ends == nil && b.flushes() {
+		m.Clear()
 	}
-	from := 0
-	for i, c := range b.cmds {
-		answer := b.Bytes[start+from : start+ends[i]]
-		from = ends[i]
-		if c.Script == commandtable.NoScript {
-			continue
-		}
+	for i, answer := range b.answers(start, ends) {
+		kind := b.cmds[i].Script
 		if answer[0] == '-' || answer[0] == '!' {
-			if c.Script == commandtable.FlushesScripts && string(answer) == "-"+client.LostLine+"\r\n" {
+			if string(answer) == lostReply && kind == commandtable.FlushesScripts {
 				m.Clear()
 			}
 			continue
 		}
-		switch c.Script {
+		switch kind {
 		case commandtable.RunsBody:
 			m.Remember(b.word(i, 1), b.keys[i], seen)
 		case commandtable.LoadsScript:
@@ -114,7 +121,7 @@ func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick 
 			m.Clear()
 			seen = m.Version()
 		}
-		if quick && c.Script.Runs() {
+		if quick && kind.Runs() {
 			m.AddQuick(b.keys[i])
 		}
 	}
@@ -142,21 +149,15 @@ type lostScripts struct {
 	seen  uint64   // scriptcache.Cache.Version before the run was sent
 }
 
-// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are
-// none.
+// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are none. Where the
+// client's own words say NOSCRIPT it may be the script that said so.
 func (b *Batch) noScripts(start int, ends []int) (shas []string) {
-	from := 0
-	for i, c := range b.cmds {
-		answer := b.Bytes[start+from : start+ends[i]]
-		from = ends[i]
-		if c.Script != commandtable.RunsSHA || !bytes.HasPrefix(answer, []byte(noScriptReply)) {
-			continue
-		}
-		if bytes.Contains(b.run[i], []byte("NOSCRIPT")) { // it may be the script that said so, in the client's words
-			continue
-		}
+	for i, answer := range b.answers(start, ends) {
 		sha := b.word(i, 1)
-		if len(sha) != 40 {
+		switch {
+		case b.cmds[i].Script != commandtable.RunsSHA, len(sha) != 40:
+			continue
+		case !bytes.HasPrefix(answer, []byte(noScriptReply)), bytes.Contains(b.run[i], []byte("NOSCRIPT")):
 			continue
 		}
 		if shas == nil {
@@ -165,6 +166,29 @@ func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 		shas[i] = strings.ToLower(string(sha))
 	}
 	return shas
+}
+
+// sentAgain chooses the commands of a run that are sent again, by the state of each one's script: those whose script has been loaded again,
+// unless something behind them has run in their slot. slotOf is the slot of a command's keys; false: it has none, or several.
+func sentAgain(states []scriptcache.State, slotOf func(i int) (slot int, one bool)) (again []int) {
+	behind := map[int]bool{} // slots in which something ran
+	for i, state := range slices.Backward(states) {
+		slot, one := slotOf(i)
+		switch state {
+		case scriptcache.Unknown: // it ran, perhaps
+			if !one {
+				slices.Reverse(again)
+				return again
+			}
+			behind[slot] = true
+		case scriptcache.Loaded:
+			if one && !behind[slot] {
+				again = append(again, i)
+			}
+		}
+	}
+	slices.Reverse(again)
+	return again
 }
 
 // load loads scripts again at a node that has lost them; the cache knows the node as where.

@@ -290,14 +290,15 @@ func (u *singlePath) reload(b *Batch, lost lostScripts, send func() time.Duratio
 	shas := lost.shas
 	wanted := slices.DeleteFunc(slices.Clone(shas), func(sha string) bool { return sha == "" })
 	known := u.load(u.node, "", wanted, lost.seen)
-	first, worth := len(shas), false
-	for first > 0 && known[shas[first-1]] != scriptcache.Unknown {
-		first--
-		worth = worth || known[shas[first]] == scriptcache.Loaded
+	states := make([]scriptcache.State, len(shas))
+	for i, sha := range shas {
+		states[i] = known[sha]
 	}
-	if !worth || u.client.End.Over() {
+	again := sentAgain(states, func(int) (int, bool) { return 0, true }) // one order for all
+	if len(again) == 0 || u.client.End.Over() {
 		return
 	}
+	first := again[0]
 	from := lost.start
 	if first > 0 {
 		from += lost.ends[first-1]
