@@ -44,10 +44,10 @@ func (n *Node) inTurn(ctx context.Context, address string, do func(context.Conte
 	defer cancel()
 	ctx, done := context.WithTimeout(ctx, 2*n.opts.DialTimeout)
 	defer done()
-	if err := n.auths.turns.take(ctx, address); err != nil {
+	if err := n.auths.turns.wait(ctx, address); err != nil {
 		return &NotSentError{Cause: err}
 	}
-	defer n.auths.turns.give()
+	defer n.auths.turns.pass()
 	return n.patiently(ctx, do)
 }
 
@@ -55,7 +55,7 @@ func (n *Node) inTurn(ctx context.Context, address string, do func(context.Conte
 // Redis may close an idle connection at any time, for example because the user who was last logged in on it was
 // deleted: then another connection is tried. Asking twice does no harm.
 func (n *Node) askOn(ctx context.Context, id Identity, steps []step) error {
-	for c := n.auths.take(); c != nil; c = n.auths.take() {
+	for c := n.auths.pop(); c != nil; c = n.auths.pop() {
 		err := n.askOver(ctx, c, id, steps)
 		if (Attempt{err, true, timeLeft(ctx)}).Outcome() != SendAgain {
 			return err
@@ -95,8 +95,8 @@ func (a *auths) keep(c *termConn, id Identity, err error) {
 	}
 }
 
-// take returns an idle connection, or nil.
-func (a *auths) take() *termConn {
+// pop returns an idle connection, which is idle no more, or nil.
+func (a *auths) pop() *termConn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.idle) > 0 {
@@ -132,8 +132,8 @@ type turns struct {
 	order   []string // the addresses that wait, the next one first
 }
 
-// take waits for a turn. The error is ctx's cause.
-func (t *turns) take(ctx context.Context, address string) error {
+// wait waits for a turn. The error is ctx's cause.
+func (t *turns) wait(ctx context.Context, address string) error {
 	t.mu.Lock()
 	if t.taken < authTurns {
 		t.taken++
@@ -155,7 +155,7 @@ func (t *turns) take(ctx context.Context, address string) error {
 	case <-ctx.Done():
 	}
 	if !t.leave(address, turn) { // the turn came at the same moment: it is passed on
-		t.give()
+		t.pass()
 	}
 	return context.Cause(ctx)
 }
@@ -176,8 +176,8 @@ func (t *turns) leave(address string, turn chan struct{}) bool {
 	return true
 }
 
-// give passes the caller's turn on to the next address that waits, if there is one.
-func (t *turns) give() {
+// pass passes the caller's turn on to the next address that waits, if there is one.
+func (t *turns) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.order) == 0 {

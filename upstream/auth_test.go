@@ -18,7 +18,7 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 	var all turns
 	ctx := context.Background()
 	for range authTurns {
-		if err := all.take(ctx, "many"); err != nil {
+		if err := all.wait(ctx, "many"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,7 +27,7 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 	wait := func(address string, n int) {
 		for range n {
 			waiting.Go(func() {
-				if all.take(ctx, address) == nil {
+				if all.wait(ctx, address) == nil {
 					came <- address
 				}
 			})
@@ -41,7 +41,7 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 	wait("many", 50)
 	gone, cancel := context.WithCancel(ctx)
 	left := make(chan error, 1)
-	go func() { left <- all.take(gone, "gone") }()
+	go func() { left <- all.wait(gone, "gone") }()
 	eventually(t, "it waits", func() bool {
 		all.mu.Lock()
 		defer all.mu.Unlock()
@@ -53,13 +53,13 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 		t.Error(err)
 	}
 	for i, want := range []string{"many", "one", "many", "many"} {
-		all.give()
+		all.pass()
 		if got := <-came; got != want {
 			t.Errorf("turn %d is of %q, not of %q", i, got, want)
 		}
 	}
 	for range 48 - 1 + authTurns {
-		all.give()
+		all.pass()
 	}
 	waiting.Wait()
 	all.mu.Lock()

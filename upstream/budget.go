@@ -65,9 +65,9 @@ type share struct {
 	given bool   // it is counted no more
 }
 
-// take counts one more connection of id; alone says that it serves a single client. If there is no room, idle
+// admit counts one more connection of id; alone says that it serves a single client. If there is no room, idle
 // connections are closed. The error is a *FullError.
-func (b *Budget) take(id Identity, alone bool) (*share, error) {
+func (b *Budget) admit(id Identity, alone bool) (*share, error) {
 	switch {
 	case id.Lane < 0:
 		return ownShare(), nil

@@ -56,7 +56,7 @@ type Dedicated struct {
 // Open.
 func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
 	for {
-		p := n.dedicated.take(id)
+		p := n.dedicated.pop(id)
 		if p == nil {
 			break
 		}
@@ -64,7 +64,7 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 			return p, nil
 		}
 	}
-	counted, err := n.opts.Budget.take(id, true)
+	counted, err := n.opts.Budget.admit(id, true)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (p *Dedicated) connect(ctx context.Context) (err error) {
 // connection of its own that is closed then. The reply is +QUEUED, an error, or Redis' error to MULTI. Other errors are
 // those of Dedicate.
 func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (reply []byte, err error) {
-	counted, err := n.opts.Budget.take(id, true)
+	counted, err := n.opts.Budget.admit(id, true)
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,8 @@ type dedicatedPool struct {
 	timer  *time.Timer
 }
 
-// take returns the idle connection of id that was used most recently, or nil.
-func (s *dedicatedPool) take(id Identity) *Dedicated {
+// pop returns the idle connection of id that was used most recently, or nil.
+func (s *dedicatedPool) pop(id Identity) *Dedicated {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.idle) - 1; i >= 0; i-- {
@@ -56,34 +56,43 @@ func (s *dedicatedPool) put(p *Dedicated) bool {
 	return true
 }
 
+// closeIdle closes the idle connections for which which is true, the oldest first and so many at most, and says how
+// many they were.
+func (s *dedicatedPool) closeIdle(most int, which func(*Dedicated) bool) (closed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = slices.DeleteFunc(s.idle, func(p *Dedicated) bool {
+		if closed == most || !which(p) {
+			return false
+		}
+		closed++
+		p.conn.Close()
+		p.share.give()
+		return true
+	})
+	return closed
+}
+
 // closeOldest closes the connection of a user, or for "" of any user, that has been idle for longest, and says whether
 // there was one.
 func (s *dedicatedPool) closeOldest(user string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, p := range s.idle {
-		if user == "" || p.share.user == user {
-			s.idle = slices.Delete(s.idle, i, i+1)
-			p.conn.Close()
-			p.share.give()
-			return true
-		}
-	}
-	return false
+	return s.closeIdle(1, func(p *Dedicated) bool { return user == "" || p.share.user == user }) > 0
+}
+
+// renew ends the idle connections of the identities concerned.
+func (s *dedicatedPool) renew(concerned func(Identity) bool) {
+	s.closeIdle(maxIdleDedicated, func(p *Dedicated) bool { return concerned(p.Identity) })
 }
 
 // sweep closes what has been idle for idleDedicated, unless another could not be had, and runs again later while
 // something is idle.
 func (s *dedicatedPool) sweep() {
+	s.closeIdle(maxIdleDedicated, func(p *Dedicated) bool {
+		old := time.Since(p.since) > idleDedicated
+		return old && !(p.spare && s.node.loggedIn(p.Identity))
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.idle = slices.DeleteFunc(s.idle, func(p *Dedicated) bool {
-		if time.Since(p.since) <= idleDedicated || p.spare && s.node.loggedIn(p.Identity) {
-			return false
-		}
-		p.conn.Close()
-		return true
-	})
 	if s.timer = nil; len(s.idle) > 0 && !s.closed {
 		s.timer = time.AfterFunc(sweepDedicated, s.sweep)
 	}
@@ -109,19 +118,6 @@ func (s *dedicatedPool) end(p *Dedicated) {
 	if i := slices.Index(s.idle, p); i >= 0 {
 		s.idle = slices.Delete(s.idle, i, i+1)
 	}
-}
-
-// renew ends the idle connections of the identities concerned.
-func (s *dedicatedPool) renew(concerned func(Identity) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.idle = slices.DeleteFunc(s.idle, func(p *Dedicated) bool {
-		if concerned(p.Identity) {
-			p.conn.Close()
-			return true
-		}
-		return false
-	})
 }
 
 // close ends all connections, those in use too; their goroutines then end.

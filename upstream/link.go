@@ -307,8 +307,8 @@ func (l *link) endedFor(r *Request, cause error) error {
 	return cause
 }
 
-// take hands the reader all requests whose bytes a writer has collected.
-func (l *link) take(to *chain) {
+// passFlight hands the reader all requests whose bytes a writer has collected.
+func (l *link) passFlight(to *chain) {
 	l.mu.Lock()
 	to.join(&l.flight)
 	l.mu.Unlock()

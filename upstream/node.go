@@ -142,7 +142,7 @@ func (n *Node) use(id Identity) (*Pipe, error) {
 	if p != nil || err != nil {
 		return p, err
 	}
-	counted, err := n.opts.Budget.take(id, id.alone()) // may close idle pipes, and takes mu for that
+	counted, err := n.opts.Budget.admit(id, id.alone()) // may close idle pipes, and takes mu for that
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (n *Node) sharedPipe(id Identity, counted *share) (*Pipe, error) {
 // memory and a slow client slows nobody else. When it breaks it is made again,
 // as a shared pipe is: it must not carry state that Redis keeps per connection.
 func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
-	counted, err := n.opts.Budget.take(id, true)
+	counted, err := n.opts.Budget.admit(id, true)
 	if err != nil {
 		return nil, err
 	}

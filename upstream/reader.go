@@ -114,7 +114,7 @@ func (rd *reader) begin() error {
 	if rd.chain.head != nil || rd.push {
 		return nil
 	}
-	if rd.link.take(&rd.chain); rd.chain.head != nil {
+	if rd.link.passFlight(&rd.chain); rd.chain.head != nil {
 		return nil
 	}
 	// "-ERR max number of clients reached" comes this way. Anything else is not
