@@ -29,7 +29,8 @@ type ClientInfo struct {
 // call.
 func (ci ClientInfo) without() ClientInfo {
 	name, user := ci.Name(), ci.User()
-	return ClientInfo{ID: ci.ID, Addr: ci.Addr, Name: func() string { return name }, User: func() string { return user }}
+	return ClientInfo{ID: ci.ID, Addr: ci.Addr, Name: func() string { return name },
+		User: func() string { return user }}
 }
 
 // CloseHow says how a connection ended, which decides what becomes of its locks.
@@ -191,7 +192,8 @@ func explained(verb string, err error) error {
 	if !lockstore.Unknown(err) {
 		return err
 	}
-	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, err)}
+	return &Error{Code: "ERR",
+		Text: fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, err)}
 }
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.

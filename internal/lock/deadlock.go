@@ -120,6 +120,7 @@ func neverEnds(circle []lockstore.ID) error {
 	if more := len(names) - mostNamed; more > 0 {
 		names = slices.Replace(names, mostNamed-1, len(names)-1, fmt.Sprintf("%d more", more))
 	}
-	return &Error{Code: "DEADLOCK", Text: fmt.Sprintf("waiting for %s could never end: its holder waits for %s, which this connection holds",
-		names[0], strings.Join(names[1:], ", whose holder waits for "))}
+	return &Error{Code: "DEADLOCK",
+		Text: fmt.Sprintf("waiting for %s could never end: its holder waits for %s, which this connection holds",
+			names[0], strings.Join(names[1:], ", whose holder waits for "))}
 }

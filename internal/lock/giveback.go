@@ -86,8 +86,10 @@ func (g *giveBacks) giveBackBusy(rec *record) {
 		g.holds.apply(rec, notUnlocked{}) // it is not renewed any more
 		u := &unlocking{g: g, rec: rec, was: h, Release: lockstore.Release{ID: rec.id, Whole: true}}
 		if _, err := u.run(context.Background()); err != nil {
-			g.log.Warn("a lock whose client has gone is not given back yet", "key", rec.id.Key, "owner", rec.id.Owner, "error", err)
-			g.holds.apply(rec, notUnlocked{unknown: true, final: lockstore.Later(u.done.Final, time.Now().Add(clearPause))})
+			g.log.Warn("a lock whose client has gone is not given back yet", "key", rec.id.Key, "owner", rec.id.Owner,
+				"error", err)
+			g.holds.apply(rec,
+				notUnlocked{unknown: true, final: lockstore.Later(u.done.Final, time.Now().Add(clearPause))})
 		}
 	}
 }
@@ -114,10 +116,12 @@ func (g *giveBacks) clear(rec *record) {
 	if h.givenUp {
 		has = lockstore.Counts{}
 	}
-	_, err := g.store.Release(context.Background(), &lockstore.Release{ID: rec.id, Counts: has, Whole: has.Total() == 0})
+	_, err := g.store.Release(context.Background(),
+		&lockstore.Release{ID: rec.id, Counts: has, Whole: has.Total() == 0})
 	g.holds.apply(rec, cleared{err == nil, rec.id.Kind.Spec().RW})
 	if err != nil {
-		g.log.Debug("a lock that has ended may still be in Redis, trying again", "key", rec.id.Key, "owner", rec.id.Owner, "error", err)
+		g.log.Debug("a lock that has ended may still be in Redis, trying again", "key", rec.id.Key, "owner",
+			rec.id.Owner, "error", err)
 	}
 }
 
@@ -129,7 +133,8 @@ func (g *giveBacks) takeBack(id lockstore.ID, got lockstore.Acquired) {
 	}
 	done, err := g.store.Release(context.Background(), &lockstore.Release{ID: id, Named: true, Expiry: got.Expiry})
 	if err != nil {
-		g.log.Warn("a grant that nobody was told of is left to its lease", "key", id.Key, "owner", id.Owner, "error", err)
+		g.log.Warn("a grant that nobody was told of is left to its lease", "key", id.Key, "owner", id.Owner, "error",
+			err)
 	} else if done.Code == lockstore.Freed {
 		g.holds.given.Add(1)
 	}

@@ -57,10 +57,12 @@ type holds struct {
 func newHolds(o Options, log *lossLog) *holds {
 	return &holds{
 		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, lossLog: log,
-		byID:      map[lockstore.ID]*record{},
-		byKey:     map[lockstore.LineKey]chain.Chain[*record]{},
-		schedule:  agenda.New(func(r *record) time.Time { return r.comes() }, func(r *record) *int { return &r.inSchedule }),
-		deadlines: agenda.New(func(r *record) time.Time { return r.ends }, func(r *record) *int { return &r.inDeadlines }),
+		byID:  map[lockstore.ID]*record{},
+		byKey: map[lockstore.LineKey]chain.Chain[*record]{},
+		schedule: agenda.New(func(r *record) time.Time { return r.comes() },
+			func(r *record) *int { return &r.inSchedule }),
+		deadlines: agenda.New(func(r *record) time.Time { return r.ends },
+			func(r *record) *int { return &r.inDeadlines }),
 	}
 }
 
@@ -135,8 +137,8 @@ func (hs *holds) leave(rec *record) {
 	hs.mu.Unlock()
 }
 
-// free is leave for one who has mu. If the watchdog has passed the hold by meanwhile, it comes back at once: the time
-// of its visit is over.
+// free is leave for a caller that has mu. A hold that the watchdog has passed by while it was busy is visited at once: the
+// time of the visit is over.
 func (hs *holds) free(rec *record) {
 	rec.releasing = false
 	<-rec.busy
@@ -178,7 +180,7 @@ func (hs *holds) apply(rec *record, e event) (h hold, lost string) {
 	return rec.hold, lost
 }
 
-// happen is apply for one who has mu. It does no I/O.
+// happen is apply for a caller that has mu. It does no I/O.
 func (hs *holds) happen(rec *record, e event) (lost string) {
 	was := rec.hold
 	now := time.Now()

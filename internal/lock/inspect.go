@@ -143,7 +143,8 @@ func collect(parts ...each) (all []Entry) {
 
 func longest(n int, parts ...each) []Entry {
 	all := collect(parts...)
-	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key)) })
+	slices.SortStableFunc(all,
+		func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key)) })
 	all = all[:min(n, len(all))]
 	for i := range all {
 		all[i].introduce()
@@ -171,8 +172,8 @@ func yield(mu *sync.Mutex, done *int, more int) {
 	}
 }
 
-// each calls f with the connections' locks, all holders of one in one look. The map may change between two pieces: what
-// is added then may be passed over.
+// each calls f with the connections' locks, all holders of a lock in one piece. The map may change between two pieces: a
+// lock that is added then may be passed over.
 func (hs *holds) each(f func(Entry)) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -204,7 +205,8 @@ func (hs *holds) entry(id lockstore.ID, now time.Time) (e Entry) {
 // entry is one side of a live hold, at one time for all that are listed together. holds.mu is held.
 func (rec *record) entry(side Kind, now time.Time) Entry {
 	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: max(0, rec.sure.Sub(now)), Holder: Holder{
-		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true, Held: max(0, now.Sub(rec.granted)),
+		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true, Held: max(0,
+			now.Sub(rec.granted)),
 		Watched: rec.watched, Renewed: rec.renewed, Renewals: rec.renewals, Lease: rec.lease,
 	}}
 	if rec.client != nil {
@@ -226,8 +228,8 @@ func (rec *record) sides() []Kind {
 	return []Kind{Read, Write}
 }
 
-// handed says that a lock has an owner here that is not releasing it: then those that are releasing it no longer have
-// it. When a plain lock has two owners here, one has been handed it by the other.
+// handed says that a lock has an owner here that is not releasing the lock: then the owners that are releasing the lock
+// no longer have it. When a plain lock has two owners here, one has been handed the lock by the other.
 func handed(held chain.Chain[*record]) bool {
 	for rec := range held.All() {
 		if !rec.releasing {
@@ -260,7 +262,8 @@ func (ls *leases) entry(id lockstore.ID, now time.Time) (e Entry) {
 
 func (l *lease) entry(now time.Time) Entry {
 	return Entry{DB: l.id.DB, Key: l.id.Key, Left: max(0, l.until.Sub(now)), Holder: Holder{
-		Owned: lockstore.Owned{Owner: l.id.Owner, Kind: l.id.Kind, Holds: 1}, Local: true, Held: max(0, now.Sub(l.granted)), Lease: l.length, by: l.by,
+		Owned: lockstore.Owned{Owner: l.id.Owner, Kind: l.id.Kind, Holds: 1}, Local: true, Held: max(0,
+			now.Sub(l.granted)), Lease: l.length, by: l.by,
 	}}
 }
 
@@ -275,7 +278,8 @@ func (ls *lines) each(f func(Entry)) {
 			place++
 			w := at.Value.(*waiter)
 			f(Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair, Place: place, Holder: Holder{
-				Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), by: w.c.info,
+				Owned: lockstore.Owned{Owner: w.id.Owner,
+					Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), by: w.c.info,
 			}})
 		}
 		yield(&ls.mu, &done, place)

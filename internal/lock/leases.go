@@ -81,7 +81,7 @@ func (ls *leases) forget(id lockstore.ID) {
 	}
 }
 
-// drop is forget for one who has mu.
+// drop is forget for a caller that has mu.
 func (ls *leases) drop(l *lease) {
 	ls.ends.Drop(l)
 	delete(ls.byID, l.id)

@@ -183,7 +183,8 @@ func (l *lossLog) add(lost Lost) {
 	if lost.Expected() {
 		level = slog.LevelInfo
 	}
-	l.to.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner", lost.Owner, "reason", lost.Reason)
+	l.to.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner",
+		lost.Owner, "reason", lost.Reason)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.recent) < lossesRecent {

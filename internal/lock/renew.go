@@ -43,8 +43,9 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		switch {
 		case h.runsOut:
 			c.m.holds.leave(rec)
-			return &Error{Code: "ERR", Text: "not renewed: an earlier command of this connection may still take effect, " +
-				"so the lock runs out by itself"}
+			return &Error{Code: "ERR",
+				Text: "not renewed: an earlier command of this connection may still take effect, " +
+					"so the lock runs out by itself"}
 		case h.givenUp:
 			c.m.holds.leave(rec)
 			return c.lostOrNotHeld(r.DB, r.Key)

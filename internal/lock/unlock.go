@@ -49,8 +49,9 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 	err = c.onOwnSide(ctx, id, func(rec *record, id lockstore.ID, was hold) (err error) {
 		defer c.m.holds.leave(rec)
 		if was.runsOut {
-			return &Error{Code: "ERR", Text: fmt.Sprintf("not released: an earlier command of this connection may still "+
-				"take effect; the lock runs out by itself within %d ms", max(time.Until(was.sure).Milliseconds(), 0))}
+			return &Error{Code: "ERR",
+				Text: fmt.Sprintf("not released: an earlier command of this connection may still "+
+					"take effect; the lock runs out by itself within %d ms", max(time.Until(was.sure).Milliseconds(), 0))}
 		}
 		left := was.counts.Of(id.Kind) - 1
 		if r.All || was.givenUp {

@@ -46,7 +46,8 @@ func At(where []Ability, node string) (err error, keeps bool) {
 }
 
 // Reasons are all that Reason can say.
-var Reasons = []string{"busy", "clusterdown", "err", "loading", "misconf", "noauth", "noperm", "noreplicas", "oom", "readonly", "unreachable", "untried"}
+var Reasons = []string{"busy", "clusterdown", "err", "loading", "misconf", "noauth", "noperm", "noreplicas", "oom",
+	"readonly", "unreachable", "untried"}
 
 // Reason is one word for an error of Able: the first one of what Redis says, in lower case, or unreachable or untried.
 func Reason(err error) string {

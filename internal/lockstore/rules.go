@@ -21,8 +21,9 @@ func (r Rules) Fits(name string) error {
 	if !r.Slots || Clusterable(name) {
 		return nil
 	}
-	return &Error{Code: "ERR", Text: "'" + Printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
-		"channels would be on different nodes; use a name without braces, or with one {tag}"}
+	return &Error{Code: "ERR",
+		Text: "'" + Printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
+			"channels would be on different nodes; use a name without braces, or with one {tag}"}
 }
 
 // Limit refuses a lease, in ms, and a number of replicas that the store cannot keep.
@@ -41,7 +42,8 @@ func (r Rules) Limit(lease, replicas int64) error {
 // Fences says whether Redis can run a command and look at its lock in one step.
 func (r Rules) Fences() error {
 	if r.Votes {
-		return &Error{Code: "ERR", Text: "FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE"}
+		return &Error{Code: "ERR",
+			Text: "FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE"}
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (g *guard) admit(next http.Handler) http.Handler {
 	})
 }
 
-// refuse answers and has the connection closed: strangers who keep theirs would have all places, and operators none.
+// refuse answers and has the connection closed: clients without a right that keep theirs would have all places, and operators none.
 func refuse(w http.ResponseWriter, text string, code int) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, code)

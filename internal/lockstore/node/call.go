@@ -25,7 +25,8 @@ type Call struct {
 // build is the call as a command of its client: EVALSHA with the script's SHA, or EVAL with its source.
 func (c Call) build(client rueidis.Client, verb, body string) rueidis.Completed {
 	jitter.Turn(c.Keys[0], c.Args)
-	return client.B().Arbitrary(verb, body, strconv.Itoa(len(c.Keys))).Keys(c.Keys[0]).Args(c.Keys[1:]...).Args(c.Args...).Build()
+	return client.B().Arbitrary(verb, body,
+		strconv.Itoa(len(c.Keys))).Keys(c.Keys[0]).Args(c.Keys[1:]...).Args(c.Args...).Build()
 }
 
 // answered records how long a call took that was sent then.

@@ -11,7 +11,8 @@ import (
 
 // Info is the script that says what there is of a lock.
 func Info(db int, key string) Call {
-	return Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.OwnQueueKey(key)}, Args: []string{lockstore.ReadPrefix(key)}}
+	return Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.OwnQueueKey(key)},
+		Args: []string{lockstore.ReadPrefix(key)}}
 }
 
 // ParseInfo takes its reply apart.
@@ -76,7 +77,8 @@ func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
 
 // Look is the script that says what there is of one owner's holds.
 func Look(id lockstore.ID) Call {
-	return Call{DB: id.DB, Script: scripts.Look, Keys: []string{id.Key}, Args: []string{id.Owner, id.Reader(), lockstore.ReadPrefix(id.Key)}}
+	return Call{DB: id.DB, Script: scripts.Look, Keys: []string{id.Key},
+		Args: []string{id.Owner, id.Reader(), lockstore.ReadPrefix(id.Key)}}
 }
 
 // Seen reads its reply; now is Redis' clock in µs by then.

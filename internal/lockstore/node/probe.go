@@ -58,7 +58,8 @@ func (s Site) probe(name, verb string, brief bool) (cannot string, err error) {
 		}
 		left = append(left, t.id.ReadHold(1), t.next().ReadHold(1))
 	}
-	left = append(left, lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
+	left = append(left, lockstore.TokenKey(name), lockstore.QueueKey(name),
+		lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
 	replies := sendSteps(client, steps, left, "EVALSHA")
 	for _, reply := range replies {
 		if unknownScript(reply.Error()) {

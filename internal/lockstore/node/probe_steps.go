@@ -40,7 +40,8 @@ func (t tryOut) steps() []probeStep {
 		all = append(all, t.queue()...)
 	}
 	back := t.scripts().Release(&lockstore.Release{ID: t.id, Named: true}, ever)
-	renewal := lockstore.Renewal{RW: t.id.Kind.Spec().RW, Holds: []lockstore.Renewed{{ID: t.next(), Counts: one, Lease: probeLease}}}
+	renewal := lockstore.Renewal{RW: t.id.Kind.Spec().RW,
+		Holds: []lockstore.Renewed{{ID: t.next(), Counts: one, Lease: probeLease}}}
 	all = append(all, probeStep{Look(t.id), anyCode}, probeStep{Info(0, t.id.Key), anyCode},
 		probeStep{Extend(lockstore.Extension{ID: t.id, Named: true, Lease: probeLease}, false, ever), 1},
 		probeStep{handing(back, []Call{t.scripts().Acquire(conn, ever)}, t.id.Line(), "turn", t.verb), 1},
@@ -49,7 +50,8 @@ func (t tryOut) steps() []probeStep {
 		probeStep{t.scripts().Release(&lockstore.Release{ID: t.next(), Whole: true}, ever), 1},
 		probeStep{t.scripts().Acquire(named, ever), 1})
 	if t.id.Kind == lockstore.Plain {
-		all = append(all, probeStep{Call{Keys: []string{lockstore.QueueKey(t.id.Key)}, Args: []string{"RPUSH", "nobody"}}, 1})
+		all = append(all,
+			probeStep{Call{Keys: []string{lockstore.QueueKey(t.id.Key)}, Args: []string{"RPUSH", "nobody"}}, 1})
 	}
 	all = append(all, probeStep{t.force(), 1})
 	if t.site.PubSub != "" {
@@ -109,13 +111,16 @@ func (t tryOut) queue() (all []probeStep) {
 	for place, waiter := range waiters {
 		id := t.id
 		id.Owner = waiter
-		a := &lockstore.Acquire{ID: id, Counts: lockstore.Counts{Writes: 1}, Lease: probeLease, Queues: true, Place: int64(place)}
+		a := &lockstore.Acquire{ID: id, Counts: lockstore.Counts{Writes: 1}, Lease: probeLease, Queues: true,
+			Place: int64(place)}
 		all = append(all, probeStep{t.scripts().Acquire(a, ever), 0})
 	}
-	q := lockstore.Queue{Key: t.id.Key, Places: []lockstore.Place{{ID: lockstore.ID{Key: t.id.Key, Owner: waiters[1]}, Place: 1}}}
+	q := lockstore.Queue{Key: t.id.Key,
+		Places: []lockstore.Place{{ID: lockstore.ID{Key: t.id.Key, Owner: waiters[1]}, Place: 1}}}
 	all = append(all, probeStep{t.scripts().Refresh(q, ever), 0})
 	for _, waiter := range waiters {
-		all = append(all, probeStep{Call{Script: scripts.Leave, Keys: lockstore.QueueKeys(t.id.Key), Args: []string{ever, t.verb, waiter}}, 1})
+		all = append(all, probeStep{Call{Script: scripts.Leave, Keys: lockstore.QueueKeys(t.id.Key),
+			Args: []string{ever, t.verb, waiter}}, 1})
 	}
 	return all
 }

@@ -61,7 +61,8 @@ func (n *Node) publishesWith(asked PubSub) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	known, err := client.Do(context.Background(), client.B().Arbitrary("EVAL").Args(scripts.Publishes.Source, "0", "SPUBLISH", "PUBLISH").Build()).AsIntSlice()
+	known, err := client.Do(context.Background(),
+		client.B().Arbitrary("EVAL").Args(scripts.Publishes.Source, "0", "SPUBLISH", "PUBLISH").Build()).AsIntSlice()
 	if err != nil {
 		return "", Outcome(err)
 	}

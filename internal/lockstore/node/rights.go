@@ -17,7 +17,8 @@ type right struct {
 
 // One key of each kind is asked about: what Redis says of it holds for all keys that the rules in docs/OPERATIONS.md
 // are for. Which names locks have is not known here; a script whose lock is out of bounds is refused before it begins.
-var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_fair:{lockproxy}", "{lockproxy}:rwlock_timeout"}
+var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_fair:{lockproxy}",
+	"{lockproxy}:rwlock_timeout"}
 
 // accountCommands are the commands of the scripts that name a key, with what follows it.
 var accountCommands = []string{

@@ -34,11 +34,11 @@ type found struct {
 // clock, no mutex and no Redis. standing_test.go has a table of them.
 type standing struct {
 	found
-	fresh   bool  // it is the answer to a question that began after the last reason to ask
-	doubted bool  // there was a reason to ask since the last question began
-	ended   bool  // a question, or the attempt to put one, has ended
-	trial   error // how the last one did: why no lock could be had; nil: one could
-	era     int   // of the clock, at the answer: another master has users of its own
+	fresh bool  // it is the answer to a question that began after the last reason to ask
+	stale bool  // there was a reason to ask since the last question began, so its answer will not do
+	ended bool  // a question, or the attempt to put one, has ended
+	trial error // how the last one did: why no lock could be had; nil: one could
+	era   int   // of the clock, at the answer: another master has users of its own
 
 	began  time.Time // when the last question began
 	failed time.Time // when a question got no answer last; zero: it has got one since
@@ -47,7 +47,7 @@ type standing struct {
 
 // outdated: the node may be another than it was.
 func (s standing) outdated() standing {
-	s.fresh, s.doubted = false, true
+	s.fresh, s.stale = false, true
 	return s
 }
 
@@ -67,14 +67,14 @@ func (s standing) refused(line string, now time.Time) standing {
 
 // asked: a question has begun.
 func (s standing) asked(now time.Time) standing {
-	s.began, s.doubted = now, false
+	s.began, s.stale = now, false
 	return s
 }
 
 // answered: Redis has answered the question.
 func (s standing) answered(f found, era int, now time.Time) standing {
 	s = s.tried(nil)
-	s.found, s.fresh, s.era = f, !s.doubted, era
+	s.found, s.fresh, s.era = f, !s.stale, era
 	s.failed, s.next = time.Time{}, now.Add(askedEvery)
 	if s.refusal() != nil {
 		s.next = time.Time{}

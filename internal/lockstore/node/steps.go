@@ -27,7 +27,8 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 	c := Call{DB: id.DB, Script: scripts.Acquire, Keys: id.Keys(), Shape: Shape{Least: granted}}
 	if id.Kind != lockstore.Plain {
 		c.Script = scripts.RWAcquire
-		c.Args = []string{id.Reader(), id.Side(), number(a.Counts.Reads), number(a.Counts.Writes), leaseText(a.Lease), notAfter, token, lockstore.ReadPrefix(id.Key)}
+		c.Args = []string{id.Reader(), id.Side(), number(a.Counts.Reads), number(a.Counts.Writes), leaseText(a.Lease),
+			notAfter, token, lockstore.ReadPrefix(id.Key)}
 		return c
 	}
 	place := ""
@@ -50,7 +51,8 @@ func leaseText(ms int64) string { return number(lockstore.Milliseconds(ms).Milli
 // Acquired reads what that script has returned.
 func Acquired(out []int64) lockstore.Acquired {
 	if out[0] == lockstore.Granted {
-		return lockstore.Acquired{Code: out[0], Made: out[1] == 1, TTL: out[2], Token: out[3], Expiry: lockstore.ExpiryAt(out[4])}
+		return lockstore.Acquired{Code: out[0], Made: out[1] == 1, TTL: out[2], Token: out[3],
+			Expiry: lockstore.ExpiryAt(out[4])}
 	}
 	return lockstore.Acquired{Code: out[0], Turn: out[1] == 1, TTL: out[2], Place: out[3]}
 }
@@ -128,7 +130,8 @@ func Renew(r lockstore.Renewal, notAfter string) Call {
 	for _, h := range r.Holds {
 		c.Keys = append(c.Keys, h.ID.Key)
 		if r.RW {
-			c.Args = append(c.Args, h.ID.Reader(), number(h.Counts.Reads), number(h.Counts.Writes), leaseText(h.Lease), lockstore.ReadPrefix(h.ID.Key))
+			c.Args = append(c.Args, h.ID.Reader(), number(h.Counts.Reads), number(h.Counts.Writes), leaseText(h.Lease),
+				lockstore.ReadPrefix(h.ID.Key))
 		} else {
 			c.Args = append(c.Args, h.ID.Owner, leaseText(h.Lease))
 		}
@@ -167,13 +170,15 @@ func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 // Force is the script that frees a lock, whoever holds it.
 func (s Steps) Force(f lockstore.Forcing, notAfter string) Call {
 	if f.Kind == lockstore.Plain {
-		return Call{DB: f.DB, Script: scripts.Force, Keys: lockstore.QueueKeys(f.Key), Args: []string{s.Publish, notAfter}}
+		return Call{DB: f.DB, Script: scripts.Force, Keys: lockstore.QueueKeys(f.Key),
+			Args: []string{s.Publish, notAfter}}
 	}
 	side, channel := "", lockstore.ID{Key: f.Key, Kind: f.Kind}.Line().Channel()
 	if f.Side != lockstore.Plain {
 		side = f.Side.String()
 	}
-	return Call{DB: f.DB, Script: scripts.RWForce, Keys: []string{f.Key, channel}, Args: []string{s.Publish, notAfter, side, lockstore.ReadPrefix(f.Key)}}
+	return Call{DB: f.DB, Script: scripts.RWForce, Keys: []string{f.Key, channel},
+		Args: []string{s.Publish, notAfter, side, lockstore.ReadPrefix(f.Key)}}
 }
 
 // ForceOwner is the script that takes all that one owner has of a lock, by its field.
@@ -192,12 +197,14 @@ func (s Steps) Refresh(q lockstore.Queue, notAfter string) Call {
 	for _, p := range q.Places {
 		args = append(args, p.ID.Field(), number(p.Place))
 	}
-	return Call{DB: q.DB, Script: scripts.Refresh, Keys: lockstore.QueueKeys(q.Key), Args: args, Shape: Shape{Names: len(q.Places)}}
+	return Call{DB: q.DB, Script: scripts.Refresh, Keys: lockstore.QueueKeys(q.Key), Args: args,
+		Shape: Shape{Names: len(q.Places)}}
 }
 
 // Leave is the script that takes an owner out of a fair queue.
 func (s Steps) Leave(id lockstore.ID, notAfter string) Call {
-	return Call{DB: id.DB, Script: scripts.Leave, Keys: lockstore.QueueKeys(id.Key), Args: []string{notAfter, s.Publish, id.Field()}}
+	return Call{DB: id.DB, Script: scripts.Leave, Keys: lockstore.QueueKeys(id.Key),
+		Args: []string{notAfter, s.Publish, id.Field()}}
 }
 
 // Vacant is the script that wakes those that wait for locks, if the locks are free.

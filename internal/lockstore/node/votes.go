@@ -38,5 +38,6 @@ func (c Call) IsVote() bool { return c.Script == scripts.Vote || c.Script == scr
 
 // Raise makes a fencing token the least that a node gives out from then on.
 func (s Steps) Raise(id lockstore.ID, token int64, notAfter string) Call {
-	return Call{DB: id.DB, Script: scripts.Raise, Keys: []string{lockstore.TokenKey(id.Key)}, Args: []string{strconv.FormatInt(token, 10), notAfter, s.FenceTTL}}
+	return Call{DB: id.DB, Script: scripts.Raise, Keys: []string{lockstore.TokenKey(id.Key)},
+		Args: []string{strconv.FormatInt(token, 10), notAfter, s.FenceTTL}}
 }

@@ -43,7 +43,8 @@ func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Ac
 // acquireAgain is Acquire of a lock that the connection has.
 func (q *store) acquireAgain(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
 	got.Sent = time.Now()
-	r := lockstore.Renewal{DB: a.ID.DB, RW: a.ID.Kind.Spec().RW, Holds: []lockstore.Renewed{{ID: a.ID, Counts: a.Counts, Lease: a.Lease}}}
+	r := lockstore.Renewal{DB: a.ID.DB, RW: a.ID.Kind.Spec().RW,
+		Holds: []lockstore.Renewed{{ID: a.ID, Counts: a.Counts, Lease: a.Lease}}}
 	out, err := q.Renew(ctx, r)
 	switch {
 	case err != nil:
@@ -89,7 +90,8 @@ func (b *ballot) before() lockstore.Counts {
 
 // ballot asks all nodes for their votes.
 func (q *store) ballot(a *lockstore.Acquire) *ballot {
-	b := &ballot{q: q, a: a, sent: time.Now(), until: q.until(lockstore.Milliseconds(a.Lease)), decided: make(chan struct{}), cleared: make(chan *quorumNode, len(q.all))}
+	b := &ballot{q: q, a: a, sent: time.Now(), until: q.until(lockstore.Milliseconds(a.Lease)),
+		decided: make(chan struct{}), cleared: make(chan *quorumNode, len(q.all))}
 	if !a.Named() {
 		b.holds = q.holds.want(a.ID, a.Counts, false)
 	} else {
@@ -128,7 +130,8 @@ func (b *ballot) voteOf(n *quorumNode) (r result) {
 		return unasked(n)
 	default:
 	}
-	return n.ask(b.until, func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
+	return n.ask(b.until,
+		func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
 }
 
 // kept notes what a node has made for a named owner. It returns false if the lock was won without that node, and has
@@ -149,7 +152,8 @@ func (b *ballot) takeBackOn(n *quorumNode, r result) {
 			b.holds[n.index].drop(b.until.Add(lockstore.Milliseconds(b.a.Lease)))
 		}
 	case r.code() == lockstore.Granted:
-		b.q.releaseMadeOn(n, lockstore.Release{ID: b.a.ID, Named: true, Expiry: node.Acquired(r.out).Expiry, Quiet: b.quiet}, b.q.until(0))
+		b.q.releaseMadeOn(n, lockstore.Release{ID: b.a.ID, Named: true, Expiry: node.Acquired(r.out).Expiry,
+			Quiet: b.quiet}, b.q.until(0))
 	}
 	b.cleared <- n
 }
@@ -211,7 +215,8 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	until := q.until(lockstore.Milliseconds(a.Lease))
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result { return n.ask(until, build) }, q.all.done)
 	if raised := q.all.tallyOf(all); !raised.Done() {
-		return 0, q.all.noMajority(all, raised.Count(scripts.Done), "the fencing token is not safe, the lock was given back")
+		return 0, q.all.noMajority(all, raised.Count(scripts.Done),
+			"the fencing token is not safe, the lock was given back")
 	}
 	return token, nil
 }

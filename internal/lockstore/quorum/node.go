@@ -45,7 +45,8 @@ var (
 type jumpError struct{ by, left time.Duration }
 
 func (e *jumpError) Error() string {
-	return fmt.Sprintf("its clock was set by %v, it counts again in %v", e.by.Round(time.Millisecond), e.left.Round(time.Second))
+	return fmt.Sprintf("its clock was set by %v, it counts again in %v", e.by.Round(time.Millisecond),
+		e.left.Round(time.Second))
 }
 
 // ask runs a script on one node; when it has not begun by until, the node does nothing any more.
@@ -164,7 +165,8 @@ func (n *quorumNode) sample() error {
 		n.mu.Lock()
 		n.jump, n.barred, n.since = jump.By, time.Now().Add(n.maxLease+lockstore.Drift(n.maxLease)), time.Now()
 		n.mu.Unlock()
-		n.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump.By)
+		n.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over",
+			"node", n.name, "by", jump.By)
 		n.host.RecheckAll(lockstore.Clock)
 	}
 	trouble := n.jumped() // its clock is known all the same
@@ -194,7 +196,8 @@ func (n *quorumNode) permitted(until time.Time) error {
 }
 
 func (n *quorumNode) site() node.Site {
-	return node.Site{Node: &n.Node, Log: n.host.Log.With("node", n.name), Run: n.host.Background, Votes: true, UUID: n.host.UUID, Steps: n.steps}
+	return node.Site{Node: &n.Node, Log: n.host.Log.With("node", n.name), Run: n.host.Background, Votes: true,
+		UUID: n.host.UUID, Steps: n.steps}
 }
 
 // Able implements lockstore.Reads: a majority of the nodes has to give locks.

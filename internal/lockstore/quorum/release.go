@@ -93,7 +93,8 @@ func (q *store) releaseMade(r *lockstore.Release) (done lockstore.Released) {
 	r.Expiry.End()
 	until := q.until(0)
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
-		return q.releaseMadeOn(n, lockstore.Release{ID: r.ID, Named: true, Expiry: lockstore.ExpiryAt(r.Expiry.On(n.index))}, until)
+		return q.releaseMadeOn(n,
+			lockstore.Release{ID: r.ID, Named: true, Expiry: lockstore.ExpiryAt(r.Expiry.On(n.index))}, until)
 	}, everybody[result])
 	if done.Code = lockstore.NotHeld; q.all.tallyOf(all).Count(lockstore.Freed) > 0 {
 		done.Code = lockstore.Freed

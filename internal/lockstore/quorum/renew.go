@@ -19,9 +19,11 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 		lease = min(lease, h.Lease)
 	}
 	until := q.until(lockstore.Milliseconds(lease))
-	all := gather(q, until, func(ctx context.Context, n *quorumNode) result { return q.renewOn(ctx, n, r, until) }, func(all []result) bool {
-		return !slices.ContainsFunc(q.all.renewed(all, len(r.Holds)), func(code int64) bool { return code != lockstore.StillThere }) || q.all.onlyTroubled(all)
-	})
+	all := gather(q, until, func(ctx context.Context, n *quorumNode) result { return q.renewOn(ctx, n, r, until) },
+		func(all []result) bool {
+			return !slices.ContainsFunc(q.all.renewed(all, len(r.Holds)),
+				func(code int64) bool { return code != lockstore.StillThere }) || q.all.onlyTroubled(all)
+		})
 	out := q.all.renewed(all, len(r.Holds))
 	if !slices.ContainsFunc(out, func(code int64) bool { return code != lockstore.Undecided }) {
 		return out, q.all.noMajority(all, len(q.all.tallyOf(all).Said), "the renewal does not count")
@@ -88,7 +90,8 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore
 	if e.Named { // what a node does later would shorten what the owner is given next
 		all = q.onAll(until, func(n *quorumNode) result { return q.extendNamed(n, e, until) })
 	} else {
-		all = gather(q, final(until), func(ctx context.Context, n *quorumNode) result { return q.extendOwn(ctx, n, e, until) }, q.all.done)
+		all = gather(q, final(until),
+			func(ctx context.Context, n *quorumNode) result { return q.extendOwn(ctx, n, e, until) }, q.all.done)
 	}
 	t := q.all.tallyOf(all)
 	code, ok := t.Extended()

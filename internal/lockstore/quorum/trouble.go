@@ -35,8 +35,9 @@ func (ns nodes) noMajority(all []result, answered int, what string) error {
 		return said
 	case answered < need && answered+len(young) >= need:
 		slices.Sort(young)
-		return &lockstore.YoungError{Said: &lockstore.Error{Code: "NOQUORUM", Text: fmt.Sprintf("%d of %d nodes count, %d are needed: %s; %d were started, or their clocks set, "+
-			"too recently, and enough nodes count in %d s", answered, len(ns), need, what, len(young), wholeSeconds(young[need-answered-1]))}}
+		return &lockstore.YoungError{Said: &lockstore.Error{Code: "NOQUORUM",
+			Text: fmt.Sprintf("%d of %d nodes count, %d are needed: %s; %d were started, or their clocks set, "+
+				"too recently, and enough nodes count in %d s", answered, len(ns), need, what, len(young), wholeSeconds(young[need-answered-1]))}}
 	}
 	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(ns), need, what)
 	if why != nil {

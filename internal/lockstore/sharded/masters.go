@@ -70,7 +70,8 @@ type clusterShard struct {
 
 func newMasters(h lockstore.Host, c *cluster.Cluster, by PubSub) *masters {
 	m := &masters{
-		host: h, c: c, pubsub: by, began: time.Now(), placeholders: placeholders{mark: notAfterMark(), verb: notAfterMark()}, changed: make(chan struct{}, 1),
+		host: h, c: c, pubsub: by, began: time.Now(), placeholders: placeholders{mark: notAfterMark(),
+			verb: notAfterMark()}, changed: make(chan struct{}, 1),
 		shards: map[*cluster.Node]*shard{}, subscriptions: map[string]*subscription{},
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -113,7 +114,8 @@ func (m *masters) shardOf(n *cluster.Node) *shard {
 		return sh
 	}
 	sh = &shard{
-		Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: m.host.Log})}, clusterShard: clusterShard{is: n},
+		Node: node.Node{Control: upstream.NewControl(n.Target(),
+			upstream.ControlOptions{Logger: m.host.Log})}, clusterShard: clusterShard{is: n},
 	}
 	for _, sharded := range m.pubsub.Ways() {
 		sh.subscribers = append(sh.subscribers, node.NewSubscriber(sh.Control, node.SubscriberOptions{

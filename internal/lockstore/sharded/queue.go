@@ -12,7 +12,8 @@ import (
 
 // RefreshQueue sends the script that tells which waiters are alive.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
-	out, _, _, err := d.inTime(context.Background(), untilGivenUp, aside, func(text string) node.Call { return d.steps.Refresh(q, text) })
+	out, _, _, err := d.inTime(context.Background(), untilGivenUp, aside,
+		func(text string) node.Call { return d.steps.Refresh(q, text) })
 	if err != nil {
 		return nil, 0, err
 	}
@@ -76,7 +77,8 @@ func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 		return aside(s, prepared, ask)
 	}
 	_, err := d.repeat(context.Background(), repeatedFor, func() (int64, error) {
-		_, _, at, err := d.inTime(context.Background(), untilGivenUp, send, func(text string) node.Call { return d.steps.Leave(id, text) })
+		_, _, at, err := d.inTime(context.Background(), untilGivenUp, send,
+			func(text string) node.Call { return d.steps.Leave(id, text) })
 		return at, err
 	})
 	if errors.Is(err, errBack) {

@@ -25,7 +25,8 @@ type single struct {
 
 func newSingle(h lockstore.Host, ctl *upstream.Control) *single {
 	s := &single{host: h, only: &shard{Node: node.Node{Control: ctl}}}
-	s.Subscribers = node.Subscribers{node.NewSubscriber(ctl, node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: s.resubscribed})}
+	s.Subscribers = node.Subscribers{node.NewSubscriber(ctl,
+		node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: s.resubscribed})}
 	ctl.OnSwitch(s.masterSwitches)
 	return s
 }

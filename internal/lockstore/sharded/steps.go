@@ -74,7 +74,8 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 		if a.Replicas > 0 {
 			send = replicated(a.Replicas, a.ReplicaWait, &acked)
 		}
-		out, sent, at, err := d.inTime(ctx, a.Patience, send, func(text string) node.Call { return d.steps.Acquire(a, text) })
+		out, sent, at, err := d.inTime(ctx, a.Patience, send,
+			func(text string) node.Call { return d.steps.Acquire(a, text) })
 		if err == nil {
 			got = node.Acquired(out)
 		}
@@ -98,7 +99,8 @@ func (d *store) Release(ctx context.Context, r *lockstore.Release) (done locksto
 		if r.Next != nil {
 			return d.handOff(ctx, r, &done)
 		}
-		out, sent, at, err := d.inTime(ctx, untilGivenUp, direct, func(text string) node.Call { return d.steps.Release(r, text) })
+		out, sent, at, err := d.inTime(ctx, untilGivenUp, direct,
+			func(text string) node.Call { return d.steps.Release(r, text) })
 		if done.Sent = sent; err == nil {
 			done.Code = out[0]
 		}
@@ -171,7 +173,8 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	again := false
 	_, err = d.repeat(ctx, repeatedFor, func() (int64, error) {
-		out, sent, at, err := d.inTime(ctx, untilGivenUp, aside, func(text string) node.Call { return node.Extend(e, again, text) })
+		out, sent, at, err := d.inTime(ctx, untilGivenUp, aside,
+			func(text string) node.Call { return node.Extend(e, again, text) })
 		if again = again || lockstore.Unknown(err); err == nil {
 			done = lockstore.Extended{Code: out[0], TTL: out[1], Expiry: lockstore.ExpiryAt(out[2])}
 		}
@@ -198,7 +201,8 @@ func (d *store) tooLate(took, allowed time.Duration) error {
 	}
 	why := "its clock is ahead of where it was"
 	if took >= allowed {
-		why = fmt.Sprintf("the answer took %v, %v are allowed", took.Round(time.Millisecond), allowed.Round(time.Millisecond))
+		why = fmt.Sprintf("the answer took %v, %v are allowed", took.Round(time.Millisecond),
+			allowed.Round(time.Millisecond))
 	}
 	return &upstream.NotSentError{Cause: fmt.Errorf("%w, and nothing was done: %s", lockstore.ErrLate, why)}
 }

@@ -76,7 +76,8 @@ func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
 }
 
 func newStore(s shards, publish string, h lockstore.Host) *store {
-	return &store{shards: s, host: h, steps: node.NewSteps(publish, h), vacant: newVacancies(), turns: replicaTurns{all: map[replicaKey]*replicaPlaces{}}}
+	return &store{shards: s, host: h, steps: node.NewSteps(publish, h), vacant: newVacancies(),
+		turns: replicaTurns{all: map[replicaKey]*replicaPlaces{}}}
 }
 
 func (d *store) Run(ctx, requests context.Context) {
