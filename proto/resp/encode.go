@@ -1,6 +1,9 @@
 package resp
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Every Append function appends one frame, or the header of an aggregate, to b
 // and returns the result. proto is the client's version of the protocol: 3, or
@@ -98,16 +101,12 @@ func appendHeader(b []byte, kind byte, n int64) []byte {
 }
 
 func appendLine(b []byte, kind byte, s string) []byte {
-	b = append(b, kind)
-	text := len(b)
-	b = append(b, s...)
-	for i, c := range b[text:] {
-		if c == '\r' || c == '\n' {
-			b[text+i] = ' '
-		}
-	}
+	b = append(append(b, kind), lineEnds.Replace(s)...)
 	return append(b, '\r', '\n')
 }
+
+// lineEnds turns the ends of lines into spaces, as Redis does in texts.
+var lineEnds = strings.NewReplacer("\r", " ", "\n", " ")
 
 // Command is a command of the given words, its name first.
 func Command(words [][]byte) []byte {

@@ -216,13 +216,9 @@ func (q *request) number() (int64, bool) {
 	return Integer(q.text[1:end])
 }
 
-// expectedDollar is Redis' error for an argument without its '$'. Redis turns
-// line ends in error texts into spaces.
+// expectedDollar is Redis' error for an argument without its '$'.
 func expectedDollar(got byte) error {
-	if got == '\r' || got == '\n' {
-		got = ' '
-	}
-	return &ProtocolError{"expected '$', got '" + string([]byte{got}) + "'"}
+	return &ProtocolError{"expected '$', got '" + lineEnds.Replace(string([]byte{got})) + "'"}
 }
 
 // Integer is a word as Redis takes it for an integer, with string2ll: there is one way to write each number, so no
@@ -307,4 +303,4 @@ func shortLength(b []byte, i int, kind byte) (n, next int) {
 }
 
 // endsLine says whether CR LF stands at b[i:].
-func endsLine(b []byte, i int) bool { return i+2 <= len(b) && b[i] == '\r' && b[i+1] == '\n' }
+func endsLine(b []byte, i int) bool { return i+2 <= len(b) && string(b[i:i+2]) == "\r\n" }

@@ -135,7 +135,7 @@ func scalar(p []byte) int {
 			return end + 1
 		}
 	case '$':
-		if bytes.HasPrefix(p, []byte("$-1\r\n")) {
+		if len(p) >= 5 && string(p[1:5]) == "-1\r\n" {
 			return 5
 		}
 		if n, body := shortLength(p, 0, '$'); n >= 0 && endsLine(p, body+n) {
