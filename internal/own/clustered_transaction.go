@@ -148,7 +148,7 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 	u.whileWell(p, p.undo)
 	if u.letGo(); u.lost.Multi { // just now
 		tx.kept.Set(0)
-		u.answerLost(nil, c.Conn, false)
+		u.answerLost(nil, c.Conn, len(cmd.Args)-1)
 		return nil
 	}
 	to, err := u.reach(u.nodes.Tries(slot))

@@ -134,7 +134,7 @@ func (p *conn) Left() {
 }
 
 // Sending implements fenced.Host.
-func (p *conn) Sending(c *commandtable.Command, args [][]byte) { p.noteChanges(c, args) }
+func (p *conn) Sending(c *commandtable.Command, args [][]byte) { p.note(c, args) }
 
 // Abandon implements fenced.Host.
 func (p *conn) Abandon(hangUp bool, why string) {

@@ -26,9 +26,6 @@ func (o *Connections) Fenced(locks *lock.Client, r lock.HoldRequest, c *commandt
 
 // fencedAt tries f once, on p.
 func (p *conn) fencedAt(f *fenced.Fence) (done bool, err error) {
-	if p.o.Common.Echoes(f.Command) {
-		p.Taint()
-	}
 	f.Host, f.Conn = p, p.Conn
 	return f.Try()
 }

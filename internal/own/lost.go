@@ -64,26 +64,28 @@ const (
 	nulls                      // it is EXEC of another transaction, and what was watched before may have changed
 )
 
-// after says what becomes of a command of that kind; alone: it has no arguments. multi: the client is in another transaction.
-func (l *lostState) after(k commandtable.ConnKind, alone, multi bool) afterwards {
-	exec, ends := k == commandtable.ConnExec && alone, k.Ends() && alone
+// The commands that need an answer of their own, or end what is remembered: of a lost transaction; and when only watched keys are lost,
+// within another transaction and outside of any.
+var (
+	ofLost      = map[commandtable.ConnKind]afterwards{commandtable.ConnExec: aborts, commandtable.ConnDiscard: discards, commandtable.ConnMulti: nests}
+	withinOther = map[commandtable.ConnKind]afterwards{commandtable.ConnExec: nulls, commandtable.ConnDiscard: runsFree}
+	outside     = map[commandtable.ConnKind]afterwards{commandtable.ConnUnwatch: runsFree}
+)
+
+// after says what becomes of a command of that kind, which is ConnNone if it has arguments. within: the client is in another transaction.
+func (l *lostState) after(k commandtable.ConnKind, within bool) afterwards {
 	switch {
-	case l.Multi && exec:
-		return aborts
-	case l.Multi && ends:
-		return discards
-	case l.Multi && k == commandtable.ConnMulti:
-		return nests
 	case l.Multi:
+		if special, is := ofLost[k]; is {
+			return special
+		}
 		return isLost
 	case !l.Watch:
 		return runs
-	case multi && exec:
-		return nulls
-	case multi && ends, !multi && alone && k == commandtable.ConnUnwatch:
-		return runsFree
+	case within:
+		return withinOther[k]
 	}
-	return runs
+	return outside[k]
 }
 
 // afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
@@ -98,13 +100,16 @@ func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Com
 		}
 		p = o.current()
 	}
-	return o.answerLost(p, c.Conn, len(cmd.Args) == 1)
+	return o.answerLost(p, c.Conn, len(cmd.Args)-1)
 }
 
-// answerLost is afterLoss when no reply is pending on p.
-func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, alone bool) (taken bool) {
+// answerLost is afterLoss of a command with so many arguments when no reply is pending on p.
+func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, args int) (taken bool) {
 	line := o.lost.line()
-	what := o.lost.after(k, alone, p.InTransaction())
+	if args > 0 {
+		k = commandtable.ConnNone
+	}
+	what := o.lost.after(k, p.InTransaction())
 	switch what {
 	case runsFree, aborts, discards, nulls:
 		o.lost.clear(o)
@@ -135,5 +140,5 @@ func (o *Connections) notSent(e *dedicated.Reply) {
 		o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
 		return
 	}
-	o.answerLost(nil, e.Kind, e.Args == 0)
+	o.answerLost(nil, e.Kind, e.Args)
 }

@@ -81,22 +81,19 @@ func TestAfterALoss(t *testing.T) {
 		commandtable.ConnUnwatch, commandtable.ConnWatch, commandtable.ConnNone
 	transaction, watched, both := dedicated.Lost{Multi: true}, dedicated.Lost{Watch: true}, dedicated.Lost{Multi: true, Watch: true}
 	for _, c := range []struct {
-		lost  dedicated.Lost
-		kind  commandtable.ConnKind
-		alone bool
-		multi bool // the client is in another transaction by then
-		want  afterwards
+		lost   dedicated.Lost
+		kind   commandtable.ConnKind
+		within bool // the client is in another transaction by then
+		want   afterwards
 	}{
-		{transaction, exec, true, false, aborts}, {both, exec, true, false, aborts}, {transaction, discard, true, false, discards},
-		{transaction, multi, true, false, nests}, {transaction, exec, false, false, isLost}, {transaction, none, false, false, isLost},
-		{transaction, unwatch, true, false, isLost}, {both, watch, false, false, isLost},
-		{watched, exec, true, true, nulls}, {watched, discard, true, true, runsFree}, {watched, unwatch, true, true, runs},
-		{watched, exec, true, false, runs}, {watched, discard, true, false, runs}, {watched, unwatch, true, false, runsFree},
-		{watched, exec, false, true, runs}, {watched, unwatch, false, false, runs}, {watched, multi, true, false, runs}, {watched, none, false, true, runs},
-		{dedicated.Lost{}, exec, true, true, runs},
+		{transaction, exec, false, aborts}, {both, exec, false, aborts}, {transaction, discard, false, discards}, {both, discard, false, discards},
+		{transaction, multi, false, nests}, {transaction, none, false, isLost}, {transaction, unwatch, false, isLost}, {both, watch, false, isLost},
+		{watched, exec, true, nulls}, {watched, discard, true, runsFree}, {watched, unwatch, true, runs}, {watched, none, true, runs},
+		{watched, exec, false, runs}, {watched, discard, false, runs}, {watched, unwatch, false, runsFree}, {watched, multi, false, runs},
+		{watched, watch, false, runs}, {dedicated.Lost{}, exec, true, runs}, {dedicated.Lost{}, unwatch, false, runs},
 	} {
 		l := lostState{c.lost}
-		if got := l.after(c.kind, c.alone, c.multi); got != c.want {
+		if got := l.after(c.kind, c.within); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}

@@ -30,11 +30,30 @@ type restore struct {
 	stop  context.CancelFunc
 	ended chan struct{} // closed when its goroutine has ended
 
-	mu     sync.Mutex        // guards all below
-	trying *conn             // the last try's connection
-	id     upstream.Identity // whose it is
-	p      *conn             // the new connection; nil: there is none yet
-	cause  error             // why the last try failed
+	mu sync.Mutex // guards is
+	is restored
+}
+
+// restored is how far a restore has come.
+type restored struct {
+	p    *conn             // the last try's connection; nil: there was none
+	id   upstream.Identity // whose it is
+	made bool              // the client may use it
+	err  error             // of the last try that has failed
+}
+
+// now is how far it has come.
+func (r *restore) now() restored {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.is
+}
+
+// note changes how far it has come.
+func (r *restore) note(change func(*restored)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.is)
 }
 
 // Remake starts a restore.
@@ -49,7 +68,7 @@ func (p *conn) Remake(what dedicated.Remains) {
 // passed on.
 func (r *restore) run() {
 	if r.remade() {
-		r.o.forget()
+		r.forget()
 		r.o.client.Reader.WakeToAttend() // an idle client uses the new connection at once
 	}
 }
@@ -75,16 +94,15 @@ func (r *restore) remade() bool {
 			o.client.End.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
 			return false
 		}
-		r.mu.Lock()
-		r.cause = err
-		r.mu.Unlock()
+		r.note(func(is *restored) { is.err = err })
 		retry.Sleep(o.Context, restorePause, r.ctx.Done())
 	}
 	return false
 }
 
-// forget has a client that is pushed invalidations forget all it has cached. Any goroutine may call it.
-func (o *Connections) forget() {
+// forget has a client that is pushed invalidations forget all it has cached.
+func (r *restore) forget() {
+	o := r.o
 	o.client.Writer.WriteLatest(func() []byte {
 		if o.View.Tracking.On.Load() && o.client.TakesPushes() {
 			return dedicated.ForgetAll
@@ -101,13 +119,12 @@ func (r *restore) make(id upstream.Identity) (p *conn, err error) {
 		return nil, err
 	}
 	p.Remaking()
-	r.mu.Lock()
-	r.trying, r.id = p, id
-	r.mu.Unlock()
+	r.note(func(is *restored) { is.p, is.id = p, id })
 	if r.o.client.IdentityNow() != id { // and tryAgain has not seen p
 		return p, &upstream.NotSentError{Cause: dedicated.ErrGone}
 	}
-	for _, e := range r.what.Calls(r.o.find) {
+	t := r.o.Routes.Load().Table
+	for _, e := range r.what.Calls(func(name string) *commandtable.Command { return t.Find([][]byte{[]byte(name)}) }) {
 		if !r.call(p, e) {
 			return p, &upstream.NotSentError{Cause: dedicated.ErrGone}
 		}
@@ -116,17 +133,6 @@ func (r *restore) make(id upstream.Identity) (p *conn, err error) {
 		}
 	}
 	return p, nil
-}
-
-// tryAgain ends the try that is under way if it is not made as id, which the client's HELLO has agreed to: what comes by it is in the
-// protocol from before, and must not come behind the reply.
-func (r *restore) tryAgain(id upstream.Identity) {
-	r.mu.Lock()
-	p, same := r.trying, r.id == id
-	r.mu.Unlock()
-	if p != nil && !same {
-		p.Redo(r.o.client.Context())
-	}
 }
 
 // call sends one call, and says whether it was answered in time.
@@ -140,12 +146,18 @@ func (r *restore) call(p *conn, e dedicated.Call) bool {
 func (r *restore) install(p *conn, id upstream.Identity) bool {
 	return p.Made(func() (same bool) {
 		if same = r.o.client.IdentityNow() == id; same {
-			r.mu.Lock()
-			r.p = p
-			r.mu.Unlock()
+			r.note(func(is *restored) { is.made = true })
 		}
 		return same
 	})
+}
+
+// tryAgain ends the try that is under way if it is not made as id, which the client's HELLO has agreed to: what comes by it is in the
+// protocol from before, and must not come behind the reply.
+func (r *restore) tryAgain(id upstream.Identity) {
+	if is := r.now(); is.p != nil && is.id != id {
+		is.p.Redo(r.o.client.Context())
+	}
 }
 
 // mutes says that c is subject to the rules for a subscriber in RESP2.
@@ -160,41 +172,36 @@ func (o *Connections) takeRestored() *conn {
 	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	p, id := r.p, r.id
-	r.mu.Unlock()
-	if p == nil || !o.restore.CompareAndSwap(r, nil) { // or it is lost again
+	is := r.now()
+	switch {
+	case !is.made, !o.restore.CompareAndSwap(r, nil): // or it is lost again
+		return nil
+	case is.id != o.client.Identity():
+		is.p.Redo(o.client.Context())
 		return nil
 	}
-	if id != o.client.Identity() {
-		p.Redo(o.client.Context())
-		return nil
-	}
-	o.conn = p
+	o.conn = is.p
 	o.forwarder.Send() // with what was read before
 	o.client.Flush()
-	o.forget()
+	r.forget()
 	return o.current()
 }
 
-// awaitRestored waits for r's connection, for a second at most, and returns it as takeRestored does.
-func (o *Connections) awaitRestored(r *restore) (*conn, error) {
-	ctx := o.client.Context()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+// await waits for the connection, for a second at most, and returns it as takeRestored does.
+func (r *restore) await() (*conn, error) {
+	ctx, cancel := context.WithTimeout(r.o.client.Context(), time.Second)
 	defer cancel()
 	select {
 	case <-r.ended:
 	case <-ctx.Done():
 	}
-	if p := o.takeRestored(); p != nil {
+	if p := r.o.takeRestored(); p != nil {
 		return p, nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cause == nil {
-		return nil, &upstream.NotSentError{Cause: dedicated.ErrGone}
+	if err := r.now().err; err != nil {
+		return nil, err
 	}
-	return nil, r.cause
+	return nil, &upstream.NotSentError{Cause: dedicated.ErrGone}
 }
 
 // dropRestore ends a restore, and the connection that it has made.
@@ -202,14 +209,8 @@ func (o *Connections) dropRestore() {
 	for r := o.restore.Swap(nil); r != nil; r = o.restore.Swap(nil) { // another one begins if its connection is lost just now
 		r.stop()
 		<-r.ended
-		if p := r.p; p != nil {
-			p.Close()
+		if is := r.now(); is.made {
+			is.p.Close()
 		}
 	}
-}
-
-// find returns the row of a command that has no subcommands.
-func (o *Connections) find(name string) *commandtable.Command {
-	c := o.Routes.Load().Table.Find([][]byte{[]byte(name)})
-	return c
 }

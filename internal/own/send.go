@@ -40,38 +40,33 @@ func forwarded() { telemetry.Commands.Add(1) }
 
 // send relays one command.
 func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command) {
-	e := &dedicated.Reply{Cmd: c, Kind: c.Conn}
+	e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1}
 	switch e.Kind {
-	case commandtable.ConnBlock, commandtable.ConnWait:
+	case commandtable.ConnWait:
+		p.waitForNothing(c)
+		fallthrough
+	case commandtable.ConnBlock:
 		e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args), Shuts: c.Name == "shutdown"}
 	case commandtable.ConnSubscribe:
 		p.Taint() // messages in the midst of replies are told from these as well as can be, but nobody else relies on that
-		e.Args = len(cmd.Args) - 1
-	case commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
-		e.Args = len(cmd.Args) - 1
 	case commandtable.ConnTracking:
 		p.Taint() // Redis forgets only later what a connection has read, and would tell the next client that turns tracking on there
 		cmd.Raw = o.tracking(p, e, cmd)
 	}
-	if e.Kind == commandtable.ConnWait && p.Settled() && p.free() {
-		// Redis waits for what was written up to the connection's last command: this one makes that now. A user who may wait may do this.
-		// Redis 7.2 and newer: see waits.
-		nothing := []string{c.Name, "0", "0", "0"}
-		p.Tell(nothing[:3+len(c.Name)/len("waitaof")]...)
-	}
-	if o.Common.Echoes(c) {
-		p.Taint()
-	}
-	if c.Name == "client|caching" && len(cmd.Args) == 3 {
+	if c.Name == "client|caching" && e.Args == 2 {
 		e.Effect = dedicated.Caching(cmd.Args[2])
 	}
 	forwarded()
-	p.noteChanges(c, cmd.Args)
+	p.note(c, cmd.Args)
 	p.Send(e, cmd.Raw)
 }
 
-// noteChanges notes what a command that is about to be sent may change for everybody: users' rights, and which scripts Redis has.
-func (p *conn) noteChanges(c *commandtable.Command, args [][]byte) {
+// note notes what a command that is about to be sent may change for everybody, users' rights and which scripts Redis has, and whether others
+// may use the connection after it.
+func (p *conn) note(c *commandtable.Command, args [][]byte) {
+	if p.o.Common.Echoes(c) {
+		p.Taint()
+	}
 	if c.Rights {
 		p.Locked(func(bool) { p.rights.Note(c, args) })
 	}
@@ -91,9 +86,6 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 	if strings.HasPrefix(c.Name, "client|") || c.Conn == commandtable.ConnSubscribe {
 		p.Taint() // what it sets on the connection is this client's; for SUBSCRIBE see send
 	}
-	if o.Common.Echoes(c) {
-		p.Taint()
-	}
 	if here {
 		cmd.Raw, e.Effect = commands.Queued(c, cmd, p.nameThen(), o.Routes.Load().Table.Learned())
 	}
@@ -103,7 +95,7 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 		tx.kept.Set(tx.held())
 	}
 	forwarded()
-	p.noteChanges(c, cmd.Args)
+	p.note(c, cmd.Args)
 	p.Send(e, cmd.Raw)
 }
 
@@ -133,12 +125,6 @@ func (p *conn) barAs(line string) {
 var marking = resp.AppendCommand(nil, "GET")
 
 const notInMulti = "ERR Command not allowed inside a transaction"
-
-// free says that commands are run at once: there is no transaction, and no restriction.
-func (p *conn) free() bool {
-	now := p.Status()
-	return !now.Multi && !now.Mute
-}
 
 // discard ends the transaction at p's node, if it has not ended it already, for a client that is told of its end: it is not lost besides.
 func (p *conn) discard() {

@@ -30,7 +30,7 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 		}
 		var err error
 		if p, err = u.open(); err != nil {
-			if client.TooMany(err) && !here && isRead(c) {
+			if client.TooMany(err) && isRead(c) {
 				return false // over a shared connection: only writes are paused
 			}
 			u.Failed(c, err)
@@ -59,7 +59,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case leaves(c, cmd):
 		return false
 	case u.lost.Multi: // just now
-		u.answerLost(nil, c.Conn, false)
+		u.answerLost(nil, c.Conn, len(cmd.Args)-1)
 		return true
 	case p == nil && u.mutes(p, c): // just now, too: it still is a subscriber
 		var err error
@@ -90,7 +90,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 // that has been away for less than a second.
 func (u *single) connect() (*conn, error) {
 	if r := u.restore.Load(); r != nil {
-		return u.awaitRestored(r)
+		return r.await()
 	}
 	return u.connectAs(u.client.Identity(), &u.View)
 }

@@ -37,7 +37,8 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 	case p != nil && p.Status().Ended, o.path.mutes(p, c):
 		return false
 	}
-	switch needs, err := o.needsWrite(); {
+	w := &waitCall{o: o, cmd: c, args: cmd.Args}
+	switch needs, err := w.needsWrite(); {
 	case err == nil && !needs:
 		return false
 	case p.InTransaction():
@@ -45,18 +46,34 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 	case err != nil:
 		o.Failed(c, err)
 	default:
-		o.waitAfterWrite(cmd, c)
+		w.afterWrite()
 	}
 	return true
 }
 
+// waitForNothing is for a Redis before 7.2, which waits for what was written up to the connection's last command: this one makes that now. A
+// user who may wait may do this. A WAIT that does not run at once needs none.
+func (p *conn) waitForNothing(c *commandtable.Command) {
+	if !p.Settled() {
+		return
+	}
+	if now := p.Status(); now.Multi || now.Mute {
+		return
+	}
+	p.Tell(nothing(c)...)
+}
+
+// nothing is a WAIT or WAITAOF for nothing.
+func nothing(c *commandtable.Command) []string {
+	if c.Name == "waitaof" {
+		return []string{c.Name, "0", "0", "0"}
+	}
+	return []string{c.Name, "0", "0"}
+}
+
 // counts says that Redis would count acknowledgements for such a call, and not refuse it.
 func counts(c *commandtable.Command, args [][]byte) bool {
-	numbers := 2
-	if c.Name == "waitaof" {
-		numbers = 3
-	}
-	if len(args) != 1+numbers {
+	if len(args) != len(nothing(c)) {
 		return false
 	}
 	last := int64(0)
@@ -71,11 +88,11 @@ func counts(c *commandtable.Command, args [][]byte) bool {
 
 // needsWrite says that at one of the masters WAIT needs a write in front. It asks each time, since another server may stand there by now.
 // Every user may ask HELLO. Where that has no answer the table of commands decides: WAITAOF came with the same version.
-func (o *Connections) needsWrite() (bool, error) {
-	t := o.Routes.Load().Table
+func (w *waitCall) needsWrite() (bool, error) {
+	t := w.o.Routes.Load().Table
 	told := t.Lookup([]byte("waitaof"))
 	has := told != nil && told.Spec != nil
-	all, err := o.forwarder.AskAll([][]byte{[]byte("HELLO")})
+	all, err := w.o.forwarder.AskAll([][]byte{[]byte("HELLO")})
 	if err != nil && t.Learned() && !has {
 		return false, nil
 	}
@@ -104,18 +121,17 @@ type waitCall struct {
 	reply []byte
 }
 
-// waitAfterWrite runs it, and answers the client.
-func (o *Connections) waitAfterWrite(cmd redcon.Command, c *commandtable.Command) {
+// afterWrite runs it, and answers the client.
+func (w *waitCall) afterWrite() {
 	forwarded()
-	w := &waitCall{o: o, cmd: c, args: cmd.Args}
 	defer w.end()
 	reply, err := w.run()
 	switch {
-	case o.client.End.Over():
+	case w.o.client.End.Over():
 	case err != nil:
-		o.Failed(c, err)
+		w.o.Failed(w.cmd, err)
 	default:
-		o.client.Give(reply)
+		w.o.client.Give(reply)
 	}
 }
 
@@ -149,8 +165,7 @@ func (w *waitCall) runAt(conns []*conn) error {
 
 // write makes a write.
 func (w *waitCall) write() error {
-	nothing := []string{w.cmd.Name, "0", "0", "0"}
-	asked := w.send(resp.AppendCommand(nil, nothing[:len(w.args)]...), 0) // WAIT's own refusal comes before that of a write
+	asked := w.send(resp.AppendCommand(nil, nothing(w.cmd)...), 0) // WAIT's own refusal comes before that of a write
 	written := w.send(writeNothing, 0)
 	most := w.cmd.WaitsFor(w.args)
 	if most > 0 {
