@@ -5,10 +5,19 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // triesPause is the time before a request that has not run is sent to the same node again.
 const triesPause = 20 * time.Millisecond
+
+// RefusalIn is the Refusal that err is, if it is an error that from gave.
+func (c *Cluster) RefusalIn(from *Node, err error) Refusal {
+	if refused := upstream.Refused(err); refused != nil {
+		return c.Refusal(from, []byte("-"+refused.Line+"\r\n"))
+	}
+	return Refusal{}
+}
 
 // Tries are those of one request, which goes from node to node until one runs it: for requests that no Executor sends, such as those on
 // dedicated connections. Where it goes next is decided by After, without I/O.

@@ -246,14 +246,6 @@ func unreached(err error) cluster.Refusal {
 	return cluster.Unreached
 }
 
-// refusalIn is the Refusal that an error is which n gave.
-func (u *clustered) refusalIn(n *cluster.Node, err error) cluster.Refusal {
-	if refused := upstream.Refused(err); refused != nil {
-		return u.nodes.Refusal(n, []byte("-"+refused.Line+"\r\n"))
-	}
-	return cluster.Refusal{}
-}
-
 // connect gives the client a connection of its own to any node.
 func (u *clustered) connect() (*conn, error) { return u.reach(u.nodes.Tries(backend.NoSlot)) }
 
@@ -306,7 +298,7 @@ func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error
 		if err == nil {
 			n := all[0].Node
 			err = run(all)
-			r = u.refusalIn(n, err)
+			r = u.nodes.RefusalIn(n, err)
 		}
 		if err == nil || !t.Again(u.client.Context(), r) {
 			return err
@@ -360,7 +352,11 @@ func (u *clustered) keyless(cmd redcon.Command, c *commandtable.Command) bool {
 }
 
 // helloSubscriptions has the connections that the client's subscriptions have speak another protocol.
-func (u *clustered) helloSubscriptions(id upstream.Identity) { u.subscriptions.Hello(id) }
+func (u *clustered) helloSubscriptions(id upstream.Identity) {
+	if x := u.subscriptions; x != nil {
+		x.Hello(id)
+	}
+}
 
 // dropSubscriptions ends all subscriptions of the client.
 func (u *clustered) dropSubscriptions() {

@@ -69,7 +69,7 @@ func (u *clustered) fencedOnce(t *cluster.Tries, f *fenced.Fence) (done bool, r 
 	case f.Slot.Looked && isAsk(refused): // a key has moved ahead of the lock, or is missing while the slot moves: the rest follows soon
 		r = cluster.Incomplete
 	default:
-		r = u.refusalIn(p.Node, err)
+		r = u.nodes.RefusalIn(p.Node, err)
 	}
 	return done, r, err
 }

@@ -107,7 +107,7 @@ func since72(hello resp.Reply) bool {
 		}
 		var major, minor int
 		_, err := fmt.Sscanf(string(hello.Elems[i+1].Text), "%d.%d", &major, &minor)
-		return err == nil && (major > 7 || major == 7 && minor >= 2)
+		return err == nil && 1000*major+minor >= 7002
 	}
 	return false
 }

@@ -1,7 +1,6 @@
 package subscription
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -19,57 +18,59 @@ import (
 // patterns. Those connections pass on notifications only, the others everything else, so that nothing comes twice. They follow the
 // topology.
 
-// The channels of keyspace notifications begin so.
-const (
-	keyspacePrefix = "__keyspace@"
-	keyeventPrefix = "__keyevent@"
-)
+// eventPrefixes are how the channels of keyspace notifications begin. They have the same length.
+var eventPrefixes = [...]string{"__keyspace@", "__keyevent@"}
 
 // isEvents says whether a subscription may be for keyspace notifications. A pattern may be, unless what stands before
 // its first wildcard rules that out.
 func isEvents(sub dedicated.Subscription) bool {
-	name := sub.Name
 	switch sub.Kind {
 	case dedicated.OfChannel:
-		return isEventChannel([]byte(name))
+		return isEventChannel(sub.Name)
 	case dedicated.OfPattern:
-		if wild := strings.IndexAny(name, `*?[\`); wild >= 0 {
-			name = name[:wild]
+		begins := sub.Name
+		if wild := strings.IndexAny(begins, `*?[\`); wild >= 0 {
+			begins = begins[:wild]
 		}
-		begins := func(prefix string) bool { return strings.HasPrefix(prefix, name) || strings.HasPrefix(name, prefix) }
-		return begins(keyspacePrefix) || begins(keyeventPrefix)
+		return mayBeEvents(begins)
 	default:
 		return false
 	}
 }
 
-func isEventChannel(name []byte) bool {
-	return bytes.HasPrefix(name, []byte(keyspacePrefix)) || bytes.HasPrefix(name, []byte(keyeventPrefix))
+// mayBeEvents says whether the name of a channel for keyspace notifications may begin so.
+func mayBeEvents(begins string) bool {
+	return slices.ContainsFunc(eventPrefixes[:], func(prefix string) bool {
+		n := min(len(prefix), len(begins))
+		return prefix[:n] == begins[:n]
+	})
 }
+
+func isEventChannel(name string) bool { return len(name) >= len(eventPrefixes[0]) && mayBeEvents(name) }
 
 // eventMessage says whether a message, of which at least the beginning is there, is a keyspace notification, and by which subscription it has
 // come; known is false when more of it is needed to tell.
 func eventMessage(frame []byte) (by dedicated.Subscription, is, known bool) {
-	channel := 1 // elements ahead of it
+	at := 1 // the element that is the channel; that behind the verb is the subscription's name
 	switch dedicated.FirstText(frame) {
 	case "message":
 	case "pmessage":
-		by.Kind, channel = dedicated.OfPattern, 2
+		by.Kind, at = dedicated.OfPattern, 2
 	default:
 		return by, false, true
 	}
-	e, ok := resp.Element(frame, channel)
+	channel, begun := resp.Element(frame, at)
 	switch {
-	case !ok:
+	case !begun:
 		return by, false, false
-	case len(e.Text) >= min(e.N, len(keyspacePrefix)) && !isEventChannel(e.Text):
+	case !mayBeEvents(string(channel.Text)):
 		return by, false, true
-	case !e.Whole:
+	case !channel.Whole:
 		return by, false, false
 	}
 	name, _ := resp.Element(frame, 1)
-	by.Name = string(name.Text) // of the subscription, which stands behind the verb
-	return by, true, true
+	by.Name = string(name.Text)
+	return by, isEventChannel(string(channel.Text)), true
 }
 
 // events are a client's connections for keyspace notifications. Whoever has the turn of the subscriptions may use them.
@@ -171,7 +172,7 @@ func (v *events) cover(more subscriptionSet) (err error) {
 func (v *events) coverAt(n *cluster.Node) error {
 	e := v.at[n]
 	if e == nil || !e.hold() {
-		c, err := v.x.connect(v.x.ctx, &subscriptionConn{events: true, as: v.as}, n)
+		c, err := v.x.connect(v.x.ctx, &subscriptionConn{use: forEvents, as: v.as}, n)
 		if err != nil {
 			return err
 		}
@@ -183,12 +184,12 @@ func (v *events) coverAt(n *cluster.Node) error {
 	for sub := range e.changed {
 		_, wanted := v.wanted[sub]
 		switch _, has := e.has[sub]; {
-		case wanted && !has:
-			begin[sub.Kind] = append(begin[sub.Kind], sub.Name)
-		case has && !wanted:
-			end[sub.Kind] = append(end[sub.Kind], sub.Name)
-		default:
+		case wanted == has:
 			delete(e.changed, sub)
+		case wanted:
+			begin[sub.Kind] = append(begin[sub.Kind], sub.Name)
+		default:
+			end[sub.Kind] = append(end[sub.Kind], sub.Name)
 		}
 	}
 	for _, kind := range []dedicated.SubscriptionKind{dedicated.OfChannel, dedicated.OfPattern} {
@@ -222,7 +223,7 @@ func (e *eventConn) note(kind dedicated.SubscriptionKind, names []string, has bo
 // say sends a command of the SUBSCRIBE family and waits for its confirmations.
 func (e *eventConn) say(verb string, all []string) bool {
 	for names := range slices.Chunk(all, dedicated.RemadeAtOnce) {
-		if refusal, answered := e.call(verb, names); !answered || len(refusal) > 0 {
+		if e.call(verb, names) != nil {
 			return false
 		}
 	}
@@ -233,12 +234,13 @@ func (e *eventConn) say(verb string, all []string) bool {
 // everything else by the client's ordinary connection for subscriptions. The masters have a subscription before it is confirmed to the
 // client, and for a moment after its end: what they tell then is not for the client, which may take it for a reply.
 func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
-	if !c.events && c.x.events.Load() == nil {
+	forThem := c.use == forEvents
+	if !forThem && c.x.events.Load() == nil {
 		return false, true
 	}
 	by, is, known := eventMessage(frame)
-	if !c.events || !is {
-		return is != c.events, known
+	if !forThem || !is {
+		return is != forThem, known
 	}
 	c.x.mu.Lock()
 	defer c.x.mu.Unlock()

@@ -65,7 +65,7 @@ func TestEventMessage(t *testing.T) {
 func TestEventsOfSubscribers(t *testing.T) {
 	t.Parallel()
 	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}
-	c := &subscriptionConn{x: x, events: true}
+	c := &subscriptionConn{x: x, use: forEvents}
 	frames := map[dedicated.Subscription][]byte{
 		{Kind: dedicated.OfChannel, Name: "__keyevent@0__:del"}: []byte("*3\r\n" + bulk("message", "__keyevent@0__:del", "k")),
 		{Kind: dedicated.OfPattern, Name: "*"}:                  []byte("*4\r\n" + bulk("pmessage", "*", "__keyevent@0__:del", "k")),

@@ -52,7 +52,7 @@ func TestManyEvents(t *testing.T) {
 	v := &events{x: x, at: map[*cluster.Node]*eventConn{nil: e}, wanted: subscriptionSet{}}
 	began := time.Now()
 	for i := range many {
-		sub := dedicated.Subscription{Name: fmt.Sprint(keyspacePrefix, i)}
+		sub := dedicated.Subscription{Name: fmt.Sprint(eventPrefixes[0], i)}
 		e.changed = subscriptionSet{}
 		v.want(subscriptionSet{sub: {}})
 		if x.where.put(sub, nil); i%2 == 1 {
@@ -66,7 +66,7 @@ func TestManyEvents(t *testing.T) {
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("%d subscriptions took %v", many, took)
 	}
-	v.want(subscriptionSet{{Name: keyeventPrefix}: {}})
+	v.want(subscriptionSet{{Name: eventPrefixes[1]}: {}})
 	if v.want(nil); len(v.wanted) != many/2 {
 		t.Errorf("%d are wanted when one was refused", len(v.wanted))
 	}

@@ -157,45 +157,44 @@ func (x *Subscriptions) resubscribe(as upstream.Identity, kind dedicated.Subscri
 		if at == nil || silent[at] {
 			return true
 		}
-		refusal, answered := x.resubscribeAt(as, kind, names, at)
-		if !answered {
+		err := x.resubscribeAt(as, kind, names, at)
+		if client.Denied(err) {
+			x.cutOff("its subscriptions could not be made again: " + err.Error())
+		}
+		if err != nil && upstream.Refused(err) == nil {
 			silent[at] = true
-			x.passOver(kind == dedicated.OfShard)
+			x.passOver(useFor(kind))
 			return false
 		}
-		if t.After(x.Nodes.Refusal(at, refusal), time.Now()) != cluster.Follow {
+		if t.After(x.Nodes.RefusalIn(at, err), time.Now()) != cluster.Follow {
 			return true
 		}
 	}
 }
 
 // resubscribeAt makes subscriptions again at a node.
-func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, names []string, at *cluster.Node) (refusal []byte, answered bool) {
-	e, err := x.open(as, kind == dedicated.OfShard, at)
-	if err == nil {
-		defer e.rest()
-		if refusal, answered = e.call(dedicated.SubscribeVerbs[kind], names); !answered {
-			return nil, false
-		}
-		if line, bad := resp.ErrorLine(refusal); bad {
-			err = &upstream.ReplyError{Line: line}
-		}
+func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, names []string, at *cluster.Node) error {
+	e, err := x.open(as, useFor(kind), at)
+	if err != nil {
+		return err
 	}
-	if client.Denied(err) {
-		x.cutOff("its subscriptions could not be made again: " + err.Error())
-	}
-	return refusal, answered
+	defer e.rest()
+	return e.call(dedicated.SubscribeVerbs[kind], names)
 }
 
-// call has the proxy's own SUBSCRIBE, or its like, confirmed or refused, past the session's goroutine. If the node does not answer, the
-// connection is closed.
-func (c *subscriptionConn) call(verb string, names []string) (refusal []byte, answered bool) {
+// call has the proxy's own SUBSCRIBE, or its like, confirmed, past the session's goroutine. The error may be Redis'. If the node does not
+// answer, the connection is closed.
+func (c *subscriptionConn) call(verb string, names []string) error {
 	ctx, cancel := context.WithTimeout(c.x.ctx, remakeStep)
 	defer cancel()
+	var refusal []byte
 	row := c.x.Routes.Load().Table.Find([][]byte{[]byte(verb)})
 	e := &dedicated.Reply{Cmd: row, Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
 	raw := resp.AppendCommand(nil, append([]string{verb}, names...)...)
-	return refusal, c.answers(func() bool { return c.p.Exchange(ctx, e, raw) })
+	if !c.answers(func() bool { return c.p.Exchange(ctx, e, raw) }) {
+		return &upstream.NotSentError{Cause: dedicated.ErrGone}
+	}
+	return upstream.ErrorIn(refusal)
 }
 
 // answers says whether the node answers the proxy, which ask finds out. If it does not, the connection is closed.
@@ -220,11 +219,12 @@ func (c *subscriptionConn) asks(now bool) {
 // it made again.
 func (c *subscriptionConn) Confirmed(n dedicated.Confirmation, e *dedicated.Reply, proto int) (told []byte, asked bool) {
 	asked = e != nil && e.Kind == commandtable.ConnSubscribe
-	if c.events { // the client gets its confirmations from its ordinary connection for subscriptions
+	if c.use == forEvents { // the client gets its confirmations from its ordinary connection for subscriptions
 		return nil, asked
 	}
 	x, sub := c.x, n.Of
 	asked = asked && e.Cmd.Name == n.Verb && e.Names[0] == sub.Name // Redis confirms them in their order
+	clients := asked && !e.Own                                      // command
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -232,40 +232,39 @@ func (c *subscriptionConn) Confirmed(n dedicated.Confirmation, e *dedicated.Repl
 		x.where.drop(sub)
 	case n.Ends:
 		x.lose(sub, c)
-	case asked && !e.Own:
+	case clients:
 		x.where.put(sub, c)
 	case x.where.regain(sub, c):
 		x.Nodes.Resubscribed.Add(1)
 	}
-	if asked && !e.Own {
+	if clients {
 		told = x.confirm(nil, proto, n.Verb, sub.Kind, n.Name())
 	}
 	return told, asked
 }
 
 // lose notes that a subscription is to be made again, if it was on that connection. mu is held.
-func (x *Subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) (lost bool) {
-	if lost = x.where.lose(sub, was); lost {
+func (x *Subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) {
+	if x.where.lose(sub, was) {
 		x.wake()
 	}
-	return lost
 }
 
 // Ended implements dedicated.Interceptor: all that was subscribed to there is made again.
 func (c *subscriptionConn) Ended() {
 	x := c.x
-	if c.events {
+	if c.use == forEvents {
 		x.wake()
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	lost := false
+	before := len(x.where.lost)
 	for sub := range x.where.on {
-		lost = x.lose(sub, c) || lost
+		x.lose(sub, c)
 	}
 	closed := c.asked || c.p.Node.InTrouble() // by the proxy, because its node has not answered in time
-	if lost && !closed {
+	if len(x.where.lost) > before && !closed {
 		x.dead = append(x.dead, c)
 	}
 }
@@ -275,7 +274,7 @@ func (x *Subscriptions) cutOff(why string) { x.Client.End.Cut(downstream.Left, w
 
 // Hello has all connections speak another protocol. One that does not answer is lost: what it was for is made again, and speaks it then.
 func (x *Subscriptions) Hello(id upstream.Identity) {
-	if x == nil || !x.take() {
+	if !x.take() {
 		return
 	}
 	defer x.giveTurn()

@@ -53,15 +53,31 @@ type Config struct {
 	Listeners *Listeners
 }
 
+// use is what a connection is for.
+type use uint8
+
+const (
+	forAny    use = iota // channels and patterns
+	forShards            // sharded channels of one node
+	forEvents            // keyspace notifications of one node: see events
+)
+
+// useFor is what a connection for subscriptions of a kind is for.
+func useFor(k dedicated.SubscriptionKind) use {
+	if k == dedicated.OfShard {
+		return forShards
+	}
+	return forAny
+}
+
 // subscriptionConn is one connection of the client's subscriptions.
 type subscriptionConn struct {
-	x       *Subscriptions
-	p       Link
-	sharded bool
-	events  bool // it is for keyspace notifications: see events
-	since   time.Time
-	as      upstream.Identity // as which it was made, without a protocol
-	asked   bool              // the proxy waits for an answer there, and closes it if none comes; guarded by Subscriptions.mu
+	x     *Subscriptions
+	p     Link
+	use   use
+	since time.Time
+	as    upstream.Identity // as which it was made, without a protocol
+	asked bool              // the proxy waits for an answer there, and closes it if none comes; guarded by Subscriptions.mu
 }
 
 // Subscriptions are a client's subscriptions.
@@ -158,21 +174,20 @@ func (c *subscriptionConn) rest() { c.p.Release() }
 
 // open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any, for as long as that is not in
 // trouble. It is held until rest.
-func (x *Subscriptions) open(as upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
+func (x *Subscriptions) open(as upstream.Identity, of use, at *cluster.Node) (*subscriptionConn, error) {
 	as.Proto = 0
 	for _, e := range x.live() {
-		serves := !e.events && e.sharded == sharded && e.as == as
-		fits := e.p.Node == at || !sharded && !e.p.Node.InTrouble()
-		if serves && fits && e.hold() {
+		fits := e.p.Node == at || of == forAny && !e.p.Node.InTrouble()
+		if e.use == of && e.as == as && fits && e.hold() {
 			return e, nil
 		}
 	}
 	ctx, done := x.ctx, func() {}
-	if !sharded {
+	if of == forAny {
 		ctx, done = x.Nodes.Snapshot().While(ctx, at)
 	}
 	defer done()
-	return x.connect(ctx, &subscriptionConn{sharded: sharded, as: as}, at)
+	return x.connect(ctx, &subscriptionConn{use: of, as: as}, at)
 }
 
 // connect makes c's connection to a node.
@@ -233,18 +248,15 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		return false
 	}
 	for t := x.Nodes.Tries(slot); ; {
-		refusal, r, err := x.ask(c, names, x.nodeFor(t))
-		switch {
-		case err == nil && len(refusal) == 0:
+		r, err := x.ask(c, kind, names, x.nodeFor(t))
+		if err == nil {
 			return true
-		case t.Again(x.Client.Context(), r):
-			continue
-		case err != nil:
+		}
+		if !t.Again(x.Client.Context(), r) {
 			x.Client.Fail(err)
 			x.Trouble(err)
+			return false
 		}
-		x.Client.Give(refusal)
-		return false
 	}
 }
 
@@ -260,42 +272,40 @@ func (x *Subscriptions) nodeFor(t *cluster.Tries) *cluster.Node {
 	return snapshot.Owner(t.Slot())
 }
 
-// passOver has what has no slot go to another node from now on, since the one for it did not answer.
-func (x *Subscriptions) passOver(sharded bool) {
-	if !sharded {
+// passOver has what any node can have go to another one from now on, since the one for it did not answer.
+func (x *Subscriptions) passOver(of use) {
+	if of == forAny {
 		x.Spread++
 	}
 }
 
-// ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis', and r is for the
-// tries.
-func (x *Subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal []byte, r cluster.Refusal, err error) {
+// ask has the client's own command run at a node. What is confirmed goes to the client; with an error r is for the tries.
+func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte, at *cluster.Node) (r cluster.Refusal, err error) {
 	if at == nil {
-		return nil, cluster.Unreached, &upstream.NotSentError{Cause: errNotServed}
+		return cluster.Unreached, &upstream.NotSentError{Cause: errNotServed}
 	}
-	sharded := c.Name == dedicated.SubscribeVerbs[dedicated.OfShard]
-	e, err := x.open(x.Client.Identity(), sharded, at)
-	if err == nil {
-		defer e.rest()
-		at = e.p.Node
-		refusal, err = x.sent(e, c, names)
+	e, err := x.open(x.Client.Identity(), useFor(kind), at)
+	if err != nil {
+		x.passOver(useFor(kind))
+		if !client.NoFurther(err) {
+			r = cluster.Unreached
+		}
+		return r, err
 	}
-	switch {
-	case err == nil:
-		return refusal, x.Nodes.Refusal(at, refusal), nil
-	case !client.NoFurther(err):
-		r = cluster.Unreached
+	defer e.rest()
+	if err = x.sent(e, c, names); upstream.IsNotSent(err) {
+		x.passOver(e.use)
+		return cluster.Unreached, err
 	}
-	x.passOver(sharded)
-	return nil, r, err
+	return x.Nodes.RefusalIn(e.p.Node, err), err
 }
 
 // sent is ask on a connection that exists.
-func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal []byte, err error) {
+func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) error {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
-	if !e.sharded && !e.p.Status().Subscribed { // what is subscribed to there already needs this node
+	if e.use == forAny && !e.p.Status().Subscribed { // what is subscribed to there already needs this node
 		ctx, done := x.Nodes.Snapshot().While(x.ctx, e.p.Node)
 		defer done()
 		defer context.AfterFunc(ctx, func() { e.p.Ended(context.Cause(ctx)) })()
@@ -305,9 +315,9 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 		o.Lost = dedicated.ErrGone
 	}
 	if o.Lost != nil {
-		return nil, &upstream.NotSentError{Cause: o.Lost}
+		return &upstream.NotSentError{Cause: o.Lost}
 	}
-	return got, nil
+	return upstream.ErrorIn(got)
 }
 
 func texts(words [][]byte) []string {
@@ -326,25 +336,27 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 		}
 	}
 	if len(names) == 0 {
-		names = [][]byte{nil}
+		x.confirmEnd(c, kind, nil)
 	}
 	for _, name := range names {
-		sub := dedicated.Subscription{Kind: kind, Name: string(name)}
 		x.mu.Lock()
-		e := x.where.on[sub]
+		e := x.where.on[dedicated.Subscription{Kind: kind, Name: string(name)}]
 		x.mu.Unlock()
-		if e != nil && name != nil {
-			refusal, err := x.sent(e, c, [][]byte{name})
-			if err == nil && len(refusal) == 0 {
-				continue
-			}
+		if e == nil || x.sent(e, c, [][]byte{name}) != nil {
+			x.confirmEnd(c, kind, name)
 		}
-		x.mu.Lock()
-		x.where.drop(sub)
-		confirmation := x.confirm(nil, x.Client.Identity().Proto, c.Name, kind, name)
-		x.mu.Unlock()
-		x.Client.Push(confirmation)
 	}
+}
+
+// confirmEnd ends a subscription that is on no connection, if there is one, and confirms that to the client; name nil: there was none.
+func (x *Subscriptions) confirmEnd(c *commandtable.Command, kind dedicated.SubscriptionKind, name []byte) {
+	x.mu.Lock()
+	if name != nil {
+		x.where.drop(dedicated.Subscription{Kind: kind, Name: string(name)})
+	}
+	confirmation := x.confirm(nil, x.Client.Identity().Proto, c.Name, kind, name)
+	x.mu.Unlock()
+	x.Client.Push(confirmation)
 }
 
 // Asks lets one of the connections with subscriptions answer a command, as Redis answers subscribers; false: there is none just now.
@@ -361,7 +373,7 @@ func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
 
 func (x *Subscriptions) askAny(cmd redcon.Command, c *commandtable.Command) bool {
 	for _, e := range x.live() {
-		if e.p.Status().Subscribed && !e.events && e.hold() {
+		if e.use != forEvents && e.p.Status().Subscribed && e.hold() {
 			e.p.Relay(cmd, c)
 			e.p.Settled()
 			e.rest()
