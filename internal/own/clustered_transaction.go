@@ -146,7 +146,7 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 	}
 	p.slots.tx = nil
 	u.whileWell(p, p.undo)
-	if u.letGo(); u.lost.Multi { // just now
+	if u.letGo(); u.lost.loss == lostTransaction { // just now
 		tx.kept.Set(0)
 		u.answerLost(nil, c.Conn, len(cmd.Args)-1)
 		return nil
@@ -157,7 +157,7 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 	}
 	if err != nil {
 		tx.kept.Set(0)
-		u.addLost(dedicated.Lost{Multi: true, Cause: err})
+		u.lose(lostTransaction, err)
 		u.failAt(err)
 		return nil
 	}

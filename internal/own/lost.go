@@ -11,29 +11,51 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// lostState is what must be remembered if a client's own connection was lost, or could not be made, and the client stays. The
+// loss is what was lost, if a client's own connection was lost, or could not be made, and the client stays. The
 // commands of a lost transaction must not run by themselves: each gets an error until EXEC, which gets Redis' error for a
 // transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the next EXEC is answered null.
-type lostState struct{ dedicated.Lost }
+type loss uint8
 
-func (l *lostState) any() bool { return l.Multi || l.Watch }
+const (
+	lostNothing     loss = iota
+	lostWatch            // watched keys, and no transaction
+	lostTransaction      // and perhaps watched keys
+)
 
-// addLost adds to what was lost.
-func (o *Connections) addLost(l dedicated.Lost) {
-	o.lost.Multi, o.lost.Watch = o.lost.Multi || l.Multi, o.lost.Watch || l.Watch
-	if o.lost.Cause == nil {
-		o.lost.Cause = l.Cause
+// lossOf is what was lost with a connection.
+func lossOf(l *dedicated.Lost) loss {
+	switch {
+	case l.Multi:
+		return lostTransaction
+	case l.Watch:
+		return lostWatch
 	}
-	if o.lost.Multi {
+	return lostNothing
+}
+
+// lostState is a loss that must be remembered, and its cause.
+type lostState struct {
+	loss
+	cause error
+}
+
+// lose adds to what was lost.
+func (o *Connections) lose(what loss, cause error) {
+	l := &o.lost
+	if l.loss = max(l.loss, what); l.cause == nil {
+		l.cause = cause
+	}
+	if l.loss == lostTransaction {
 		o.View.Multi.Store(1)
 	}
 }
 
+// clear forgets it.
 func (l *lostState) clear(o *Connections) {
-	if l.Multi {
+	if l.loss == lostTransaction {
 		o.View.Multi.Store(0)
 	}
-	if l.any() && o.conn == nil {
+	if l.loss != lostNothing && o.conn == nil {
 		o.View.Watch.Store(false)
 		o.View.Watched.Store(0)
 	}
@@ -42,13 +64,13 @@ func (l *lostState) clear(o *Connections) {
 
 // line returns the cause as an error line, which says nothing of what was sent.
 func (l *lostState) line() string {
-	switch lost := upstream.IsLost(l.Cause); {
-	case lost && errors.Is(l.Cause, upstream.ErrTimeout):
+	switch lost := upstream.IsLost(l.cause); {
+	case lost && errors.Is(l.cause, upstream.ErrTimeout):
 		return "ERR upstream timeout"
 	case lost:
 		return "ERR upstream connection lost"
 	}
-	return client.ErrorLine(l.Cause)
+	return client.ErrorLine(l.cause)
 }
 
 // afterwards is what becomes of a command once something was lost.
@@ -73,28 +95,29 @@ var (
 )
 
 // after says what becomes of a command of that kind, which is ConnNone if it has arguments. within: the client is in another transaction.
-func (l *lostState) after(k commandtable.ConnKind, within bool) afterwards {
-	switch {
-	case l.Multi:
+func (l loss) after(k commandtable.ConnKind, within bool) afterwards {
+	switch l {
+	case lostTransaction:
 		if special, is := ofLost[k]; is {
 			return special
 		}
 		return isLost
-	case !l.Watch:
-		return runs
-	case within:
-		return withinOther[k]
+	case lostWatch:
+		if within {
+			return withinOther[k]
+		}
+		return outside[k]
 	}
-	return outside[k]
+	return runs
 }
 
 // afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
 // client's own connection now, nil if it has none.
 func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
-	if c.Always || !o.lost.any() { // QUIT, RESET
+	if c.Always || o.lost.loss == lostNothing { // QUIT, RESET
 		return false
 	}
-	if !o.lost.Multi { // it may be in another transaction, or may just be losing that one
+	if o.lost.loss == lostWatch { // it may be in another transaction, or may just be losing that one
 		if !p.Settled() {
 			return true
 		}
@@ -136,7 +159,7 @@ func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, args int) (ta
 // notSent answers e's command, which came just after its connection was lost.
 func (o *Connections) notSent(e *dedicated.Reply) {
 	o.current() // notes what was lost
-	if !o.lost.Multi {
+	if o.lost.loss != lostTransaction {
 		o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
 		return
 	}

@@ -79,23 +79,41 @@ func TestAfterALoss(t *testing.T) {
 	t.Parallel()
 	const exec, discard, multi, unwatch, watch, none = commandtable.ConnExec, commandtable.ConnDiscard, commandtable.ConnMulti,
 		commandtable.ConnUnwatch, commandtable.ConnWatch, commandtable.ConnNone
-	transaction, watched, both := dedicated.Lost{Multi: true}, dedicated.Lost{Watch: true}, dedicated.Lost{Multi: true, Watch: true}
 	for _, c := range []struct {
-		lost   dedicated.Lost
+		lost   loss
 		kind   commandtable.ConnKind
 		within bool // the client is in another transaction by then
 		want   afterwards
 	}{
-		{transaction, exec, false, aborts}, {both, exec, false, aborts}, {transaction, discard, false, discards}, {both, discard, false, discards},
-		{transaction, multi, false, nests}, {transaction, none, false, isLost}, {transaction, unwatch, false, isLost}, {both, watch, false, isLost},
-		{watched, exec, true, nulls}, {watched, discard, true, runsFree}, {watched, unwatch, true, runs}, {watched, none, true, runs},
-		{watched, exec, false, runs}, {watched, discard, false, runs}, {watched, unwatch, false, runsFree}, {watched, multi, false, runs},
-		{watched, watch, false, runs}, {dedicated.Lost{}, exec, true, runs}, {dedicated.Lost{}, unwatch, false, runs},
+		{lostTransaction, exec, false, aborts}, {lostTransaction, discard, false, discards},
+		{lostTransaction, multi, false, nests}, {lostTransaction, none, false, isLost}, {lostTransaction, unwatch, false, isLost}, {lostTransaction, watch, false, isLost},
+		{lostWatch, exec, true, nulls}, {lostWatch, discard, true, runsFree}, {lostWatch, unwatch, true, runs}, {lostWatch, none, true, runs},
+		{lostWatch, exec, false, runs}, {lostWatch, discard, false, runs}, {lostWatch, unwatch, false, runsFree}, {lostWatch, multi, false, runs},
+		{lostWatch, watch, false, runs}, {lostNothing, exec, true, runs}, {lostNothing, unwatch, false, runs},
 	} {
-		l := lostState{c.lost}
-		if got := l.after(c.kind, c.within); got != c.want {
+		if got := c.lost.after(c.kind, c.within); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
+	}
+}
+
+// A lost transaction outweighs watched keys that were lost before or after it: its end is the end of both. The first cause is told.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	first, second := errors.New("first"), errors.New("second")
+	for _, order := range [][2]loss{{lostWatch, lostTransaction}, {lostTransaction, lostWatch}, {lostTransaction, lostTransaction}} {
+		var o Connections
+		o.lose(order[0], first)
+		o.lose(order[1], second)
+		if o.lost.loss != lostTransaction || o.lost.cause != first || o.View.Multi.Load() != 1 {
+			t.Errorf("%v: %+v, %d queued", order, o.lost, o.View.Multi.Load()-1)
+		}
+		if o.lost.clear(&o); o.any() || o.View.Multi.Load() != 0 {
+			t.Errorf("%v: %+v is left", order, o.lost)
+		}
+	}
+	if lossOf(&dedicated.Lost{Multi: true, Watch: true}) != lostTransaction || lossOf(&dedicated.Lost{Watch: true}) != lostWatch || lossOf(&dedicated.Lost{}) != lostNothing {
+		t.Error("a connection's loss is another")
 	}
 }
 

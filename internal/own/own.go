@@ -85,7 +85,7 @@ func New(common *Common, c *client.Client, f *backend.Forwarder) *Connections {
 // Concerns says that a command concerns the client's own connections, or may: then Run is to be asked. here: lockproxy answers the command,
 // unless it is in a transaction.
 func (o *Connections) Concerns(c *commandtable.Command, here bool) bool {
-	return c.Conn.Starts() || o.conn != nil || o.lost.any() || o.restore.Load() != nil || o.path.concerns(c, here)
+	return c.Conn.Starts() || o.any() || o.path.concerns(c, here)
 }
 
 // Run runs a command that Concerns the client's own connections; next are those that follow it in the same pipeline. here: lockproxy answers
@@ -98,6 +98,11 @@ func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandt
 	o.release()
 	o.next = nil
 	return taken
+}
+
+// any says that the client has a connection of its own, or had one and that is of importance.
+func (o *Connections) any() bool {
+	return o.conn != nil || o.restore.Load() != nil || o.lost.loss != lostNothing
 }
 
 // Has says that the client has a connection of its own.
@@ -140,7 +145,7 @@ func (o *Connections) current() *conn {
 	}
 	if held.Lost != nil {
 		p.forgetQueued()
-		o.addLost(*held.Lost)
+		o.lose(lossOf(held.Lost), held.Lost.Cause)
 	}
 	return o.takeRestored()
 }
@@ -163,7 +168,7 @@ func (o *Connections) open() (*conn, error) {
 
 // Attend gives back a connection that only other clients needed, while no command is at work.
 func (o *Connections) Attend() {
-	if o.conn != nil || o.restore.Load() != nil {
+	if o.any() {
 		o.current()
 		o.release()
 	}

@@ -26,11 +26,11 @@ func (o *Connections) notBegun(k commandtable.ConnKind, err error) {
 	switch {
 	case client.LogIn(err), o.client.Closes(err):
 	case k == commandtable.ConnMulti:
-		o.addLost(dedicated.Lost{Multi: true, Cause: err})
+		o.lose(lostTransaction, err)
 		o.client.OK()
 		return
 	case k == commandtable.ConnWatch:
-		o.addLost(dedicated.Lost{Watch: true, Cause: err})
+		o.lose(lostWatch, err)
 	}
 	o.client.Fail(err)
 }

@@ -58,7 +58,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	switch {
 	case leaves(c, cmd):
 		return false
-	case u.lost.Multi: // just now
+	case u.lost.loss == lostTransaction: // just now
 		u.answerLost(nil, c.Conn, len(cmd.Args)-1)
 		return true
 	case p == nil && u.mutes(p, c): // just now, too: it still is a subscriber
