@@ -273,8 +273,9 @@ func (u *clustered) connectAny(v *dedicated.View) (p *conn, err error) {
 		ctx, done := s.While(u.Context, n)
 		p, err = u.connectAs(ctx, u.client.Identity(), n, v)
 		done()
-		if err == nil || client.NoFurther(err) && !client.PasswordRefused(err) {
-			break
+		switch {
+		case err == nil, client.TooMany(err), client.LogIn(err):
+			return p, err
 		}
 	}
 	return p, err
@@ -291,7 +292,7 @@ func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *clus
 }
 
 // masters has run use a connection to each master. It tries for as long as commands are retried on the cluster.
-func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error {
+func (u *clustered) masters(id upstream.Identity, run func(conns) error) error {
 	for t := u.nodes.Tries(backend.NoSlot); ; {
 		all, err := u.connectAll(id, u.nodes.Snapshot().Masters)
 		r := unreached(err)
@@ -300,18 +301,18 @@ func (u *clustered) masters(id upstream.Identity, run func([]*conn) error) error
 			err = run(all)
 			r = u.nodes.RefusalIn(n, err)
 		}
-		if err == nil || !t.Again(u.client.Context(), r) {
+		if !t.Again(u.client.Context(), r) {
 			return err
 		}
 	}
 }
 
 // connectAll makes a connection to each of the nodes, or else none.
-func (u *clustered) connectAll(id upstream.Identity, nodes []*cluster.Node) (all []*conn, err error) {
+func (u *clustered) connectAll(id upstream.Identity, nodes []*cluster.Node) (all conns, err error) {
 	for _, n := range nodes {
 		p, err := u.connectAs(u.Context, id, n, new(dedicated.View))
 		if err != nil {
-			closeAll(all)
+			all.end()
 			return nil, err
 		}
 		all = append(all, p)

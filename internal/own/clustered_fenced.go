@@ -61,12 +61,10 @@ func (u *clustered) fencedOnce(t *cluster.Tries, f *fenced.Fence) (done bool, r 
 	}
 	defer p.endAside()
 	done, err = p.fencedAt(f)
-	refused := upstream.Refused(err)
 	switch {
 	case upstream.IsNotSent(err):
 		r = cluster.Unreached
-	case refused == nil:
-	case f.Slot.Looked && isAsk(refused): // a key has moved ahead of the lock, or is missing while the slot moves: the rest follows soon
+	case f.Slot.Looked && isAsk(err): // a key has moved ahead of the lock, or is missing while the slot moves: the rest follows soon
 		r = cluster.Incomplete
 	default:
 		r = u.nodes.RefusalIn(p.Node, err)
@@ -75,11 +73,14 @@ func (u *clustered) fencedOnce(t *cluster.Tries, f *fenced.Fence) (done bool, r 
 }
 
 // isAsk says that a node has sent on what was asked of it, but not for good.
-func isAsk(refused *upstream.ReplyError) bool { return strings.HasPrefix(refused.Line, "ASK ") }
+func isAsk(err error) bool {
+	refused := upstream.Refused(err)
+	return refused != nil && strings.HasPrefix(refused.Line, "ASK ")
+}
 
 // halfWay returns err as clients get it, who must not follow a node's ASK.
 func halfWay(err error) error {
-	if refused := upstream.Refused(err); refused != nil && isAsk(refused) {
+	if isAsk(err) {
 		return &upstream.ReplyError{Line: "TRYAGAIN Multiple keys request during rehashing of slot"}
 	}
 	return err

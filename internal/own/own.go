@@ -61,7 +61,7 @@ type path interface {
 	// connect makes a connection for what needs no certain node.
 	connect() (*conn, error)
 	// masters has run use a connection to each master as id, which the client need not be; once more if one is no master any longer.
-	masters(id upstream.Identity, run func([]*conn) error) error
+	masters(id upstream.Identity, run func(conns) error) error
 	// left is called when a connection at that node has ended.
 	left(n *cluster.Node)
 	// fenced runs f for a client whose own connection is p; nil: it has none.

@@ -160,11 +160,6 @@ func (r *restore) tryAgain(id upstream.Identity) {
 	}
 }
 
-// mutes says that c is subject to the rules for a subscriber in RESP2.
-func (r *restore) mutes(c *commandtable.Command) bool {
-	return r != nil && r.what.Mute && !c.Always
-}
-
 // takeRestored is the connection that a restore has made, if it has, which is the client's own from now on. What was forwarded past it
 // has its replies by then.
 func (o *Connections) takeRestored() *conn {

@@ -17,10 +17,14 @@ type single struct{ *Connections }
 func (u *single) concerns(_ *commandtable.Command, here bool) bool { return !here && u.Writes.Paused() }
 
 func (u *single) mutes(p *conn, c *commandtable.Command) bool {
-	if p != nil {
-		return p.Status().Mute && !c.Always
+	if c.Always {
+		return false
 	}
-	return u.restore.Load().mutes(c)
+	if p != nil {
+		return p.Status().Mute
+	}
+	r := u.restore.Load()
+	return r != nil && r.what.Mute
 }
 
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
@@ -75,13 +79,13 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 		p.bar(c)
 	case now.Multi:
 		u.queue(p, cmd, c, true)
-	case now.Mute && isNoSubcommand(c, cmd):
+	case !u.mutes(p, c):
+		return false
+	case isNoSubcommand(c, cmd):
 		forwarded()
 		p.Send(&dedicated.Reply{Cmd: c}, cmd.Raw)
-	case now.Mute && !c.Always:
-		u.refuseMute(cmd, c)
 	default:
-		return false
+		u.refuseMute(cmd, c)
 	}
 	return true
 }
@@ -103,12 +107,12 @@ func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, erro
 func (u *single) databases() bool { return true }
 
 // masters has run use a connection to the one Redis.
-func (u *single) masters(id upstream.Identity, run func([]*conn) error) error {
+func (u *single) masters(id upstream.Identity, run func(conns) error) error {
 	p, err := u.connectAs(id, &u.Waits)
 	if err != nil {
 		return err
 	}
-	return run([]*conn{p})
+	return run(conns{p})
 }
 
 // helloSubscriptions has nothing to do: subscriptions are on the client's own connection.

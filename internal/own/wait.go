@@ -1,7 +1,6 @@
 package own
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -96,7 +96,12 @@ func (w *waitCall) needsWrite() (bool, error) {
 	if err != nil && t.Learned() && !has {
 		return false, nil
 	}
-	return slices.ContainsFunc(all, func(r resp.Reply) bool { return since72(r) || r.Kind == '-' && has }), err
+	return slices.ContainsFunc(all, func(r resp.Reply) bool {
+		if r.Kind == '-' {
+			return has
+		}
+		return since72(r)
+	}), err
 }
 
 // since72 says that the answer to HELLO names version 7.2 or a newer one.
@@ -112,75 +117,58 @@ func since72(hello resp.Reply) bool {
 	return false
 }
 
-// waitCall is one WAIT or WAITAOF, on connections that it alone has.
+// waitCall is one WAIT or WAITAOF.
 type waitCall struct {
-	o     *Connections
-	cmd   *commandtable.Command
-	args  [][]byte
-	conns []*conn // to each master
-	reply []byte
+	o      *Connections
+	cmd    *commandtable.Command
+	args   [][]byte
+	reply  []byte
+	denied bool // the user may not make the write, as far as it may WAIT
 }
 
-// afterWrite runs it, and answers the client.
+// afterWrite runs it, and answers the client. It writes as the client's user, or if that may not as the service account.
 func (w *waitCall) afterWrite() {
 	forwarded()
-	defer w.end()
-	reply, err := w.run()
+	err := w.o.path.masters(w.o.client.Identity(), w.runAt)
+	if w.denied {
+		err = w.asService(w.o.path.masters(w.o.AsService(), w.runAt))
+	}
 	switch {
 	case w.o.client.End.Over():
 	case err != nil:
 		w.o.Failed(w.cmd, err)
 	default:
-		w.o.client.Give(reply)
+		w.o.client.Give(w.reply)
 	}
 }
 
-// run writes as the client's user, or if that may not as the service account, and waits then.
-func (w *waitCall) run() ([]byte, error) {
-	err := w.o.path.masters(w.o.client.Identity(), w.runAt)
-	if refusal, ok := err.(*writeRefusal); ok && strings.HasPrefix(refusal.Line, "NOPERM") {
-		err = w.asService(w.o.path.masters(w.o.AsService(), w.runAt))
-	}
-	return w.reply, err
-}
-
-// writeRefusal is an error that Redis has for the write, and not for WAIT.
-type writeRefusal struct{ *upstream.ReplyError }
-
-// Unwrap makes it a *upstream.ReplyError, too.
-func (r *writeRefusal) Unwrap() error { return r.ReplyError }
-
-// runAt writes and waits on new connections, which end if that fails.
-func (w *waitCall) runAt(conns []*conn) error {
-	w.conns = conns
-	err := w.write()
-	if err == nil {
-		w.reply, err = w.wait()
-	}
-	if err != nil {
-		w.end()
+// runAt writes and waits on new connections to each master, which end then.
+func (w *waitCall) runAt(all conns) (err error) {
+	defer all.end()
+	if err = w.write(all); err == nil {
+		w.reply, err = w.wait(all)
 	}
 	return err
 }
 
 // write makes a write.
-func (w *waitCall) write() error {
-	asked := w.send(resp.AppendCommand(nil, nothing(w.cmd)...), 0) // WAIT's own refusal comes before that of a write
-	written := w.send(writeNothing, 0)
+func (w *waitCall) write(all conns) error {
+	asked := all.send(resp.AppendCommand(nil, nothing(w.cmd)...), 0) // WAIT's own refusal comes before that of a write
+	written := all.send(writeNothing, 0)
 	most := w.cmd.WaitsFor(w.args)
 	if most > 0 {
 		most = max(most, backend.QuestionTime) // a short wait is no reason to have no answer from a machine that is busy
 	}
-	if err := w.await(most); err != nil {
+	if err := w.await(all, most); err != nil {
 		return err
 	}
-	if _, err := w.answers(asked); err != nil {
+	if _, err := all.answers(asked); err != nil {
 		return err
 	}
-	_, err := w.answers(written)
+	_, err := all.answers(written)
 	if refusal := upstream.Refused(err); refusal != nil {
-		line := strings.TrimSuffix(refusal.Line, ".") + ": " + w.needs()
-		return &writeRefusal{&upstream.ReplyError{Line: line}}
+		w.denied = strings.HasPrefix(refusal.Line, "NOPERM")
+		return &upstream.ReplyError{Line: strings.TrimSuffix(refusal.Line, ".") + ": " + w.needs()}
 	}
 	return err
 }
@@ -192,93 +180,35 @@ func (w *waitCall) needs() string {
 
 // asService returns err, which the service account got, as it is to be told to a client whose own user may not write.
 func (w *waitCall) asService(err error) error {
-	refusal := upstream.Refused(err)
-	if refusal == nil {
+	if !client.Denied(err) {
 		return err
 	}
-	switch code, _, _ := strings.Cut(refusal.Line, " "); code {
-	case "NOPERM", "NOAUTH", "WRONGPASS":
-		return &upstream.ReplyError{Line: "NOPERM " + w.needs() + ": this user lacks +function|restore, and the service account lacks that or +" + w.cmd.Name}
-	}
-	return err
+	return &upstream.ReplyError{Line: "NOPERM " + w.needs() +
+		": this user lacks +function|restore, and the service account lacks that or +" + w.cmd.Name}
 }
 
 // wait has all masters wait.
-func (w *waitCall) wait() ([]byte, error) {
-	sent := w.send(resp.Command(w.args), w.cmd.WaitsFor(w.args))
-	if err := w.await(0); err != nil {
+func (w *waitCall) wait(all conns) ([]byte, error) {
+	sent := all.send(resp.Command(w.args), w.cmd.WaitsFor(w.args))
+	if err := w.await(all, 0); err != nil {
 		return nil, err
 	}
-	all, err := w.answers(sent)
+	replies, err := all.answers(sent)
 	if err != nil {
 		return nil, err
 	}
-	return least(all), nil
-}
-
-// send sends a command to all masters, which may wait for so long; 0: for ever.
-func (w *waitCall) send(raw []byte, wait time.Duration) []*dedicated.Reply {
-	all := make([]*dedicated.Reply, len(w.conns))
-	for i, p := range w.conns {
-		all[i] = p.Own(&dedicated.Reply{Wait: dedicated.Wait{Blocks: true, For: wait}}, raw)
-	}
-	return all
+	return least(replies), nil
 }
 
 // await waits for all replies, at most for so long; 0: for as long as it takes.
-func (w *waitCall) await(most time.Duration) error {
-	for _, p := range w.conns {
-		p.Flush()
-	}
-	come := true
-	w.o.client.Watch(func(ctx context.Context) {
-		if most > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, most)
-			defer cancel()
-		}
-		for _, p := range w.conns {
-			come = come && p.Await(ctx)
-		}
-	})
-	switch {
-	case come:
+func (w *waitCall) await(all conns, most time.Duration) error {
+	if all.await(w.o.client, most) {
 		return nil
-	case w.o.client.End.Over():
+	}
+	if w.o.client.End.Over() {
 		return &upstream.NotSentError{Cause: dedicated.ErrGone}
 	}
 	return &upstream.ReplyError{Line: "ERR Redis has made no write in time: " + w.needs()}
-}
-
-// answers returns the replies, or an error that is among them.
-func (w *waitCall) answers(to []*dedicated.Reply) ([]resp.Reply, error) {
-	all := make([]resp.Reply, len(to))
-	for i, p := range w.conns {
-		reply, err := p.Answer(to[i])
-		if err == nil {
-			err = upstream.ErrorIn(reply)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all[i], _ = resp.ParseReply(reply)
-		all[i].Raw = reply
-	}
-	return all, nil
-}
-
-// end gives the connections back, or closes those on which something is still under way.
-func (w *waitCall) end() {
-	closeAll(w.conns)
-	w.conns = nil
-}
-
-// closeAll gives connections beside the client's own back, or closes those on which replies are pending.
-func closeAll(all []*conn) {
-	for _, p := range all {
-		p.Release()
-		p.Close()
-	}
 }
 
 // least is the smallest of the masters' answers, number by number.
