@@ -1,6 +1,6 @@
-// Package dedicated is a connection upstream that one client has to itself, for as long as Redis keeps state for it there:
-// a transaction, watched keys, subscriptions, tracking, a command that waits. It learns that state from the replies, which
-// it passes on to the client as they came.
+// Package dedicated is a connection upstream that one client has to itself, for as long as Redis keeps state for it
+// there: a transaction, watched keys, subscriptions, tracking, a command that waits. It learns that state from the
+// replies, which it passes on to the client as they came.
 package dedicated
 
 import (
@@ -27,16 +27,16 @@ const (
 // ErrGone is why a command has no reply if the connection or the client was already gone.
 var ErrGone = errors.New("the client of the dedicated connection has gone")
 
-// Host is told what becomes of a connection. NotSent is called by whoever uses the connection, the others with the connection's lock held:
-// they must not use the connection, nor block.
+// Host is told what becomes of a connection. NotSent is called by whoever uses the connection, the others with the
+// connection's lock held: they must not use the connection, nor block.
 type Host interface {
 	// NotSent answers a command that came just after the connection was lost.
 	NotSent(e *Reply)
-	// RightsChanged is called when commands that may change users' rights have been run, or may have been, as their replies are lost; last: no
-	// other reply is pending.
+	// RightsChanged is called when commands that may change users' rights have been run, or may have been, as their
+	// replies are lost; last: no other reply is pending.
 	RightsChanged(last bool)
-	// Idle is called when no reply is pending, no transaction is queued, and no command is about to be sent. redirected is the client to which
-	// invalidations go; 0: none.
+	// Idle is called when no reply is pending, no transaction is queued, and no command is about to be sent. redirected
+	// is the client to which invalidations go; 0: none.
 	Idle(redirected int64)
 	// Left is called when the connection is given back or lost.
 	Left()
@@ -44,12 +44,14 @@ type Host interface {
 	Remake(what Remains)
 }
 
-// Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called with the connection's lock held.
+// Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called with the
+// connection's lock held.
 type Interceptor interface {
-	// Confirmed takes a confirmation. e is the oldest command without its reply, nil if there is none. It returns what the client
-	// is told, and whether e asked for it.
+	// Confirmed takes a confirmation. e is the oldest command without its reply, nil if there is none. It returns what
+	// the client is told, and whether e asked for it.
 	Confirmed(c Confirmation, e *Reply, proto int) (told []byte, asked bool)
-	// Others says whether a message comes to the client by another connection as well; known is false when more of it is needed.
+	// Others says whether a message comes to the client by another connection as well; known is false when more of it
+	// is needed.
 	Others(frame []byte) (others, known bool)
 	// Ended is called when the connection was lost.
 	Ended()
@@ -64,9 +66,9 @@ type Config struct {
 	Node    *cluster.Node  // where it is, in a cluster; else nil
 }
 
-// Conn is a client's connection of its own. Commands go out as the client sends them, without waiting for replies; what comes
-// back goes to the client from the connection's own goroutine (relay.go). When no reply is pending and no state is left, the
-// connection is given back.
+// Conn is a client's connection of its own. Commands go out as the client sends them, without waiting for replies; what
+// comes back goes to the client from the connection's own goroutine (relay.go). When no reply is pending and no state
+// is left, the connection is given back.
 type Conn struct {
 	Config
 	conn  *upstream.Dedicated
@@ -175,7 +177,7 @@ type Status struct {
 	Caching                string  // what CLIENT CACHING has just said of the next command
 	Refused                []byte  // the last redirect that was answered QUEUED
 	Wrong                  bool    // Redis has refused to queue something: EXEC aborts the transaction
-	Named                  *string // what the transaction calls the client, as far as it has been sent; nil: it gives no name
+	Named                  *string // what the transaction, as far as it has been sent, calls the client; nil: nothing
 }
 
 // Status is the present state.
@@ -183,7 +185,8 @@ func (p *Conn) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, q := &p.said.state, &p.said.pending
-	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.on(), Subscribed: s.subs.total() > 0, Mute: s.mute(), None: s.none(),
-		Ended: p.life == lost, Blocked: q.waits > 0, Pending: len(q.all), Redirect: s.tracking.last().To, Caching: s.tracking.caching,
+	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.on(), Subscribed: s.subs.total() > 0,
+		Mute: s.mute(), None: s.none(), Ended: p.life == lost, Blocked: q.waits > 0, Pending: len(q.all),
+		Redirect: s.tracking.last().To, Caching: s.tracking.caching,
 		Refused: s.transaction.refused, Wrong: s.transaction.phase == aborted, Named: s.transaction.name}
 }

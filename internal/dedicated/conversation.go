@@ -7,8 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// conversation is what has been said on a connection: which replies are pending, and what Redis keeps for it. A frame that comes is judged
-// when enough of it is there, and taken at its end. There is no I/O and no lock here: see TestConversation.
+// conversation is what has been said on a connection: which replies are pending, and what Redis keeps for it. A frame
+// that comes is judged when enough of it is there, and taken at its end. There is no I/O and no lock here: see
+// TestConversation.
 type conversation struct {
 	state       State
 	pending     queue
@@ -81,22 +82,30 @@ func (c *conversation) classify(frame []byte) frameKind {
 	return frameReply
 }
 
-// classifyArray tells what an array is in RESP2. A reply may look like a message, or a confirmation, but to a subscriber none does that is no
-// element of EXEC's: of such ones a confirmation is asked for, and a message is of what the client has subscribed to.
+// classifyArray tells what an array is in RESP2. A reply may look like a message, or a confirmation, but to a
+// subscriber none does that is no element of EXEC's: of such ones a confirmation is asked for, and a message is of what
+// the client has subscribed to.
 func (c *conversation) classifyArray(frame []byte) frameKind {
 	verb := FirstText(frame)
 	word := firstWords[verb]
 	asks, subscribing := c.effect().(subscribes)
-	switch {
-	case c.state.executing():
-		looks := word.kind == frameConfirmation && asks.verb == verb || word.kind == frameMessage && c.state.subs.brings(word.of, frame)
-		if !looks {
+	if !c.state.executing() {
+		if !subscribing && c.state.subs.total() == 0 {
 			return frameReply
 		}
-	case !subscribing && c.state.subs.total() == 0:
-		return frameReply
+		return word.kind
 	}
-	return word.kind
+	switch word.kind {
+	case frameConfirmation:
+		if asks.verb == verb {
+			return frameConfirmation
+		}
+	case frameMessage:
+		if c.state.subs.brings(word.of, frame) {
+			return frameMessage
+		}
+	}
+	return frameReply
 }
 
 // judge says what becomes of a frame, by its beginning.
@@ -109,7 +118,8 @@ func (c *conversation) judge(frame []byte) verdict {
 		return verdict{kind: kind}
 	case kind == frameConfirmation:
 		_, subscribing := c.effect().(subscribes)
-		return verdict{kind: kind, whole: true, drop: subscribing && e.Own} // of what is made again: the client has had this long ago
+		// What is made again the client has had confirmed long ago.
+		return verdict{kind: kind, whole: true, drop: subscribing && e.Own}
 	case e == nil: // on a connection for subscriptions a reply to one that was given up
 		return verdict{drop: c.interceptor != nil}
 	case c.state.executing():
@@ -118,7 +128,8 @@ func (c *conversation) judge(frame []byte) verdict {
 	return e.judge(frame)
 }
 
-// intercept is judge on a connection for subscriptions: a message may come by another one as well, and of confirmations the interceptor tells.
+// intercept is judge on a connection for subscriptions: a message may come by another one as well, and of confirmations
+// the interceptor tells.
 func (c *conversation) intercept(kind frameKind, frame []byte) verdict {
 	if kind == frameConfirmation {
 		return verdict{kind: kind, whole: true, drop: true}
@@ -222,8 +233,8 @@ func (c *conversation) confirmed(frame []byte) outcome {
 	return outcome{answered: e, told: told}
 }
 
-// lost takes that the connection was lost under a client that stays. It returns what the client is told: for each command without a reply
-// an error, that line, or OK.
+// lost takes that the connection was lost under a client that stays. It returns what the client is told: for each
+// command without a reply an error, that line, or OK.
 func (c *conversation) lost(line string) (told []byte) {
 	s := &c.state
 	if s.executing() {

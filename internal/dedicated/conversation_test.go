@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What the client gets of what comes from Redis; a point behind a frame says that it has answered a command, a question mark that
-// nobody has asked for it.
+// What the client gets of what comes from Redis; a point behind a frame says that it has answered a command, a question
+// mark that nobody has asked for it.
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ why, proto2, proto3, want string }{

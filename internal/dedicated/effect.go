@@ -7,8 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 )
 
-// Effect is what a command does to its connection once Redis has answered it, or EXEC's reply shows that it has been run, without an
-// error. nil: nothing that matters here.
+// Effect is what a command does to its connection once Redis has answered it, or EXEC's reply shows that it has been
+// run, without an error. nil: nothing that matters here.
 type Effect interface {
 	apply(s *State)
 	bytes() int // that its words take
@@ -48,7 +48,8 @@ type Tracking struct {
 	Call      string // the whole command, as it was sent
 }
 
-// Redirect is whom CLIENT TRACKING … REDIRECT has named: our number of that client, and that of its connection at Redis.
+// Redirect is whom CLIENT TRACKING … REDIRECT has named: our number of that client, and that of its connection at
+// Redis.
 type Redirect struct{ Client, Redis int64 }
 
 func (t Tracking) apply(s *State) { s.tracking.take(t) }

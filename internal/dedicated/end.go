@@ -49,8 +49,8 @@ func (p *Conn) Released() bool {
 	return p.life.over()
 }
 
-// idle is called when a command may have been the last for now. Once none is under way, about to be sent or queued, the host is told where
-// invalidations go, and the connection is given back if Redis keeps nothing for it.
+// idle is called when a command may have been the last for now. Once none is under way, about to be sent or queued, the
+// host is told where invalidations go, and the connection is given back if Redis keeps nothing for it.
 func (p *Conn) idle() {
 	s := &p.said.state
 	if p.life != free || p.said.pending.oldest() != nil || s.multi() {
@@ -75,8 +75,8 @@ func (p *Conn) giveBack() {
 	p.conn.GiveBack()
 }
 
-// leave notes that the connection is given back, closed, or lost: nothing that was kept for it counts from now on. A client that has a
-// part of a reply is cut off, as why says.
+// leave notes that the connection is given back, closed, or lost: nothing that was kept for it counts from now on. A
+// client that has a part of a reply is cut off, as why says.
 func (p *Conn) leave(to life, why string) {
 	p.life = to
 	p.unknown = p.said.pending.any((*Reply).changes)
@@ -120,16 +120,17 @@ func (p *Conn) drop() {
 	p.show()
 }
 
-// Ended implements upstream.Receiver: the connection is over. Its user calls it, too, to give the connection up as if Redis had ended it: what
-// is pending there is lost.
+// Ended implements upstream.Receiver: the connection is over. Its user calls it, too, to give the connection up as if
+// Redis had ended it: what is pending there is lost.
 func (p *Conn) Ended(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end(cause)
 }
 
-// end is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if replies are
-// pending, or if a transaction or subscriptions are lost. A client that holds locks stays, and gets an error in place of each reply.
+// end is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if
+// replies are pending, or if a transaction or subscriptions are lost. A client that holds locks stays, and gets an
+// error in place of each reply.
 func (p *Conn) end(err error) {
 	if p.life.over() {
 		return
@@ -164,8 +165,9 @@ func (p *Conn) end(err error) {
 	p.changed.Broadcast()
 }
 
-// closesClient says that the client is to be closed for the loss of this connection. Even one that is not lockless is closed if
-// invalidations are redirected from this connection to another client or from another client to this connection: some would be lost.
+// closesClient says that the client is to be closed for the loss of this connection. Even one that is not lockless is
+// closed if invalidations are redirected from this connection to another client or from another client to this
+// connection: some would be lost.
 func (p *Conn) closesClient(lockless bool) bool {
 	s := &p.said.state
 	switch {

@@ -18,14 +18,15 @@ var queuedReply = []byte("+QUEUED\r\n")
 // ForgetAll tells a client in RESP3 that nothing it has cached is valid.
 var ForgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
 
-// IsRedirect says that a node has refused a command because the slot is not there: it has not run, and can be sent again.
+// IsRedirect says that a node has refused a command because the slot is not there: it has not run, and can be sent
+// again.
 func IsRedirect(reply []byte) bool {
 	return begins(reply, "-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN ")
 }
 
 // Aborted says whether an error of EXEC ends the transaction; other errors leave all as it was.
 func Aborted(reply []byte) bool {
-	return begins(reply, "-EXECABORT", "-CROSSSLOT", "-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN ") || bytes.Contains(reply, []byte("EXEC aborted"))
+	return IsRedirect(reply) || begins(reply, "-EXECABORT", "-CROSSSLOT") || bytes.Contains(reply, []byte("EXEC aborted"))
 }
 
 func begins(reply []byte, words ...string) bool {
@@ -41,7 +42,8 @@ func elements(head []byte) int {
 	return max(f.N, 0)
 }
 
-// firstWords are those of what comes by itself to a subscriber, and of what confirms a subscription or, if ends, the end of one.
+// firstWords are those of what comes by itself to a subscriber, and of what confirms a subscription or, if ends, the
+// end of one.
 var firstWords = map[string]struct {
 	kind frameKind
 	of   SubscriptionKind

@@ -2,8 +2,8 @@ package dedicated
 
 import "github.com/lockproxy/lockproxy/internal/downstream"
 
-// output is what the client is to get. It is written when all that has come is taken, or when much has been gathered. While the client has a
-// part of a reply nobody else writes to it.
+// output is what the client is to get. It is written when all that has come is taken, or when much has been gathered.
+// While the client has a part of a reply nobody else writes to it.
 type output struct {
 	bytes []byte // not written yet
 	whole int    // how many of these bytes end with a whole reply

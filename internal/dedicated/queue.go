@@ -15,13 +15,15 @@ const (
 	MostPendingBlocked = 1 << 10
 )
 
-// pendingBytes is about how much is kept for a pending reply, beside what is kept of the call. It counts for --max-reply-memory.
+// pendingBytes is about how much is kept for a pending reply, beside what is kept of the call. It counts for
+// --max-reply-memory.
 const pendingBytes = 256
 
 // callBytes is how much of a command is kept to tell which one took long.
 const callBytes = 256
 
-// Reply is the reply that a command has yet to get. It belongs to the connection from when the command is sent until it is answered.
+// Reply is the reply that a command has yet to get. It belongs to the connection from when the command is sent until it
+// is answered.
 type Reply struct {
 	Cmd    *commandtable.Command // nil: of this proxy's own
 	Kind   commandtable.ConnKind
@@ -37,7 +39,7 @@ type Reply struct {
 	Got     *[]byte // it goes here
 	Refusal *[]byte // it goes here if it is an error
 	Queues  bool    // a redirect is answered QUEUED: the transaction is begun anew at EXEC
-	Fenced  bool    // it is that of FENCED's EXEC: if that ran anything the client gets the last command's, else it goes to Got
+	Fenced  bool    // it is EXEC's of a FENCED: if that runs anything the client gets the last reply within, else Got
 
 	Ran  bool  // FENCED's EXEC has run the command: Got is nil, and the reply is the client's
 	Lost error // the connection ended first
@@ -123,7 +125,8 @@ func (q *queue) oldest() *Reply {
 	return q.all[0]
 }
 
-// pop takes the oldest off: it is answered now. took is the time since it was sent, or since the reply before it if that came later.
+// pop takes the oldest off: it is answered now. took is the time since it was sent, or since the reply before it if
+// that came later.
 func (q *queue) pop(now time.Duration) (took time.Duration) {
 	e := q.all[0]
 	if e.Wait.Blocks {

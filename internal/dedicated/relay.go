@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// incoming is the frame that is being received. It is held back until it is clear what becomes of it, and passed on, or dropped, piece by
-// piece from then on.
+// incoming is the frame that is being received. It is held back until it is clear what becomes of it, and passed on, or
+// dropped, piece by piece from then on.
 type incoming struct {
 	scan   resp.Scanner
 	head   bool   // it is the head of EXEC's reply, which is a frame here
@@ -65,8 +65,8 @@ func (f *incoming) clear() {
 	}
 }
 
-// Received passes on what Redis sent, as it came, and learns from it which replies are pending and what state the connection is in.
-// The client gets the bytes unchanged, unless the verdict about a frame drops or replaces it.
+// Received passes on what Redis sent, as it came, and learns from it which replies are pending and what state the
+// connection is in. The client gets the bytes unchanged, unless the verdict about a frame drops or replaces it.
 func (p *Conn) Received(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +173,8 @@ func (p *Conn) answered(e *Reply, frame []byte) {
 		p.Client.Process.Writes.Shutting(-1)
 	}
 	if e.changesRights() && !p.said.state.multi() {
-		p.Host.RightsChanged(p.said.pending.oldest() == nil) // if others are pending, one of them may be to what changes the rights
+		// If others are pending, one of them may be to what changes the rights.
+		p.Host.RightsChanged(p.said.pending.oldest() == nil)
 	}
 	if e.Cmd == commandtable.Unlisted && !bytes.HasPrefix(frame, unknownCommand) {
 		p.tainted = true // nobody knows what it has done to the connection
@@ -203,7 +204,8 @@ func (p *Conn) Greeted() {
 	p.changed.Broadcast()
 }
 
-// count tells the budget how many bytes are kept, with what has come of a frame and cannot be passed on yet. leave gives them back.
+// count tells the budget how many bytes are kept, with what has come of a frame and cannot be passed on yet. leave
+// gives them back.
 func (p *Conn) count() {
 	if !p.life.over() {
 		p.kept.Set(p.said.bytes() + beyond(p.frame.begins) + beyond(p.out.bytes))

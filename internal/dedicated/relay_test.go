@@ -68,8 +68,8 @@ func TestFencedInPieces(t *testing.T) {
 	}
 }
 
-// What EXEC's commands did is found in its reply, in whatever pieces that comes, and it is one reply to the client with all that Redis sends
-// behind its array.
+// What EXEC's commands did is found in its reply, in whatever pieces that comes, and it is one reply to the client with
+// all that Redis sends behind its array.
 func TestExecInPieces(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("c", 300)

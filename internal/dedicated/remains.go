@@ -8,7 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Remains is what was lost with a connection, and is made again on another one if its client is not closed for the loss.
+// Remains is what was lost with a connection, and is made again on another one if its client is not closed for the
+// loss.
 type Remains struct {
 	subs     subscriptions
 	tracking []Tracking
@@ -30,7 +31,8 @@ type Call struct {
 	Raw []byte
 }
 
-// RemadeAtOnce is how many subscriptions are made again by one call, which is to be answered in time however many there are.
+// RemadeAtOnce is how many subscriptions are made again by one call, which is to be answered in time however many there
+// are.
 const RemadeAtOnce = 1000
 
 // Calls are what is to be sent on another connection. find looks up a command.
@@ -54,7 +56,8 @@ func (r *Remains) Calls(find func(verb string) *commandtable.Command) (all []Cal
 	return all
 }
 
-// Remaking says that what was lost is made again here, until Made: should this connection be lost, too, its user tries another one.
+// Remaking says that what was lost is made again here, until Made: should this connection be lost, too, its user tries
+// another one.
 func (p *Conn) Remaking() {
 	p.mu.Lock()
 	p.life = remaking
@@ -72,7 +75,8 @@ func (p *Conn) Made(agree func() bool) bool {
 	return true
 }
 
-// remains returns what is to be made again if the connection is lost now. What is not made whole is made again by whoever makes it.
+// remains returns what is to be made again if the connection is lost now. What is not made whole is made again by
+// whoever makes it.
 func (p *Conn) remains() *Remains {
 	if p.life == remaking {
 		return nil
@@ -80,8 +84,8 @@ func (p *Conn) remains() *Remains {
 	return p.said.state.remains()
 }
 
-// Redo closes the connection, and makes again on another one what it had, unless it was about to be made here. If the client has a part of a
-// message, the rest comes first, unless ctx ends.
+// Redo closes the connection, and makes again on another one what it had, unless it was about to be made here. If the
+// client has a part of a message, the rest comes first, unless ctx ends.
 func (p *Conn) Redo(ctx context.Context) {
 	p.awaitWhole(ctx)
 	p.mu.Lock()

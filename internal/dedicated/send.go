@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Send queues a command, whose reply goes where e says. Replies that did not come over this connection are written first, because the
-// command is answered with an error at once if the connection has ended.
+// Send queues a command, whose reply goes where e says. Replies that did not come over this connection are written
+// first, because the command is answered with an error at once if the connection has ended.
 func (p *Conn) Send(e *Reply, raw []byte) {
 	p.Client.Flush()
 	e.quiet = p.Client.Replies.Silent
@@ -112,8 +112,8 @@ func (p *Conn) Exchange(ctx context.Context, e *Reply, raw []byte) bool {
 	return p.Await(ctx) && stop() && e.Lost == nil
 }
 
-// Flush sends what is queued, after the replies that did not come over this connection. A Redis that takes no bytes holds up a
-// client that is still there, but one that has gone only for LastReplies.
+// Flush sends what is queued, after the replies that did not come over this connection. A Redis that takes no bytes
+// holds up a client that is still there, but one that has gone only for LastReplies.
 func (p *Conn) Flush() {
 	if len(p.queue) == 0 {
 		return
@@ -160,7 +160,8 @@ func (p *Conn) settle(most int) (settled bool) {
 	return settled && !p.Client.End.Over()
 }
 
-// Await waits until all replies have come whole, as if they had once the connection is over, or ctx ends, and says whether they have.
+// Await waits until all replies have come whole, as if they had once the connection is over, or ctx ends, and says
+// whether they have.
 func (p *Conn) Await(ctx context.Context) bool {
 	return p.await(ctx, func() bool { return p.said.pending.oldest() == nil })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// State is what Redis keeps for a connection, as far as the replies to its commands have told. It has no I/O and no lock: see TestState,
-// which tells what each reply does.
+// State is what Redis keeps for a connection, as far as the replies to its commands have told. It has no I/O and no
+// lock: see TestState, which tells what each reply does.
 type State struct {
 	proto, db   int
 	transaction transaction
@@ -51,7 +51,8 @@ func (s *State) sent(e *Reply) {
 	}
 }
 
-// answered takes the reply to e, of which the beginning is enough. If that is an EXEC that has run something, execute takes it.
+// answered takes the reply to e, of which the beginning is enough. If that is an EXEC that has run something, execute
+// takes it.
 func (s *State) answered(e *Reply, reply []byte) {
 	if e.Cmd == nil || !strings.HasPrefix(e.Cmd.Name, "client|") {
 		s.tracking.caching = ""
@@ -120,9 +121,9 @@ func (s *State) element(reply []byte) {
 	s.transaction.next()
 }
 
-// unanswered takes a command whose reply is lost, under a client that stays: as if Redis had done what the client goes by. ok: the client is
-// told OK, else an error. A transaction without EXEC has surely not run, and a client that sees an error before EXEC may send what should
-// be within one.
+// unanswered takes a command whose reply is lost, under a client that stays: as if Redis had done what the client goes
+// by. ok: the client is told OK, else an error. A transaction without EXEC has surely not run, and a client that sees
+// an error before EXEC may send what should be within one.
 func (s *State) unanswered(e *Reply) (ok bool) {
 	if s.multi() {
 		if e.Args > 0 { // it ends nothing

@@ -51,8 +51,8 @@ func talkIn(proto int) *talk {
 	return c
 }
 
-// run has all steps done. >x is a command that is sent, x+OK one that is sent and has that reply. Everything else comes from Redis:
-// (subscribe:a:1 confirms a subscription, [message:a:x is an array, and _ stands for a space.
+// run has all steps done. >x is a command that is sent, x+OK one that is sent and has that reply. Everything else comes
+// from Redis: (subscribe:a:1 confirms a subscription, [message:a:x is an array, and _ stands for a space.
 func (c *talk) run(steps string) {
 	for _, step := range strings.Fields(steps) {
 		frame := strings.ReplaceAll(step, "_", " ")
@@ -201,7 +201,8 @@ func (s *State) text() string {
 	return strings.Join(words, " ")
 }
 
-// When a connection is lost under a client that stays, each command without a reply gets an error or OK, and what follows goes by that.
+// When a connection is lost under a client that stays, each command without a reply gets an error or OK, and what
+// follows goes by that.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	for steps, want := range map[string]string{
@@ -232,7 +233,8 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// What is made again of a connection that was lost: what is subscribed to still, and the calls of CLIENT TRACKING in force.
+// What is made again of a connection that was lost: what is subscribed to still, and the calls of CLIENT TRACKING in
+// force.
 func TestRemains(t *testing.T) {
 	t.Parallel()
 	c := talkIn(2)

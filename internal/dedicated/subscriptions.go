@@ -58,10 +58,12 @@ func confirmationIn(frame []byte) (c Confirmation, ok bool) {
 	}
 	verb, name := string(r.Elems[0].Text), r.Elems[1]
 	word := firstWords[verb]
-	return Confirmation{Verb: verb, Of: Subscription{word.of, string(name.Text)}, Ends: word.ends, Null: name.Null, Number: r.Elems[2].Int()}, true
+	sub := Subscription{word.of, string(name.Text)}
+	return Confirmation{Verb: verb, Of: sub, Ends: word.ends, Null: name.Null, Number: r.Elems[2].Int()}, true
 }
 
-// subscribes is the effect of a SUBSCRIBE, or its like, which is answered by confirmations. They change the state, one by one.
+// subscribes is the effect of a SUBSCRIBE, or its like, which is answered by confirmations. They change the state, one
+// by one.
 type subscribes struct {
 	verb  string
 	names int
@@ -75,7 +77,7 @@ type subscriptions struct {
 	number [3]int // of each kind, as Redis counts them
 	due    int    // confirmations still to come of the command that has got its first one; 0: there is no such command
 
-	all   map[Subscription]struct{} // nil in a cluster, where they have connections of their own, and are made again elsewhere
+	all   map[Subscription]struct{} // nil in a cluster, where they have connections of their own
 	bytes int                       // of all, about
 }
 

@@ -7,14 +7,15 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// silence is how long Redis has said nothing. While replies, or parts of them, are pending a timer looks at it: when Redis has sent nothing
-// for --upstream-timeout, or has not taken what is written, the connection ends, and the client is told that the outcome is unknown. A command
-// that waits is given its own waiting time in addition; one that waits for ever has no time-out.
+// silence is how long Redis has said nothing. While replies, or parts of them, are pending a timer looks at it: when
+// Redis has sent nothing for --upstream-timeout, or has not taken what is written, the connection ends, and the client
+// is told that the outcome is unknown. A command that waits is given its own waiting time in addition; one that waits
+// for ever has no time-out.
 type silence struct {
 	limit  time.Duration // --upstream-timeout
 	timer  *time.Timer
 	armed  bool
-	heard  time.Time                 // when Redis sent something last, or when the first of the pending commands was sent
+	heard  time.Time                 // when Redis sent something last, or got the first pending command
 	writes atomic.Pointer[time.Time] // since when the client's goroutine writes; nil: it does not
 }
 

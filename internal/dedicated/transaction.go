@@ -2,9 +2,10 @@ package dedicated
 
 // transaction is between MULTI and the end of EXEC's reply.
 //
-// EXEC's reply is taken as its head and as many frames behind that as its commands have. Redis counts a SUBSCRIBE to two channels as one
-// element, but sends two confirmations, and does not count a message that a command of the transaction brings to this connection: so the
-// head tells how many commands were run, and of which command a frame is follows from what was queued.
+// EXEC's reply is taken as its head and as many frames behind that as its commands have. Redis counts a SUBSCRIBE to
+// two channels as one element, but sends two confirmations, and does not count a message that a command of the
+// transaction brings to this connection: so the head tells how many commands were run, and of which command a frame is
+// follows from what was queued.
 type transaction struct {
 	phase   phase
 	queued  int            // commands in it

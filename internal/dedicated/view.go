@@ -16,7 +16,7 @@ type View struct {
 	Pending                    atomic.Int32                 // replies
 	RedisID                    atomic.Int64                 // CLIENT ID at Redis; 0: there is none
 	Node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
-	Named                      atomic.Int32                 // others are using RedisID: the connection must not go to another client
+	Named                      atomic.Int32                 // others are using RedisID: no other client may get the connection
 	Targets                    atomic.Int32                 // redirections of other clients' invalidations to it
 	Tracking                   TrackingView
 }

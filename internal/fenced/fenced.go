@@ -1,5 +1,5 @@
-// Package fenced runs a command if a lock is held, in one atomic step: the lock is WATCHed and looked at, and the command is run by
-// MULTI and EXEC, which Redis refuses if the lock has changed or expired since.
+// Package fenced runs a command if a lock is held, in one atomic step: the lock is WATCHed and looked at, and the
+// command is run by MULTI and EXEC, which Redis refuses if the lock has changed or expired since.
 package fenced
 
 import (
@@ -40,7 +40,7 @@ type Fence struct {
 	Request   lock.HoldRequest
 	Command   *commandtable.Command
 	Args      [][]byte // the command's words
-	Holds     []string // the keys of the read holds by which the lock is held, any of which will do; none: it is held otherwise
+	Holds     []string // the keys of the read holds by which the lock is held, any will do; none: it is held otherwise
 	Tracking  bool     // what is read on the connection is remembered as read by the client
 	Caching   string   // what CLIENT CACHING said of the command that comes next
 	Slot      Slot
@@ -53,7 +53,8 @@ type Slot struct {
 	Looked  bool // the lock was found to be held there
 }
 
-// Try looks once, and has the command run if the lock is held. If it is neither done nor an error, the lock was changed meanwhile.
+// Try looks once, and has the command run if the lock is held. If it is neither done nor an error, the lock was changed
+// meanwhile.
 func (f *Fence) Try() (done bool, err error) {
 	began, err := f.look()
 	if f.Slot.Looked = err == nil; f.Slot.Looked {
@@ -71,8 +72,8 @@ type begun struct{ watch, multi bool }
 
 var errHoldsNow = errors.New("fenced: the lock was taken while it was looked at")
 
-// look has the lock watched, a transaction begun, and then asks whether the lock is held. The command is not sent before
-// Redis has agreed to MULTI: it would be run by itself.
+// look has the lock watched, a transaction begun, and then asks whether the lock is held. The command is not sent
+// before Redis has agreed to MULTI: it would be run by itself.
 func (f *Fence) look() (done begun, err error) {
 	watch := f.asks(append([]string{"WATCH", f.Request.Key}, f.Holds...)...) // with what else tells that it is held
 	fields := f.question(append([]string{"HMGET", f.Request.Key}, f.Locks.HoldFields(f.Request)...)...)
@@ -82,7 +83,8 @@ func (f *Fence) look() (done begun, err error) {
 	}
 	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
 	if !f.Conn.Settled() {
-		f.Conn.Taint() // the client is gone: what takes effect here later is not undone, so nobody else gets this connection
+		// The client is gone: what takes effect here later is not undone, so nobody else gets this connection.
+		f.Conn.Taint()
 	}
 	_, err = f.answer(watch)
 	done.watch = err == nil
@@ -145,11 +147,13 @@ func (f *Fence) explain(err error) error {
 	if len(f.Holds) == 0 || refusal == nil || !strings.HasPrefix(refusal.Line, "NOPERM ") {
 		return err
 	}
-	return &upstream.ReplyError{Line: refusal.Line + "; by a reader it runs WATCH and EXISTS on the key of its hold, too, which is '" +
+	return &upstream.ReplyError{Line: refusal.Line +
+		"; by a reader it runs WATCH and EXISTS on the key of its hold, too, which is '" +
 		lockstore.Printable(f.Holds[0]) + "'"}
 }
 
-// judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has any of the keys f.Holds.
+// judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has any of the keys
+// f.Holds.
 func (f *Fence) judge(hash []byte, there bool) error {
 	r, ok := resp.ParseReply(hash)
 	values := make([][]byte, len(r.Elems))
@@ -219,8 +223,8 @@ func (f *Fence) run() (done bool, err error) {
 
 var exec = resp.AppendCommand(nil, "EXEC")
 
-// notRun is the error for what EXEC answered when it ran nothing; nil: the lock has changed. It is the command's own where
-// Redis refused to queue it.
+// notRun is the error for what EXEC answered when it ran nothing; nil: the lock has changed. It is the command's own
+// where Redis refused to queue it.
 func (f *Fence) notRun(queued, answered []byte) error {
 	line, bad := resp.ErrorLine(answered)
 	switch {
@@ -293,7 +297,8 @@ func ownError(reply []byte) error {
 // denied is ownError of a line.
 func denied(line string) error {
 	if what, yes := strings.CutPrefix(line, "NOPERM "); yes {
-		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: " + what
+		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD " +
+			"as the client's own user: " + what
 	}
 	return &upstream.ReplyError{Line: line}
 }
