@@ -22,6 +22,13 @@ var packages = []struct {
 		run: []string{"venv/bin/python", "-W", "ignore::ResourceWarning", "-m", "unittest", "discover", "-s", "tests"},
 	},
 	{
+		project: harness.Project{
+			Name: "package-node", Folder: "../../clients/node", Tools: []string{"node", "npm"},
+			Fetch: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}},
+		},
+		run: []string{"node", "--test", "test/lock.test.js"},
+	},
+	{
 		project: harness.Project{Name: "package-go", Folder: "../../clients/go", Tools: []string{"go"}, Fetch: [][]string{{"go", "mod", "download"}}},
 		run:     []string{"go", "test", "-count=1", "./..."},
 	},

@@ -1,0 +1,38 @@
+/** Somebody else had the lock for as long as the caller was willing to wait. */
+export class NotAcquired extends Error {}
+/** The lock was lost while it was held: somebody else may have it. */
+export class Lost extends Error {}
+/** A question to Redis has had no answer in time. */
+export class NoAnswer extends Error {}
+
+export interface Options {
+  /** How long to wait for somebody else's lock, in ms: 0 asks once, Infinity waits for ever. 10,000 at first. */
+  waitMs?: number;
+  /** After this the lock is free if the program has died, in ms, at least 1,000. It is renewed every third of it. 30,000 at first. */
+  leaseMs?: number;
+  /** No lease: the proxy renews the lock, which is the connection's, and gives it back at once when that ends. */
+  watched?: boolean;
+  /** First come, first served, Redisson's fair waiters included. */
+  fair?: boolean;
+  /** Ends the wait. */
+  signal?: AbortSignal;
+}
+
+export interface Held {
+  /** The fencing token, which rises with each holder. */
+  readonly token: number;
+  /** host:process:uuid, as LOCKINFO shows it; '' of a watched lock. */
+  readonly owner: string;
+  /** Aborts, with a Lost as its reason, when the lock is lost. */
+  readonly signal: AbortSignal;
+  /** Whether somebody else may have the lock. Ask before each step that needs it. Once true it stays so. */
+  lost(): boolean;
+  /** Throws Lost if the lock was lost. */
+  check(): void;
+}
+
+/** A client of node-redis, or of ioredis. */
+export interface RedisClient { duplicate(...options: any[]): any }
+
+/** Holds the lock while work runs, and resolves to what that returns. Rejects with NotAcquired, Lost, or the error of work as it is. */
+export function withLock<T>(client: RedisClient, name: string, work: (held: Held) => T | Promise<T>, options?: Options): Promise<T>;

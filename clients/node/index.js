@@ -1,0 +1,265 @@
+// Locks of lockproxy's for node-redis and ioredis: withLock takes a lock, runs a function, and gives the lock back.
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Somebody else had the lock for as long as the caller was willing to wait. */
+export class NotAcquired extends Error { name = 'NotAcquired'; }
+
+/** The lock was lost while it was held: somebody else may have it. */
+export class Lost extends Error { name = 'Lost'; }
+
+/** A question to Redis has had no answer in time. */
+export class NoAnswer extends Error { name = 'NoAnswer'; }
+
+const watchedThird = 5000; // ms between questions about a lock that the proxy watches
+const unlocks = 4; // how often UNLOCK is asked while Redis or the proxy is away
+const most = 2 ** 31 - 1; // ms that a timer can wait
+
+/**
+ * Holds the lock while work({ token, owner, signal, lost, check }) runs, and returns what that returns. See README.md for the options.
+ * client is one of node-redis or ioredis; the locks have connections of their own, made as its is.
+ */
+export async function withLock(client, name, work, options = {}) {
+  const section = new Section(name, options);
+  const line = new Line(idle(client), section.third);
+  const hold = await section.acquire(line, options.signal);
+  const held = { token: hold.token, owner: section.owner, signal: hold.signal, lost: () => hold.lost, check: () => hold.check() };
+  const kept = section.keep(line, hold);
+  let release = true;
+  try {
+    const result = await work(held);
+    hold.check();
+    return result;
+  } catch (error) {
+    release = !broken(error); // a write may still be on its way: then the lock is left to its lease
+    throw error;
+  } finally {
+    hold.end();
+    await kept;
+    if (release) await section.release(line);
+    line.leave();
+  }
+}
+
+// Section is the words of one critical section, which do not change, so that each may be said again.
+class Section {
+  constructor(name, { waitMs = 10_000, leaseMs = 30_000, watched = false, fair = false }) {
+    if (!(leaseMs >= 1000)) throw new RangeError('a lease below a second cannot be renewed in time');
+    if (!(waitMs >= 0)) throw new RangeError('waitMs is 0 (ask once), a number of ms, or Infinity');
+    const verb = fair ? 'FAIRLOCK' : 'LOCK';
+    this.owner = watched ? '' : `${hostname()}:${process.pid}:${randomUUID()}`;
+    const mine = ['OWNER', this.owner], lease = ['PX', `${leaseMs}`];
+    this.lock = [verb, name, 'FENCE', ...(watched ? ['SELF'] : [...mine, ...lease])];
+    this.renew = ['RENEW', name, ...(watched ? [] : [...mine, ...lease])];
+    this.unlock = ['UNLOCK', name, ...(watched ? [] : mine)];
+    Object.assign(this, { name, waitMs, endsWithItsConnection: watched, leaseMs: watched ? Infinity : leaseMs });
+    this.third = watched ? watchedThird : leaseMs / 3; // no question takes longer: two thirds of a lease are left at the grant
+  }
+
+  // acquire asks until the lock is granted or the wait is over. A connection whose caller has gone is closed: the proxy then gives back what it was granted.
+  async acquire(line, signal) {
+    const stop = () => line.drop();
+    signal?.addEventListener('abort', stop);
+    try {
+      return await this.ask(line, signal);
+    } catch (error) {
+      line.leave();
+      signal?.throwIfAborted();
+      throw error;
+    } finally {
+      signal?.removeEventListener('abort', stop);
+    }
+  }
+
+  async ask(line, signal) {
+    const began = performance.now();
+    let answered = began, trouble = false;
+    for (;;) {
+      signal?.throwIfAborted();
+      const sent = performance.now(), left = this.waitMs - (sent - began), block = Math.min(left, this.third * 3 / 4);
+      try {
+        const token = await line.ask(block > 0 ? [...this.lock, 'BLOCK', `${Math.ceil(block)}`] : this.lock);
+        if (token !== null) return new Hold(this, Number(token), sent);
+        if (block >= left) throw new NotAcquired(`${this.name}: somebody else has had it for ${this.waitMs} ms`);
+        [answered, trouble] = [performance.now(), false];
+      } catch (error) {
+        if (error instanceof NotAcquired || isReply(error)) throw error;
+        // An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
+        const now = performance.now();
+        if (trouble && (now - answered >= this.third || now - began >= this.waitMs)) throw error;
+        trouble = true;
+        await sleep(this.third / 100);
+      }
+    }
+  }
+
+  // keep renews the lease until the hold ends.
+  async keep(line, hold) {
+    let pause = this.third;
+    while (await hold.pause(pause)) {
+      const sent = performance.now();
+      pause = this.third / 4;
+      try {
+        await line.ask(this.renew);
+        hold.answered(sent);
+        pause = this.third;
+      } catch (error) {
+        if (this.gone(error)) hold.lose(error);
+      }
+    }
+  }
+
+  // gone: the error means that the lock is not held. Of a lease only Redis can say so.
+  gone(error) { return isReply(error) ? /^(NOTHELD|LOCKLOST)/.test(error.message) : this.endsWithItsConnection; }
+
+  // release gives the lock back. If that cannot be done it ends with its lease.
+  async release(line) {
+    for (let i = 0; i < unlocks; i++) {
+      try {
+        await line.ask(this.unlock);
+        return;
+      } catch (error) {
+        if (this.gone(error)) return;
+        await sleep(this.third / 20);
+      }
+    }
+  }
+}
+
+// Hold is a lock in its holder's hands.
+class Hold {
+  #end = new AbortController();
+  #over = new AbortController();
+  #until;
+  #timer;
+
+  constructor(section, token, sent) {
+    Object.assign(this, { section, token, signal: this.#end.signal });
+    this.answered(sent);
+  }
+
+  // answered: Redis has confirmed the lease, which counts from before the question was sent. What was lost stays lost.
+  answered(sent) {
+    if (this.#end.signal.aborted || this.#over.signal.aborted) return;
+    this.#until = sent + this.section.leaseMs;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.lost, Math.min(most, Math.max(0, this.#until - performance.now())));
+  }
+
+  get lost() {
+    if (!this.#over.signal.aborted && performance.now() >= this.#until) this.lose(new Error('no renewal was confirmed in time'));
+    return this.#end.signal.aborted;
+  }
+
+  check() { if (this.lost) throw this.#end.signal.reason; }
+
+  lose(cause) { if (!this.#end.signal.aborted) this.#end.abort(new Lost(`${this.section.name}: ${cause.message}`, { cause })); }
+
+  // end: the work is over.
+  end() {
+    this.#over.abort();
+    clearTimeout(this.#timer);
+  }
+
+  // pause waits for so many ms; false: the hold has ended.
+  async pause(ms) {
+    try {
+      await sleep(ms, undefined, { signal: AbortSignal.any([this.#over.signal, this.#end.signal]) });
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+// Line is the connection of one section. It is none of the client's: waiters must not hold up, or use up, what a holder needs.
+class Line {
+  #conn = null;
+
+  constructor(pool, patience) { Object.assign(this, { pool, patience }); }
+
+  // ask resolves to Redis' answer. After an error that is no reply the next question uses another connection.
+  async ask(words) {
+    let timer;
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new NoAnswer(`${words[0]}: no answer within ${Math.round(this.patience)} ms`)), this.patience);
+    });
+    try {
+      return await Promise.race([late, this.#send(words)]);
+    } catch (error) {
+      if (!isReply(error)) this.drop();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #send(words) {
+    this.#conn ??= this.#kept() ?? this.pool.open();
+    return (await this.#conn).send(words);
+  }
+
+  // kept is a connection that another section has left, and that has not been closed meanwhile.
+  #kept() {
+    for (let conn; (conn = this.pool.free.pop()) !== undefined;) {
+      if (conn.alive()) return conn;
+      conn.close();
+    }
+    return null;
+  }
+
+  drop() {
+    const conn = this.#conn;
+    this.#conn = null;
+    Promise.resolve(conn).then((c) => c?.close()).catch(ignore); // it may be closed already
+  }
+
+  // leave keeps the connection for another section.
+  leave() {
+    const conn = this.#conn;
+    this.#conn = null;
+    Promise.resolve(conn).then((c) => c && this.pool.free.push(c)).catch(ignore);
+  }
+}
+
+const pools = new WeakMap();
+
+// idle is the connections for a client's locks: made as its own are, as many as there are sections at once.
+function idle(client) {
+  if (!pools.has(client)) pools.set(client, { free: [], open: typeof client.call === 'function' ? ioredis(client) : nodeRedis(client) });
+  return pools.get(client);
+}
+
+const ignore = () => {}; // the question that fails says so
+
+function ioredis(client) {
+  return async () => {
+    const c = client.duplicate({ lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0, enableOfflineQueue: false, keepAlive: 1000 });
+    c.on('error', ignore);
+    await c.connect();
+    c.stream?.unref?.();
+    return { send: (words) => c.call(...words), alive: () => c.status === 'ready', close: () => c.disconnect() };
+  };
+}
+
+function nodeRedis(client) {
+  if (typeof client.duplicate !== 'function') throw new TypeError('withLock makes its own connections like those of a client: give it createClient(options), not a pool');
+  return async () => {
+    const c = client.duplicate({ disableOfflineQueue: true, socket: { ...client.options?.socket, reconnectStrategy: false } });
+    c.on('error', ignore);
+    await c.connect();
+    c.unref?.();
+    return { send: (words) => c.sendCommand(words), alive: () => c.isReady, close: () => c.isOpen && c.destroy() };
+  };
+}
+
+// isReply: an error is Redis' own reply. Both libraries name it so.
+function isReply(error) { return ['ReplyError', 'ErrorReply', 'SimpleError', 'BlobError'].includes(error?.constructor?.name); }
+
+// broken: a command of the work's may still be on its way to Redis.
+function broken(error) {
+  return typeof error?.code === 'string' || error instanceof NoAnswer ||
+    /^(AbortError|DisconnectsClientError|SocketClosedUnexpectedlyError|SocketTimeoutError|TimeoutError|ClientClosedError|MaxRetriesPerRequestError)$/.test(error?.constructor?.name) ||
+    error?.message === 'Connection is closed.';
+}

@@ -1,0 +1,166 @@
+// What a program may rely on, before real servers, with both libraries and both kinds of lock.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import Redis from 'ioredis';
+import { createClient } from 'redis';
+import { Lost, NotAcquired, withLock } from '../index.js';
+import { balancer, start } from './servers.js';
+
+let servers;
+before(async () => { servers = await start(); });
+after(async () => {
+  await servers.proxy.kill();
+  await servers.redis.kill();
+});
+
+const libraries = {
+  'node-redis': async (port) => {
+    const c = createClient({ url: `redis://127.0.0.1:${port}` });
+    c.on('error', () => {});
+    await c.connect();
+    return { client: c, ask: (...words) => c.sendCommand(words), close: () => c.destroy() };
+  },
+  ioredis: async (port) => {
+    const c = new Redis(port, '127.0.0.1');
+    c.on('error', () => {});
+    return { client: c, ask: (...words) => c.call(...words), close: () => c.disconnect() };
+  },
+};
+const until = async (what, seconds = 20) => {
+  for (const end = Date.now() + seconds * 1000; !what(); await sleep(20)) assert.ok(Date.now() < end, 'in vain');
+};
+
+for (const [name, connect] of Object.entries(libraries)) {
+  describe(name, () => {
+    let r;
+    const key = (what) => `${what} ${name}`;
+    before(async () => { r = await connect(servers.proxy.port); });
+    after(() => r.close());
+
+    for (const watched of [false, true]) {
+      test(`150 at once, watched ${watched}`, async () => {
+        await r.ask('SET', 'n', '0');
+        await Promise.all(Array.from({ length: 150 }, () => withLock(r.client, key('pool'), async () => {
+          const n = Number(await r.ask('GET', 'n'));
+          await sleep(2);
+          await r.ask('SET', 'n', `${n + 1}`);
+        }, { waitMs: 60_000, watched })));
+        assert.equal(Number(await r.ask('GET', 'n')), 150);
+      });
+
+      test(`wait, watched ${watched}`, async () => {
+        await withLock(r.client, key('busy'), async ({ owner, token }) => {
+          assert.match(owner, watched ? /^$/ : /^.+:\d+:[0-9a-f-]{36}$/);
+          assert.ok(token > 0);
+          for (const waitMs of [0, 300]) {
+            const began = Date.now();
+            await assert.rejects(withLock(r.client, key('busy'), () => {}, { waitMs }), NotAcquired);
+            assert.ok(Date.now() - began >= waitMs - 1);
+          }
+        }, { watched });
+      });
+
+      test(`freed by force, watched ${watched}`, async () => {
+        await assert.rejects(withLock(r.client, key('forced'), async ({ signal, lost, check }) => {
+          await r.ask('UNLOCK', key('forced'), 'FORCE');
+          await until(() => signal.aborted);
+          assert.ok(lost());
+          assert.throws(check, Lost);
+        }, { leaseMs: 1000, watched }), Lost);
+        const mine = new TypeError('mine');
+        await assert.rejects(withLock(r.client, key('forced'), async () => {
+          await r.ask('UNLOCK', key('forced'), 'FORCE');
+          throw mine;
+        }, { watched }), (error) => error === mine);
+      });
+
+      test(`long work, watched ${watched}`, async () => {
+        assert.equal(await withLock(r.client, key('job'), async () => {
+          await sleep(3000);
+          await assert.rejects(withLock(r.client, key('job'), () => {}, { waitMs: 0 }), NotAcquired);
+          return 'done';
+        }, { leaseMs: 1000, watched }), 'done');
+      });
+
+      test(`a wait is given up, watched ${watched}`, async () => {
+        await withLock(r.client, key('given up'), async () => {
+          const reason = new Error('mine');
+          const end = new AbortController();
+          setTimeout(() => end.abort(reason), 200);
+          await assert.rejects(withLock(r.client, key('given up'), () => assert.fail('granted'), { waitMs: Infinity, watched, signal: end.signal }),
+            (error) => error === reason);
+        });
+        await withLock(r.client, key('given up'), () => {}, { waitMs: 5000 });
+      });
+    }
+
+    test('a wait longer than the lease', async () => {
+      const holder = withLock(r.client, key('long'), () => sleep(3000));
+      await sleep(200);
+      await withLock(r.client, key('long'), async ({ lost }) => {
+        for (let i = 0; i < 20; i++) {
+          assert.ok(!lost());
+          await sleep(100);
+        }
+      }, { waitMs: Infinity, leaseMs: 1000 });
+      await holder;
+    });
+
+    test('Redis is killed and comes back', async () => {
+      await withLock(r.client, key('outage'), async ({ lost }) => {
+        await servers.redis.kill();
+        await sleep(3000); // a renewal or two are answered with an error
+        await servers.redis.start();
+        for (let i = 0; i < 40; i++) {
+          assert.ok(!lost());
+          await sleep(100);
+        }
+      }, { leaseMs: 6000 });
+      await withLock(r.client, key('outage'), () => {}, { waitMs: 3000 });
+    });
+
+    test('the proxy is killed and comes back', async () => {
+      await withLock(r.client, key('restart'), async ({ lost }) => {
+        await servers.proxy.kill();
+        await servers.proxy.start();
+        await sleep(6000);
+        assert.ok(!lost());
+      }, { leaseMs: 5000 });
+      await assert.rejects(withLock(r.client, key('dead'), async ({ signal }) => {
+        await servers.proxy.kill();
+        await until(() => signal.aborted);
+        await servers.proxy.start();
+      }, { leaseMs: 1000 }), Lost);
+      await assert.rejects(withLock(r.client, key('watched'), async ({ signal }) => {
+        await servers.proxy.kill();
+        await servers.proxy.start();
+        await until(() => signal.aborted);
+      }, { watched: true }), Lost);
+    });
+
+    test('a balancer closes what is idle', async () => {
+      const server = await balancer(servers.proxy.port, 1000);
+      const far = await connect(server.address().port);
+      await withLock(far.client, key('idle'), async ({ lost }) => {
+        await sleep(7000);
+        assert.ok(!lost());
+      }, { leaseMs: 6000 });
+      await sleep(2000);
+      await withLock(far.client, key('idle'), () => {});
+      far.close();
+      server.close();
+    });
+
+    test('a broken write leaves the lock to its lease', async () => {
+      const broken = Object.assign(new Error('no answer'), { code: 'ECONNRESET' });
+      await assert.rejects(withLock(r.client, key('write'), () => { throw broken; }, { leaseMs: 2000 }), (error) => error === broken);
+      await assert.rejects(withLock(r.client, key('write'), () => {}, { waitMs: 0 }), NotAcquired);
+      await withLock(r.client, key('write'), () => {}, { waitMs: 10_000 });
+    });
+  });
+}
+
+test('a pool of node-redis is refused with a reason', async () => {
+  await assert.rejects(withLock({ sendCommand() {} }, 'orders', () => {}), /createClient/);
+});
