@@ -343,7 +343,7 @@ func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here b
 			u.client.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}
 	default:
-		u.refuseMute(cmd, c)
+		refuseMute(u.client, cmd, c)
 	}
 }
 

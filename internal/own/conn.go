@@ -107,7 +107,15 @@ var (
 )
 
 // NotSent implements dedicated.Host.
-func (p *conn) NotSent(e *dedicated.Reply) { p.o.notSent(e) }
+func (p *conn) NotSent(e *dedicated.Reply) {
+	o := p.o
+	o.current() // notes what was lost
+	if o.lost.loss != lostTransaction {
+		o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
+		return
+	}
+	o.answerLost(nil, e.Kind, e.Args)
+}
 
 // RightsChanged implements dedicated.Host.
 func (p *conn) RightsChanged(last bool) {

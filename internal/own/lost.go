@@ -155,13 +155,3 @@ func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, args int) (ta
 	}
 	return true
 }
-
-// notSent answers e's command, which came just after its connection was lost.
-func (o *Connections) notSent(e *dedicated.Reply) {
-	o.current() // notes what was lost
-	if o.lost.loss != lostTransaction {
-		o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
-		return
-	}
-	o.answerLost(nil, e.Kind, e.Args)
-}

@@ -51,7 +51,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		p.Taint() // messages in the midst of replies are told from these as well as can be, but nobody else relies on that
 	case commandtable.ConnTracking:
 		p.Taint() // Redis forgets only later what a connection has read, and would tell the next client that turns tracking on there
-		cmd.Raw = o.tracking(p, e, cmd)
+		cmd.Raw = p.tracking(e, cmd)
 	}
 	if c.Name == "client|caching" && e.Args == 2 {
 		e.Effect = dedicated.Caching(cmd.Args[2])
@@ -150,14 +150,14 @@ func isNoSubcommand(c *commandtable.Command, cmd redcon.Command) bool {
 }
 
 // refuseMute answers a subscriber in RESP2 that sends what it may not, or with a wrong number of words.
-func (o *Connections) refuseMute(cmd redcon.Command, c *commandtable.Command) {
+func refuseMute(to *client.Client, cmd redcon.Command, c *commandtable.Command) {
 	switch {
 	case c.Name == "":
-		o.client.Error(c.Line)
+		to.Error(c.Line)
 	case !commandtable.ArityFits(c.Arity, len(cmd.Args)):
-		o.client.Error(c.NotRun(commandtable.WrongArity(c.Name)))
+		to.Error(c.NotRun(commandtable.WrongArity(c.Name)))
 	default:
-		o.client.Error(c.NotRun("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
+		to.Error(c.NotRun("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
 	}
 }
 

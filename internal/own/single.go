@@ -85,7 +85,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 		forwarded()
 		p.Send(&dedicated.Reply{Cmd: c}, cmd.Raw)
 	default:
-		u.refuseMute(cmd, c)
+		refuseMute(u.client, cmd, c)
 	}
 	return true
 }

@@ -20,7 +20,7 @@ const nobody = math.MaxInt64
 
 // tracking notes in e what CLIENT TRACKING asks for, and returns the command as Redis is to get it: there REDIRECT
 // names a connection at Redis, that of the client which our own number names.
-func (o *Connections) tracking(p *conn, e *dedicated.Reply, cmd redcon.Command) []byte {
+func (p *conn) tracking(e *dedicated.Reply, cmd redcon.Command) []byte {
 	args, raw := cmd.Args, cmd.Raw
 	call := dedicated.Tracking{On: len(args) > 2 && equalFold(args[2], "ON"), Call: string(cmd.Raw)}
 	for i := 3; i < len(args); i++ {
@@ -36,7 +36,7 @@ func (o *Connections) tracking(p *conn, e *dedicated.Reply, cmd redcon.Command) 
 				return raw // Redis says so
 			}
 			call.To = dedicated.Redirect{Client: id, Redis: nobody}
-			if at, found := o.connectionOf(p, id); found && at != 0 {
+			if at, found := p.connectionOf(id); found && at != 0 {
 				call.To.Redis = at
 			} else if found {
 				e.Instead = "ERR client " + strconv.FormatInt(id, 10) + " has no connection of its own at Redis to redirect to: let it SUBSCRIBE __redis__:invalidate first"
@@ -56,7 +56,8 @@ func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, 
 
 // connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
 // It stays that client's until the redirection ends.
-func (o *Connections) connectionOf(p *conn, id int64) (redisID int64, found bool) {
+func (p *conn) connectionOf(id int64) (redisID int64, found bool) {
+	o := p.o
 	if id == o.client.Number {
 		return p.RedisID(), true // which it keeps while it is tracking
 	}
