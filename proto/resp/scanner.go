@@ -96,32 +96,26 @@ func (s *Scanner) Kind() byte { return s.kind }
 // len(p), and the next Scan goes on. An error is final.
 func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
 	for n < len(p) {
-		k, complete, err := s.step(p[n:])
-		if err != nil {
-			s.at, s.err = scanBroken, err
-			return 0, false, err
+		k, complete := 0, true
+		if s.at == scanType {
+			if s.depth == 0 {
+				s.kind = p[n]
+			}
+			if !s.naming {
+				k = scalar(p[n:])
+			}
+		}
+		if k == 0 {
+			if k, complete, err = s.goOn(p[n:]); err != nil {
+				s.at, s.err = scanBroken, err
+				return 0, false, err
+			}
 		}
 		if n += k; complete && s.finish() {
 			return n, true, nil
 		}
 	}
 	return n, false, nil
-}
-
-// step takes bytes of one state. complete says that a frame ends there, as an element of what is around it.
-func (s *Scanner) step(p []byte) (n int, complete bool, err error) {
-	if s.at != scanType {
-		return s.goOn(p)
-	}
-	if s.depth == 0 {
-		s.kind = p[0]
-	}
-	if !s.naming {
-		if n := scalar(p); n > 0 {
-			return n, true, nil
-		}
-	}
-	return 1, false, s.begin(p[0])
 }
 
 // scalar returns the length of the frame that p begins with when it is a text
@@ -159,10 +153,12 @@ func (s *Scanner) begin(typ byte) error {
 	return nil
 }
 
-// goOn takes bytes of the frame that has begun, as many as belong to one state.
+// goOn takes bytes of a frame, as many as belong to one state.
 // complete says that it ends there, as an element of what is around it.
 func (s *Scanner) goOn(p []byte) (n int, complete bool, err error) {
 	switch s.at {
+	case scanType:
+		return 1, false, s.begin(p[0])
 	case scanLine:
 		n, complete = s.line(p)
 		return n, complete, nil
