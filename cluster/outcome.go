@@ -101,7 +101,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 		u.done = u.optional || r.kind != demoted || !e.follow(ctx, u, node, r)
 	case u.slot == noSlot: // what a script says may be its own word, and it may have run
 		u.done = r.kind != runsNothing || !u.plan.repeatable() || !e.passOn(u, ranNothing)
-	case r.ofSlot():
+	case r.OfSlot():
 		u.done = !e.slotRefused(ctx, u, node, r)
 	}
 }

@@ -88,15 +88,15 @@ func TestStrangerIsNotDialled(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		from := c.Snapshot().Owner(0)
-		if to, ask, ok := c.Redirect([]byte(redirect), Slot([]byte("k")), from); to != nil || ask != (word == "ASK") || !ok {
-			t.Errorf("got %v, %v, %v", to, ask, ok)
-		}
-		if _, _, ok := c.Redirect([]byte(redirect), 1, from); ok {
+		slot := Slot([]byte("k"))
+		if r := c.Refusal(from, []byte(redirect)); r.to != nil || r.step(slot, 0) != Look || (r.kind == asked) != (word == "ASK") {
+			t.Errorf("got %+v", r)
+		} else if r.step(1, 0) != Stop {
 			t.Error("another slot's redirect was taken")
 		}
 		itself := fmt.Sprintf("-MOVED 1 127.0.0.1:%d\r\n", port)
-		if to, ask, ok := c.Redirect([]byte(itself), 1, from); to != from || ask || !ok {
-			t.Errorf("got %v, %v, %v", to, ask, ok)
+		if r := c.Refusal(from, []byte(itself)); r.to != from || r.step(1, 0) != Follow {
+			t.Errorf("got %+v", r)
 		}
 	}
 	if n := conns.Load(); n != 0 {

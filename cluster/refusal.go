@@ -27,7 +27,7 @@ var refusalWords = map[string]refusalKind{
 	"-LOADING": runsNothing, "-BUSY": runsNothing, "-MASTERDOWN": runsNothing, "-NOPERM": notAllowed, "-NOAUTH": notAllowed,
 }
 
-// Refusal is why a request has not run. The zero Refusal: it has run, or may have, or no other node would answer anything else.
+// Refusal is why a request has not run. The zero Refusal: it has run, or may have.
 type Refusal struct {
 	kind refusalKind
 	slot int    // that moved and asked are about
@@ -74,8 +74,11 @@ func saysDemoted(line []byte) bool {
 	return bytes.HasPrefix(line, []byte(unblocked))
 }
 
-// ofSlot says that the refusal is about the slot: another node, or the same one later, runs the command.
-func (r Refusal) ofSlot() bool { return r.kind >= moved && r.kind <= clusterDown }
+// Moving says that the slot is on its way to another node, or there already.
+func (r Refusal) Moving() bool { return r.kind >= moved && r.kind <= tryAgain }
+
+// OfSlot says that the refusal is about the slot: another node, or the same one later, runs the command.
+func (r Refusal) OfSlot() bool { return r.kind >= moved && r.kind <= clusterDown }
 
 // readRefusal reads an error that from gave.
 func (s *Snapshot) readRefusal(from *Node, reply []byte) Refusal {
@@ -92,17 +95,6 @@ func (c *Cluster) Refusal(from *Node, reply []byte) Refusal {
 	}
 	return r
 }
-
-// Redirect is Refusal for a redirect of that slot. ok: the command has not run, and is to be sent to the node to, after ASKING if ask. to is
-// nil while the topology does not know the node.
-func (c *Cluster) Redirect(reply []byte, slot int, from *Node) (to *Node, ask, ok bool) {
-	r := c.Refusal(from, reply)
-	ok = r.addr != "" && r.slot == slot
-	return r.to, r.kind == asked, ok
-}
-
-// MasterOnly says that a replica has refused a command, as one that only masters run.
-func MasterOnly(reply []byte) bool { return readRefusal(reply).kind == demoted }
 
 // Step is what becomes of a request after a try.
 type Step uint8

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -19,66 +18,57 @@ import (
 // the not-after is given, is known only when it is sent. It is random because other arguments come from clients.
 func notAfterMark() string { return "not-after " + rand.Text() }
 
-// maxHops is how many redirects one request follows without a pause. Nodes that disagree send it round in circles.
-const maxHops = 5
-
-// do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect
-// says, if the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of
-// reach. In the end the error is a *upstream.NotSentError.
+// do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect says, if
+// the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of reach. In the
+// end the error is a *upstream.NotSentError.
 func (m *masters) do(ctx context.Context, l limits, key string, send func(sh *shard, ask bool) error) error {
-	slot := cluster.Slot([]byte(key))
-	giveUp := time.Now().Add(min(l.again, m.c.RetryFor()))
-	var to *cluster.Node
-	ask, hops := false, 0
-	for failures := (retry.Backoff{First: 5 * time.Millisecond, Most: 100 * time.Millisecond}); ; {
-		sh := m.use(slot, to)
+	t := m.c.Tries(cluster.Slot([]byte(key)))
+	t.Until = time.Now().Add(min(l.again, m.c.RetryFor()))
+	failures := retry.Backoff{First: 5 * time.Millisecond, Most: 100 * time.Millisecond}
+	for {
+		sh := m.use(t.Slot(), t.To)
 		err := error(&upstream.NotSentError{Cause: lockstore.ErrUnserved})
 		if sh != nil {
-			err = send(sh, ask)
+			err = send(sh, t.Ask)
 			sh.Account.Refused(err)
 			m.unuse(sh)
 		}
-		var again bool
-		if to, ask, again, err = m.redirected(l, slot, sh, err); !again {
+		refusal, err := m.refusal(l, sh, err)
+		switch t.After(refusal, time.Now()) {
+		case cluster.Stop:
 			return err
-		}
-		if hops++; to != nil && hops < maxHops {
+		case cluster.Follow:
 			continue
+		case cluster.Look:
+			m.c.Refresh()
 		}
-		if time.Now().After(giveUp) || ctx.Err() != nil || !m.host.Sleep(context.Background(), failures.Next()) {
+		if ctx.Err() != nil || !m.host.Sleep(context.Background(), failures.Next()) {
 			return err
 		}
 	}
 }
 
-// redirected says whether a request is to be sent again: to the node to (nil: whoever has the slot by then), after
-// ASKING if ask. out is its error.
-func (m *masters) redirected(l limits, slot int, sh *shard, err error) (to *cluster.Node, ask, again bool, out error) {
-	var reply *upstream.ReplyError
-	var notSent *upstream.NotSentError
+// refusal reads the error of a request: why it has not run, if that is so, and what the error is to those who wait for it.
+func (m *masters) refusal(l limits, sh *shard, err error) (cluster.Refusal, error) {
+	reply := upstream.Refused(err)
 	switch {
-	case errors.As(err, &notSent):
-		m.c.Refresh()
-		return nil, false, true, err
+	case upstream.IsNotSent(err):
+		return cluster.Unreached, err
 	case lockstore.Unknown(err):
 		m.noteLost(l.allow)
 		m.c.Refresh()
-		return nil, false, false, err
-	case !errors.As(err, &reply):
-		return nil, false, false, err
+		return cluster.Refusal{}, err
+	case reply == nil:
+		return cluster.Refusal{}, err
 	}
-	to, ask, again = m.c.Redirect([]byte("-"+reply.Line+"\r\n"), slot, sh.is)
-	if again {
-		return to, ask, true, &upstream.NotSentError{Cause: lockstore.ErrMoving}
+	r := m.c.Refusal(sh.is, []byte("-"+reply.Line+"\r\n"))
+	switch {
+	case r.Moving():
+		return r, &upstream.NotSentError{Cause: lockstore.ErrMoving}
+	case r.OfSlot():
+		return r, &upstream.NotSentError{Cause: errors.New(reply.Line)}
 	}
-	switch code, _, _ := strings.Cut(reply.Line, " "); code {
-	case "TRYAGAIN":
-		return nil, false, true, &upstream.NotSentError{Cause: lockstore.ErrMoving}
-	case "CLUSTERDOWN":
-		m.c.Refresh()
-		return nil, false, true, &upstream.NotSentError{Cause: errors.New(reply.Line)}
-	}
-	return nil, false, false, err
+	return r, err
 }
 
 // noteLost remembers that a reply was lost: the request may still be done for so long.
