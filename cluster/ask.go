@@ -31,7 +31,8 @@ func (c *Cluster) account() upstream.Identity {
 	return id
 }
 
-// asker asks a node as the service account, in RESP2, over a connection that nothing else uses. One goroutine at a time uses it.
+// asker asks a node as the service account, in RESP2, over a connection that nothing else uses. One goroutine at a
+// time uses it.
 type asker struct {
 	pipe *upstream.Pipe // nil: none yet
 }
@@ -81,7 +82,8 @@ func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) 
 	return a.ask(ctx, up, c.account(), raw...)
 }
 
-// askShared sends commands over the connection to a node that all such questions share, and returns the last one's reply.
+// askShared sends commands over the connection to a node that all such questions share, and returns the last one's
+// reply.
 func (c *Cluster) askShared(ctx context.Context, node *Node, cmds ...[]byte) (last resp.Reply, err error) {
 	p, err := node.up.Open(ctx, c.account())
 	if err != nil {

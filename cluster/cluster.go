@@ -137,8 +137,8 @@ func (c *Cluster) Snapshot() *Snapshot { return c.snapshot.Load() }
 // RetryFor is how long a command that did not run is tried again: of Options.
 func (c *Cluster) RetryFor() time.Duration { return c.opts.RetryFor }
 
-// OnChanged makes the cluster call f, too, from now on, for each topology in which slots have other nodes, or nodes another config epoch, than in
-// the one before. One call at a time; the next look at the topology waits for it.
+// OnChanged makes the cluster call f, too, from now on, for each topology in which slots have other nodes, or nodes
+// another config epoch, than in the one before. One call at a time; the next look at the topology waits for it.
 func (c *Cluster) OnChanged(f func(before, now *Snapshot)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +218,8 @@ func (c *Cluster) Release(n *Node) {
 	}
 }
 
-// retire removes nodes that the topology no longer names. Those that have failed are closed at once, those that nobody uses, too.
+// retire removes nodes that the topology no longer names. Those that have failed are closed at once, those that
+// nobody uses, too.
 func (c *Cluster) retire(old, now *Snapshot, failed map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

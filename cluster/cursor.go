@@ -1,10 +1,12 @@
 package cluster
 
-// What a SCAN's cursor holds, which no proxy remembers. It is below 2^63, since many clients have it in 64 bits with a sign.
+// What a SCAN's cursor holds, which no proxy remembers. It is below 2^63, since many clients have it in 64 bits with
+// a sign.
 //
 // From the lowest bit, in classes 0 to 6: class (3 bits), slot (14), mark (12), the node's own cursor (34).
 //
-// There is less room in class 7, which has these forms for what is seldom needed: 7 (3 bits), form (2), slot (14), mark (12), rest (32).
+// There is less room in class 7, which has these forms for what is seldom needed: 7 (3 bits), form (2), slot (14),
+// mark (12), rest (32).
 //
 //   - asFollowing: the class is 7, the rest the node's own cursor.
 //   - inSlotFollowing, inSlotAlone: the class is 7 or 6. The low 14 bits of the node's cursor are the stage's slot, as they are while a
@@ -14,14 +16,15 @@ package cluster
 //     changed, and the owner of slot may be another, the scan goes on in class 1 at the slot that these 3 bits make: none before the stage's
 //     slot is left out, and at most 2048 are scanned again.
 //
-// The last three say the same in fewer bits, whatever the node means by its cursor. But a node that scans by slot always is in a slot of its
-// own, or in one that is coming to it. They are used where a cursor would reach 2^53 otherwise, from where on clients that hold numbers in
-// doubles lose some of it. A slot has room in class 0 with up to 2^29 buckets, and alone with up to 2^32: the stage of a larger one in class
-// 0 counts as failed.
+// The last three say the same in fewer bits, whatever the node means by its cursor. But a node that scans by slot
+// always is in a slot of its own, or in one that is coming to it. They are used where a cursor would reach 2^53
+// otherwise, from where on clients that hold numbers in doubles lose some of it. A slot has room in class 0 with up
+// to 2^29 buckets, and alone with up to 2^32: the stage of a larger one in class 0 counts as failed.
 //
-// So a cursor stays below 2^53, as long as nothing moves, for a node up to Redis 7.2 with at most 2^24 buckets, which is as many keys, and for
-// one that scans by slot if none of its slots has more than 2^19. Once something has moved, in classes 1 to 7, it may reach 2^53 where a node
-// that scans by slot has slots with more than 2^10 buckets: it then holds both the stage's slot and the one that the node is in.
+// So a cursor stays below 2^53, as long as nothing moves, for a node up to Redis 7.2 with at most 2^24 buckets,
+// which is as many keys, and for one that scans by slot if none of its slots has more than 2^19. Once something has
+// moved, in classes 1 to 7, it may reach 2^53 where a node that scans by slot has slots with more than 2^10 buckets:
+// it then holds both the stage's slot and the one that the node is in.
 const (
 	classBits, slotBits, markBits = 3, 14, 12
 	nodeBits                      = 63 - classBits - slotBits - markBits
@@ -76,7 +79,8 @@ func decodeCursor(c uint64) (p position) {
 	return p
 }
 
-// unfold finds the stage's slot if the cursor has only the upper bits of it. If things have changed, it is the next stage's.
+// unfold finds the stage's slot if the cursor has only the upper bits of it. If things have changed, it is the next
+// stage's.
 func (s *Snapshot) unfold(p position) position {
 	if !p.rough {
 		return p

@@ -80,9 +80,9 @@ func (e *Executor) Replicas(on bool) { e.replicas.wanted = on && e.c.replicaRead
 //   - if a command was refused all the same, and a later one on its key was not, because the slot came back to its node
 //     or the cluster recovered between the two, the first is not sent again: its client gets the refusal as it is.
 //
-// When ctx ends, what has not been sent fails with its cause; replies under way are waited for, for a second at least. Commands that did
-// not run because a node could not serve them are tried again for Options.RetryFor, and so are those that only read and lost their
-// replies; a write that lost its reply is never sent twice.
+// When ctx ends, what has not been sent fails with its cause; replies under way are waited for, for a second at
+// least. Commands that did not run because a node could not serve them are tried again for Options.RetryFor, and so
+// are those that only read and lost their replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 	e.begin()
 	e.replicas.begin(plans)
@@ -156,7 +156,8 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 	return wait, pending
 }
 
-// addUnits puts those units of a plan into the batches that may be sent now. When not all may it says how long the first of the others waits.
+// addUnits puts those units of a plan into the batches that may be sent now. When not all may it says how long the
+// first of the others waits.
 func (e *Executor) addUnits(p *Plan, now time.Time) (wait time.Duration, all bool) {
 	wait, all = time.Second, true
 	for i := range p.units {

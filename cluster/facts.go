@@ -64,9 +64,9 @@ var serverWide = map[string]Facts{
 	"pubsub|shardnumsub":   {Request: AllNodes, Response: Sum},
 }
 
-// ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say; HELP is another.
-// Since Redis 7.0 PING's tips say that all masters are to answer: one shard that is down would then fail the health checks of all
-// clients.
+// ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say;
+// HELP is another. Since Redis 7.0 PING's tips say that all masters are to answer: one shard that is down would then
+// fail the health checks of all clients.
 var ofAnyNode = map[string]bool{
 	"ping": true, "echo": true, "time": true, "role": true, "lastsave": true, "config|get": true, "module|list": true,
 	"acl|whoami": true, "acl|cat": true, "acl|genpass": true, "acl|dryrun": true,
@@ -75,8 +75,9 @@ var ofAnyNode = map[string]bool{
 	"command|getkeys": true, "command|getkeysandflags": true,
 }
 
-// ofMaster are commands that only read, and that no replica is asked: how often or how recently a key was used only its master knows, and
-// a cursor means nothing to another node than the one that gave it, so that each step must go to the same one.
+// ofMaster are commands that only read, and that no replica is asked: how often or how recently a key was used only
+// its master knows, and a cursor means nothing to another node than the one that gave it, so that each step must go
+// to the same one.
 var ofMaster = map[string]bool{
 	"touch": true, "object|freq": true, "object|idletime": true,
 	"hscan": true, "sscan": true, "zscan": true,

@@ -7,13 +7,13 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Commands without keys go to one node, the executor's home, so that they keep their order. Any node could answer them, and when home is
-// out of reach another one becomes home. Otherwise, when a node dies, the clients whose home it is would wait with each PING until the other
-// nodes agree that it has failed.
+// Commands without keys go to one node, the executor's home, so that they keep their order. Any node could answer
+// them, and when home is out of reach another one becomes home. Otherwise, when a node dies, the clients whose home
+// it is would wait with each PING until the other nodes agree that it has failed.
 //
-// While home is in trouble (trouble.go) the next node that is not stands in for it. A home that is only slow stays home: the commands that
-// it has got may still run, and later ones must not overtake them. Only commands that change nothing are sent to another node meanwhile.
-// The same goes for a home that runs nothing at the moment.
+// While home is in trouble (trouble.go) the next node that is not stands in for it. A home that is only slow stays
+// home: the commands that it has got may still run, and later ones must not overtake them. Only commands that change
+// nothing are sent to another node meanwhile. The same goes for a home that runs nothing at the moment.
 
 // failure is how a request has ended that has got no reply.
 type failure uint8
@@ -51,7 +51,8 @@ func failureOf(err error) failure {
 // outOfReach says that the node cannot be reached. One that has only not answered yet is slow.
 func (f failure) outOfReach() bool { return f == unsent || f == lost || f == ended }
 
-// again says that the command may be sent again, wherever it goes. What may have been done may be if it changes nothing.
+// again says that the command may be sent again, wherever it goes. What may have been done may be if it changes
+// nothing.
 func (f failure) again(repeatable bool) bool {
 	switch f {
 	case unsent:
@@ -62,9 +63,10 @@ func (f failure) again(repeatable bool) bool {
 	return false
 }
 
-// pass is the rule for a command that any of so many masters can answer, and that has passed over some of them: how many it has passed
-// over when one has failed it so, and whether it is sent to the next for that alone. Home's refusal stands when all others have been asked.
-// If there may be no connection to another node, it goes back to home, and waits there.
+// pass is the rule for a command that any of so many masters can answer, and that has passed over some of them: how
+// many it has passed over when one has failed it so, and whether it is sent to the next for that alone. Home's
+// refusal stands when all others have been asked. If there may be no connection to another node, it goes back to
+// home, and waits there.
 func (f failure) pass(passed, masters int) (now int, again bool) {
 	away := passed % masters // how many nodes behind home it was
 	switch {
@@ -88,7 +90,8 @@ func (e *Executor) leaveHome(n *Node, err error) {
 	}
 }
 
-// passOn chooses where a unit is sent next that has failed so. True: it is sent there even where that would be its outcome otherwise.
+// passOn chooses where a unit is sent next that has failed so. True: it is sent there even where that would be its
+// outcome otherwise.
 func (e *Executor) passOn(u *unit, f failure) (again bool) {
 	if !u.goesHome() {
 		return false
@@ -100,7 +103,8 @@ func (e *Executor) passOn(u *unit, f failure) (again bool) {
 // goesHome says that the unit may go to any node, and goes to the executor's home.
 func (u *unit) goesHome() bool { return u.slot == noSlot && u.fixed == nil }
 
-// mayMiss says that nothing is wrong if the unit's node does not answer: it may be left out, or the master is asked in its place.
+// mayMiss says that nothing is wrong if the unit's node does not answer: it may be left out, or the master is asked
+// in its place.
 func (u *unit) mayMiss() bool { return u.optional || u.reading }
 
 // copied says that no connection needs the unit's bytes any more once the wait for its reply has ended.
@@ -112,8 +116,9 @@ func (u *unit) dispensable() bool { return u.mayMiss() && u.copied() }
 // replaceable says that the unit does not need its node.
 func (u *unit) replaceable() bool { return u.mayMiss() || u.goesHome() }
 
-// movable says that the unit may be sent to another node because its own is slow: it may go to any, changes nothing, is copied, and was
-// not tried again before. So a unit leaves one slow node only. The next one is waited for, because perhaps all nodes are slow.
+// movable says that the unit may be sent to another node because its own is slow: it may go to any, changes nothing,
+// is copied, and was not tried again before. So a unit leaves one slow node only. The next one is waited for,
+// because perhaps all nodes are slow.
 func (u *unit) movable() bool {
 	if !u.goesHome() || !u.until.IsZero() {
 		return false

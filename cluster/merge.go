@@ -16,8 +16,8 @@ const badReply = "ERR the nodes' replies cannot be merged"
 
 // finish makes Reply and Err of what the units got. A part that failed fails the whole: the first error in the order
 // of the keys, or of the nodes, is the answer, but a part whose outcome is unknown goes before any other. The other
-// parts of a split write have been done then, which is the same as when their client had sent them one by one. While replies are merged
-// they are held twice, as the nodes' and as the client's: hold is asked whether they may be.
+// parts of a split write have been done then, which is the same as when their client had sent them one by one. While
+// replies are merged they are held twice, as the nodes' and as the client's: hold is asked whether they may be.
 func (p *Plan) finish(hold func(n int) bool) {
 	if p.done {
 		return
@@ -55,8 +55,8 @@ func (p *Plan) finish(hold func(n int) bool) {
 	p.Reply = p.join(replies)
 }
 
-// leftOut says that the whole does not need the unit: of a Partial command a node that did not answer, else a replica that is out of reach, or
-// can run nothing at the moment.
+// leftOut says that the whole does not need the unit: of a Partial command a node that did not answer, else a
+// replica that is out of reach, or can run nothing at the moment.
 func (u *unit) leftOut() bool {
 	switch {
 	case !u.optional:
@@ -218,8 +218,8 @@ func one(replies []resp.Reply) []byte {
 	return replies[at].Raw
 }
 
-// reckoned combines integers two by two, or the integers of arrays one by one. What stands between them, as the names in PUBSUB NUMSUB, is the
-// same for all.
+// reckoned combines integers two by two, or the integers of arrays one by one. What stands between them, as the
+// names in PUBSUB NUMSUB, is the same for all.
 func reckoned(two func(a, b int64) int64) func(*Plan, []resp.Reply) []byte {
 	return func(_ *Plan, replies []resp.Reply) []byte {
 		left, column := make([][]byte, len(replies)), make([][]byte, len(replies))

@@ -93,7 +93,8 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 		return
 	}
 	if r.kind == moved && u.goesHome() && !u.plan.cmd.Facts.Script {
-		// Redis may find a key where we found none, in a command whose arguments are wrong (GEORADIUS … STORE, and no more).
+		// Redis may find a key where we found none, in a command whose arguments are wrong (GEORADIUS … STORE, and
+		// no more).
 		u.slot = r.slot
 	}
 	switch {
@@ -106,10 +107,10 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	}
 }
 
-// slotRefused handles a unit for which node does not have the slot; false: the refusal is passed on to the client. A script can return an
-// error that looks like a redirect: then the node is asked about the same keys with EXISTS, whose errors are Redis' own, and that answer is
-// followed. If EXISTS is not refused, the slot may have come back just then: a script that changes nothing is sent again; any other might
-// have run.
+// slotRefused handles a unit for which node does not have the slot; false: the refusal is passed on to the client. A
+// script can return an error that looks like a redirect: then the node is asked about the same keys with EXISTS,
+// whose errors are Redis' own, and that answer is followed. If EXISTS is not refused, the slot may have come back
+// just then: a script that changes nothing is sent again; any other might have run.
 func (e *Executor) slotRefused(ctx context.Context, u *unit, node *Node, r Refusal) (again bool) {
 	if u.plan.cmd.Facts.Script {
 		r = e.probe(ctx, u, node)
@@ -161,8 +162,9 @@ func (e *Executor) repeat(u *unit, node *Node) bool {
 	return u.repeats <= mostRepeats && e.later(u, time.Millisecond)
 }
 
-// probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot. A node that does not
-// answer is asked again for Options.RetryFor, all questions of a Do together: without an answer the client would be given the redirect.
+// probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot.
+// A node that does not answer is asked again for Options.RetryFor, all questions of a Do together: without an answer
+// the client would be given the redirect.
 func (e *Executor) probe(ctx context.Context, u *unit, node *Node) Refusal {
 	words := [][]byte{[]byte("EXISTS")}
 	for i := range u.count() {

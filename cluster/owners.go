@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// owners says which master has each slot. A slot has the place of its master in a list and no pointer, because a run of commands with keys of
-// all slots looks at all of the table: that is 32 KiB so, and stays close to the processor.
+// owners says which master has each slot. A slot has the place of its master in a list and no pointer, because a run
+// of commands with keys of all slots looks at all of the table: that is 32 KiB so, and stays close to the processor.
 type owners struct {
 	at    [Slots]uint16 // the place of its master in nodes, from 1; 0: no node has the slot
 	nodes []*Node

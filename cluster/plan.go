@@ -59,8 +59,8 @@ const (
 	byCursor                 // SCAN, from one master to the next: see scan.go
 )
 
-// joins says that a plan may be under way together with those before it, which are of that kind. Those that go home keep their order in one
-// write.
+// joins says that a plan may be under way together with those before it, which are of that kind. Those that go home
+// keep their order in one write.
 func (p *Plan) joins(kind planKind) bool { return p.kind == kind && kind <= atHome }
 
 // unit is what one node gets of a plan.
@@ -146,8 +146,8 @@ func (p *Plan) single(slot int) {
 	p.units = p.one[:]
 }
 
-// bySlots plans a command by its keys. One whose keys are in several slots is split, or refused in Redis' words: Redis wants one slot in a
-// command even where one node has them all.
+// bySlots plans a command by its keys. One whose keys are in several slots is split, or refused in Redis' words:
+// Redis wants one slot in a command even where one node has them all.
 func (p *Plan) bySlots() {
 	args, keys := p.cmd.Args, p.cmd.Keys
 	slot := Slot(args[keys[0]])
@@ -238,7 +238,8 @@ func (p *Plan) readOnly() bool { return p.cmd.Facts.ReadOnly }
 func (p *Plan) repeatable() bool { return p.readOnly() && !p.cmd.Facts.Script }
 
 // fanOut makes the units of a plan by node, and keeps them up with the topology: a node that has come gets one,
-// one that has left, or is a replica now, is not waited for, and what it said does not count. A Partial command leaves out nodes in trouble.
+// one that has left, or is a replica now, is not waited for, and what it said does not count. A Partial command
+// leaves out nodes in trouble.
 func (p *Plan) fanOut(s *Snapshot) {
 	nodes, partial := s.Masters, p.cmd.Facts.Partial
 	if p.cmd.Facts.Request == AllNodes {
@@ -258,18 +259,19 @@ func (p *Plan) fanOut(s *Snapshot) {
 	}
 }
 
-// NoConnection says that there was no connection for what ended with err: a Budget allowed none, or a node let the user in no more.
+// NoConnection says that there was no connection for what ended with err: a Budget allowed none, or a node let the
+// user in no more.
 func NoConnection(err error) bool { return upstream.IsFull(err) || isRefusal(err) }
 
-// Unsent says that there was no connection for any part of a plan that is done: no node has run anything of it. Err alone says less: other
-// parts may have run.
+// Unsent says that there was no connection for any part of a plan that is done: no node has run anything of it. Err
+// alone says less: other parts may have run.
 func (p *Plan) Unsent() bool {
 	ran := func(u unit) bool { return !NoConnection(u.err) }
 	return NoConnection(p.Err) && !slices.ContainsFunc(p.units, ran)
 }
 
-// Resume readies a plan for which there was NoConnection for another Do, which sends the parts that were not sent and no other. The
-// reply is not streamed then. It changes no other plan.
+// Resume readies a plan for which there was NoConnection for another Do, which sends the parts that were not sent
+// and no other. The reply is not streamed then. It changes no other plan.
 func (p *Plan) Resume() {
 	if !NoConnection(p.Err) {
 		return

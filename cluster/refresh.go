@@ -89,10 +89,10 @@ func (c *Cluster) refreshLoop() {
 	}
 }
 
-// look asks nodes for the topology, one after the other until one tells: hint, the masters and replicas known in random order, the
-// seeds. A node that has been reset, or has left the cluster, knows of itself only: so a node that names owners of fewer slots than
-// were known is believed only if no node names more. One that knows fewer than half of our shards is of another cluster, and never
-// believed.
+// look asks nodes for the topology, one after the other until one tells: hint, the masters and replicas known in
+// random order, the seeds. A node that has been reset, or has left the cluster, knows of itself only: so a node that
+// names owners of fewer slots than were known is believed only if no node names more. One that knows fewer than half
+// of our shards is of another cluster, and never believed.
 func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	l := topologyLook{c: c, old: c.Snapshot(), err: errNoTopology}
 	for _, n := range l.old.lookOrder(hint) {

@@ -42,7 +42,8 @@ var (
 	Incomplete = Refusal{kind: tryAgain}
 )
 
-// readRefusal reads a reply. What names a slot that no cluster has is no refusal. A script can return an error that looks like any of them.
+// readRefusal reads a reply. What names a slot that no cluster has is no refusal. A script can return an error that
+// looks like any of them.
 func readRefusal(reply []byte) Refusal {
 	if len(reply) == 0 || reply[0] != '-' {
 		return Refusal{}
@@ -64,8 +65,8 @@ func readRefusal(reply []byte) Refusal {
 	return r
 }
 
-// saysDemoted says that a node answers so because it is a replica, in other words than READONLY: to WAIT and WAITAOF, and to those who wait for
-// something when it is made one. It has done nothing for them.
+// saysDemoted says that a node answers so because it is a replica, in other words than READONLY: to WAIT and
+// WAITAOF, and to those who wait for something when it is made one. It has done nothing for them.
 func saysDemoted(line []byte) bool {
 	const waits, unblocked = "-ERR WAIT", "-UNBLOCKED force unblock from blocking operation, instance state changed"
 	if bytes.HasPrefix(line, []byte(waits)) {
@@ -87,7 +88,8 @@ func (s *Snapshot) readRefusal(from *Node, reply []byte) Refusal {
 	return r
 }
 
-// Refusal reads reply, an error that from gave. It must not be called for the errors of scripts, which can say anything.
+// Refusal reads reply, an error that from gave. It must not be called for the errors of scripts, which can say
+// anything.
 func (c *Cluster) Refusal(from *Node, reply []byte) Refusal {
 	r := c.Snapshot().readRefusal(from, reply)
 	if r.kind == moved || r.kind == asked && r.to == nil {
@@ -106,11 +108,13 @@ const (
 	Look               // it is, after another look at the topology
 )
 
-// mostFollowed is how many redirects are followed one after the other, without a pause. Nodes that disagree send a request round in circles.
+// mostFollowed is how many redirects are followed one after the other, without a pause. Nodes that disagree send a
+// request round in circles.
 const mostFollowed = 5
 
-// step is the one rule for a request with keys of slot that was refused so, and has followed so many redirects, one after the other. A redirect
-// counts only if it is about that slot, and is followed only to a node that the topology names.
+// step is the one rule for a request with keys of slot that was refused so, and has followed so many redirects, one
+// after the other. A redirect counts only if it is about that slot, and is followed only to a node that the topology
+// names.
 func (r Refusal) step(slot, followed int) Step {
 	switch r.kind {
 	case tryAgain:

@@ -22,16 +22,17 @@ const (
 // credentials are what a master refuses of an identity: its user and password, or that it has neither.
 type credentials struct{ user, password string }
 
-// OnRefused makes the cluster call f, from then on, for each identity that it refuses when connections are made, or made again:
-// most masters refuse it, and none accepts it. If a single node refuses a user, for example because it lost its ACL, only commands
-// to that node fail. f may run in several goroutines at once, and must not block.
+// OnRefused makes the cluster call f, from then on, for each identity that it refuses when connections are made, or
+// made again: most masters refuse it, and none accepts it. If a single node refuses a user, for example because it
+// lost its ACL, only commands to that node fail. f may run in several goroutines at once, and must not block.
 func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hooks.refused = f
 }
 
-// nodeRefused is called by each node. It asks all masters, in a goroutine of its own, of which there is one for an account.
+// nodeRefused is called by each node. It asks all masters, in a goroutine of its own, of which there is one for an
+// account.
 func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +51,8 @@ func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 	go c.confirmRefusal(id, again, func() { f(id, why) })
 }
 
-// confirmRefusal asks all masters about an account that one node has refused. As long as some refuse it and some do not it asks
-// again, a few times and whenever another node refuses it: users are deleted from one master after another.
+// confirmRefusal asks all masters about an account that one node has refused. As long as some refuse it and some do
+// not it asks again, a few times and whenever another node refuses it: users are deleted from one master after another.
 func (c *Cluster) confirmRefusal(id upstream.Identity, again <-chan struct{}, refused func()) {
 	defer c.running.Done()
 	who := credentials{id.User, id.Password}

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// replicaCheckEvery is how often replicas are asked whether they follow their masters, and masters for slots that move.
+	// replicaCheckEvery is how often replicas are asked whether they follow their masters, and masters for slots
+	// that move.
 	replicaCheckEvery = time.Second
 	// settling is for how long a slot is read at its master after it was seen to move: a replica knows nothing of keys
 	// that leave, and of those that come only what has been replicated.
@@ -23,13 +24,14 @@ const (
 	barredByBound = time.Second
 )
 
-// replicaReads says which slots may not be read from replicas at the moment. Node.serves says which replicas may be read from.
+// replicaReads says which slots may not be read from replicas at the moment. Node.serves says which replicas may be
+// read from.
 type replicaReads struct {
 	master [Slots]atomic.Int64 // until when a slot is read at its master; unix nanoseconds
 }
 
-// hold makes a slot be read at its master for a while, and also all slots of giver, the node that gives it away: when one slot moves,
-// others often follow. s may be nil, and so may giver.
+// hold makes a slot be read at its master for a while, and also all slots of giver, the node that gives it away:
+// when one slot moves, others often follow. s may be nil, and so may giver.
 func (s *replicaReads) hold(slot int, giver *Node) {
 	if s == nil {
 		return
@@ -64,8 +66,8 @@ func (s *replicaReads) changed(old, now *Snapshot) {
 	}
 }
 
-// replicaFor returns the replica of owner that reads of a slot may go to, or nil. Equal first get the same replica for as
-// long as that serves, so that a client does not read data older than it has read before.
+// replicaFor returns the replica of owner that reads of a slot may go to, or nil. Equal first get the same replica
+// for as long as that serves, so that a client does not read data older than it has read before.
 func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
 	if max(c.replicaReads.master[slot].Load(), owner.gives.Load()) > now.UnixNano() {
 		return nil
@@ -161,8 +163,9 @@ func (r *replicaChoice) begin(plans []*Plan) {
 }
 
 // may says whether a unit may go to a replica. Within the plans of one Do a slot that is written to is read at its
-// master, so that no read passes a write of the same client's. A read that a replica does not answer goes to the master, and its client goes
-// on while the replica's connection may still write it: so a read of which that has no copy is the master's.
+// master, so that no read passes a write of the same client's. A read that a replica does not answer goes to the
+// master, and its client goes on while the replica's connection may still write it: so a read of which that has no
+// copy is the master's.
 func (r *replicaChoice) may(u *unit) bool {
 	if !r.now || u.master || r.writes[u.slot] {
 		return false

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// longReply is the length from which a reply stays in the pieces it came in: copying them together would hold it twice.
+	// longReply is the length from which a reply stays in the pieces it came in: copying them together would hold it
+	// twice.
 	longReply = 128 << 10
 	// freeReplies is how many bytes one node may answer in a round before a Holder is asked.
 	freeReplies = 64 << 10
@@ -73,7 +74,8 @@ func (c *replyCollector) Reply(p []byte) {
 	c.pieces = append(c.pieces, append([]byte(nil), p...))
 }
 
-// fits says whether n more bytes may be held. The first freeReplies are asked about together with those that exceed them.
+// fits says whether n more bytes may be held. The first freeReplies are asked about together with those that exceed
+// them.
 func (c *replyCollector) fits(n int) bool {
 	before := c.size
 	c.size += n
@@ -141,15 +143,16 @@ func (c *replyCollector) cut(dst []reply, n int) []reply {
 	return dst
 }
 
-// streams says that the reply to the unit is to be passed on as it comes: what several nodes answer cannot be, nor what comes behind ASKING.
+// streams says that the reply to the unit is to be passed on as it comes: what several nodes answer cannot be, nor
+// what comes behind ASKING.
 func (u *unit) streams() bool { return u.plan.stream != nil && u.plan.only() == u && !u.ask }
 
 // isErrorReply says that a reply begins as errors do.
 func isErrorReply(p []byte) bool { return p[0] == '-' || p[0] == '!' }
 
 // Stream makes Do hand the command's reply to s as it comes, if one node gives it and it is no error: then Streamed is
-// set, and Reply is nil. It is used with Executor.Private, because s may block, for a plan that is alone in Do. It holds
-// until the next Set.
+// set, and Reply is nil. It is used with Executor.Private, because s may block, for a plan that is alone in Do. It
+// holds until the next Set.
 func (p *Plan) Stream(s upstream.Sink) { p.stream = s }
 
 // InPieces makes Do return a long reply as it was gathered, in Pieces in place of Reply.

@@ -9,7 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// SCAN goes over the masters one after the other, and all it knows is in the cursor (cursor.go): any proxy can go on with it.
+// SCAN goes over the masters one after the other, and all it knows is in the cursor (cursor.go): any proxy can go on
+// with it.
 //
 // A key's slot never changes, so progress is counted in slots: all keys of slots below cursor.slot that have been
 // there throughout have been returned. The next stage is a scan of the owner of that slot. It counts for those
@@ -33,10 +34,10 @@ import (
 //
 // A node's own cursor is one of two kinds, and nothing tells for sure which kind a server has. Up to Redis 7.2 it is a
 // place in the node's only table, below the number of its buckets. Since Redis 7.4 and Valkey 8 it is (a place in the
-// table of one slot) << 14 | slot, and the slots are scanned in their order. We take it for a number that means nothing,
-// unless it is 2^32 or more: Redis promises no more than 2^32 keys, so that it is of the second kind, and says where the
-// node is. That is needed, since ours has no room for a place in a large slot beside all else (goOn). A server that has
-// returned a key of a later slot then has cursors of a third kind, and is refused.
+// table of one slot) << 14 | slot, and the slots are scanned in their order. We take it for a number that means
+// nothing, unless it is 2^32 or more: Redis promises no more than 2^32 keys, so that it is of the second kind, and
+// says where the node is. That is needed, since ours has no room for a place in a large slot beside all else (goOn).
+// A server that has returned a key of a later slot then has cursors of a third kind, and is refused.
 const (
 	finest    = 6 // the class of a single slot
 	following = 7 // the class of a migrating slot's new node
@@ -51,8 +52,8 @@ const (
 	errInvalidCursor = "ERR invalid cursor"
 )
 
-// cursor is the cursor of a SCAN as Redis reads it, which also takes an empty word, a sign, and with a minus what is left to 2^64. Those from
-// 2^63 on are none of ours. ok is false when it is no number at all: a node says so.
+// cursor is the cursor of a SCAN as Redis reads it, which also takes an empty word, a sign, and with a minus what is
+// left to 2^64. Those from 2^63 on are none of ours. ok is false when it is no number at all: a node says so.
 func (p *Plan) cursor() (cursor uint64, ok bool) {
 	if len(p.cmd.Args) < 2 {
 		return 0, false
@@ -177,7 +178,8 @@ func (t *scanStep) run() (reply []byte, err error) {
 	return t.askStage()
 }
 
-// begun says that the position is not the first of its stage, or that of class 0 is not the scan's first: it has a mark.
+// begun says that the position is not the first of its stage, or that of class 0 is not the scan's first: it has a
+// mark.
 func (p position) begun() bool { return p.node != 0 || p.class == 0 && p.slot != 0 }
 
 // successor is the node that the slot of a position in class 7 goes to; nil: it is not on its way any more.
@@ -214,12 +216,13 @@ func (t *scanStep) askStage() ([]byte, error) {
 	}
 }
 
-// goOn says where a stage goes on whose node has answered with that cursor. over: it does not, and is complete up to the slot end; next is
-// where the scan goes on then, unless endStage says otherwise or next begins where the stage did.
+// goOn says where a stage goes on whose node has answered with that cursor. over: it does not, and is complete up to
+// the slot end; next is where the scan goes on then, unless endStage says otherwise or next begins where the stage did.
 //
-// By a cursor that is by slot it is known which slots the node has passed. Those that the stage is not for are skipped. One that it is for is
-// scanned alone from there on, in a stage of its own, since in that the slot need not be in the cursor twice. The stage has begun with the
-// one before: its mark is made from the topology that the mark before has just been compared with.
+// By a cursor that is by slot it is known which slots the node has passed. Those that the stage is not for are
+// skipped. One that it is for is scanned alone from there on, in a stage of its own, since in that the slot need not
+// be in the cursor twice. The stage has begun with the one before: its mark is made from the topology that the mark
+// before has just been compared with.
 func (s *Snapshot) goOn(at position, st stage, cursor uint64) (next position, end int, over bool) {
 	next, end = at, st.end
 	next.node = cursor

@@ -5,8 +5,8 @@ import "bytes"
 // Slots is how many hash slots a cluster has.
 const Slots = 16384
 
-// crcTables are for CRC16/XMODEM (polynomial 0x1021), which Redis uses for slots: the k-th has what a byte adds that k bytes follow. So eight
-// bytes are looked up at once, where one after the other would each wait for the one before.
+// crcTables are for CRC16/XMODEM (polynomial 0x1021), which Redis uses for slots: the k-th has what a byte adds that
+// k bytes follow. So eight bytes are looked up at once, where one after the other would each wait for the one before.
 var crcTables = func() (t [8][256]uint16) {
 	for i := range t[0] {
 		crc := uint16(i) << 8

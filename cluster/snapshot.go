@@ -127,7 +127,8 @@ func (s *Snapshot) after(v *view, m addressMap, open func(d described, addr stri
 	return next
 }
 
-// newer is the owner of a slot that is to be believed: that of the view, or the one before, which is nil if there was none.
+// newer is the owner of a slot that is to be believed: that of the view, or the one before, which is nil if there
+// was none.
 func (s *Snapshot) newer(now, before *Node, old *Snapshot) *Node {
 	_, here := s.epochs[before] // else it is nobody, has left or has failed
 	switch {
@@ -184,7 +185,8 @@ func (s *Snapshot) runEnd(slot int) int {
 	return end
 }
 
-// mix is FNV-1a over what it is given, the same in every process, because SCAN's cursors carry a part of it to other proxies.
+// mix is FNV-1a over what it is given, the same in every process, because SCAN's cursors carry a part of it to other
+// proxies.
 func mix(h uint64, id string, epoch int64, first, end int) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h ^= offset

@@ -13,10 +13,10 @@ type Keyed struct {
 	Slot int
 }
 
-// Straight carries out such commands as Do does, and makes their plans only if it has to: a command that its master answers without an error
-// needs none. Then it gives all replies to to, in the order of the commands, and returns true. Otherwise it has the plans made, of the same
-// commands in the same order, goes on with them until each has its Reply or its Err, and returns false; to has got nothing then. Reads do not
-// go to replicas.
+// Straight carries out such commands as Do does, and makes their plans only if it has to: a command that its master
+// answers without an error needs none. Then it gives all replies to to, in the order of the commands, and returns
+// true. Otherwise it has the plans made, of the same commands in the same order, goes on with them until each has
+// its Reply or its Err, and returns false; to has got nothing then. Reads do not go to replicas.
 func (e *Executor) Straight(ctx context.Context, cmds []Keyed, to upstream.Sink, plans func() []*Plan) bool {
 	e.begin()
 	e.clear()
@@ -54,8 +54,8 @@ func (e *Executor) address(cmds []Keyed) bool {
 	return true
 }
 
-// deliver gives the replies of a round to to, in the order of its commands. It does nothing and returns false if one is missing, or is more
-// than a reply to be passed on: an error, which may be a redirect, or one that is long.
+// deliver gives the replies of a round to to, in the order of its commands. It does nothing and returns false if one
+// is missing, or is more than a reply to be passed on: an error, which may be a redirect, or one that is long.
 func (e *Executor) deliver(to upstream.Sink) bool {
 	e.replies = e.replies[:0]
 	defer func() { clear(e.replies) }() // they would keep the bytes

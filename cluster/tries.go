@@ -19,8 +19,8 @@ func (c *Cluster) RefusalIn(from *Node, err error) Refusal {
 	return Refusal{}
 }
 
-// Tries are those of one request, which goes from node to node until one runs it: for requests that no Executor sends, such as those on
-// dedicated connections. Where it goes next is decided by After, without I/O.
+// Tries are those of one request, which goes from node to node until one runs it: for requests that no Executor
+// sends, such as those on dedicated connections. Where it goes next is decided by After, without I/O.
 type Tries struct {
 	Until time.Time // nothing is tried again after that
 	To    *Node     // the node that a redirect has named for the next try; nil: it is for the slot's owner, whoever that is by then
@@ -55,8 +55,8 @@ func (t *Tries) After(r Refusal, now time.Time) Step {
 	return Follow
 }
 
-// Again says whether there is to be another try after one that has ended with that Refusal, and returns when its time has come. The end of
-// ctx ends the tries.
+// Again says whether there is to be another try after one that has ended with that Refusal, and returns when its
+// time has come. The end of ctx ends the tries.
 func (t *Tries) Again(ctx context.Context, r Refusal) bool {
 	switch t.After(r, time.Now()) {
 	case Stop:

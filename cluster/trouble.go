@@ -12,9 +12,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
-// Which nodes are in trouble is known here alone. Each node is asked several times a second whether it answers, over a connection that has
-// nothing else to do. Whoever needs any node gets one that answers (Snapshot.Any), and waits for it only as long as it does
-// (Snapshot.While). What needs a certain node waits for that one.
+// Which nodes are in trouble is known here alone. Each node is asked several times a second whether it answers, over
+// a connection that has nothing else to do. Whoever needs any node gets one that answers (Snapshot.Any), and waits
+// for it only as long as it does (Snapshot.While). What needs a certain node waits for that one.
 
 const (
 	// askWellEvery is the time between an answer and the next question, before jitter.
@@ -102,8 +102,8 @@ func (c *Cluster) watchNode(n *Node) {
 	}
 }
 
-// Any is a node for what any node can answer, for somebody with number n who has passed over so many others: a master, the same for equal
-// numbers while the topology stays and the same nodes answer. Those in trouble come last.
+// Any is a node for what any node can answer, for somebody with number n who has passed over so many others: a
+// master, the same for equal numbers while the topology stays and the same nodes answer. Those in trouble come last.
 func (s *Snapshot) Any(n, passed int) *Node {
 	passed %= len(s.Masters)
 	for _, inTrouble := range [...]bool{false, true} {
@@ -129,8 +129,8 @@ func (s *Snapshot) otherWell(n *Node) bool {
 // passable says that n may be left out where any node will do: it is in trouble, and another one is not.
 func (s *Snapshot) passable(n *Node) bool { return n.InTrouble() && s.otherWell(n) }
 
-// While returns a context that ends with ctx, or, with ErrInTrouble as its cause, when n is in trouble while another master is not: for waits
-// for n that another node could end. done must be called.
+// While returns a context that ends with ctx, or, with ErrInTrouble as its cause, when n is in trouble while another
+// master is not: for waits for n that another node could end. done must be called.
 func (s *Snapshot) While(ctx context.Context, n *Node) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(n.trouble.whileWell(), func() {

@@ -45,9 +45,10 @@ type described struct {
 
 var errNoTopology = errors.New("the node has no view of a cluster")
 
-// readView reads the replies of CLUSTER SHARDS, CLUSTER SLOTS and CLUSTER NODES. SHARDS or SLOTS may be an error, and NODES, which adds the
-// config epochs. SHARDS tells more of each node; SLOTS tells who has a slot: where the former master is in a shard still, SHARDS of Redis 8.2
-// leaves the shard's slots out. asked is the host that was asked, which stands for every host left empty; secure wants the ports of TLS.
+// readView reads the replies of CLUSTER SHARDS, CLUSTER SLOTS and CLUSTER NODES. SHARDS or SLOTS may be an error,
+// and NODES, which adds the config epochs. SHARDS tells more of each node; SLOTS tells who has a slot: where the
+// former master is in a shard still, SHARDS of Redis 8.2 leaves the shard's slots out. asked is the host that was
+// asked, which stands for every host left empty; secure wants the ports of TLS.
 func readView(shards, slots, nodes resp.Reply, asked string, secure bool) (*view, error) {
 	v := &view{}
 	for i := range v.owner {
@@ -241,7 +242,8 @@ type selfDescription struct {
 	moving map[int]string // slots being migrated away, and the id of the node they go to
 }
 
-// readSelfDescription finds the line of CLUSTER NODES with the flag "myself". False: there is none, or it names slots that no cluster has.
+// readSelfDescription finds the line of CLUSTER NODES with the flag "myself". False: there is none, or it names
+// slots that no cluster has.
 func readSelfDescription(text string) (o *selfDescription, ok bool) {
 	for l := range nodeLines(text) {
 		if l.is("myself") {
@@ -253,7 +255,8 @@ func readSelfDescription(text string) (o *selfDescription, ok bool) {
 	return nil, false
 }
 
-// read reads "1", "1-5", "[1->-id]" for a slot that goes to a node, or "[1-<-id]" for one that comes. False: no cluster has such slots.
+// read reads "1", "1-5", "[1->-id]" for a slot that goes to a node, or "[1-<-id]" for one that comes. False: no
+// cluster has such slots.
 func (o *selfDescription) read(word string) bool {
 	if moves, brackets := strings.CutPrefix(word, "["); brackets {
 		slot, to, leaves := strings.Cut(strings.TrimSuffix(moves, "]"), "->-")

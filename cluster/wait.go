@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// slowReply is how long replies may take before the topology is looked at: a node that hangs is closed when the others
-	// say that it has failed, and its clients are then told.
+	// slowReply is how long replies may take before the topology is looked at: a node that hangs is closed when the
+	// others say that it has failed, and its clients are then told.
 	slowReply = 500 * time.Millisecond
-	// leftReply is how long replies are waited for, at least, after the client has gone, so that the outcome of the commands is known.
+	// leftReply is how long replies are waited for, at least, after the client has gone, so that the outcome of the
+	// commands is known.
 	leftReply = time.Second
 )
 
@@ -99,8 +100,8 @@ func (w *replyWait) lookAt(b *batch) {
 	}
 }
 
-// overdue is why the wait for a batch ends: nobody wants the replies any more, they have taken too long, or another node may give them
-// sooner; nil: it goes on. mu is held.
+// overdue is why the wait for a batch ends: nobody wants the replies any more, they have taken too long, or another
+// node may give them sooner; nil: it goes on. mu is held.
 func (w *replyWait) overdue(b *batch, waited time.Duration) error {
 	node := b.link.node
 	switch {

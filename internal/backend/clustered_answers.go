@@ -149,8 +149,9 @@ func (u *clusteredPath) tracking(_ *commandtable.Command, words [][]byte) ([]byt
 // waitsForEver is as good as for ever.
 const waitsForEver = 100 * 365 * 24 * time.Hour
 
-// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer counts. It asks for a
-// second at a time, so that it is noticed when the client goes. All that was written before is waited for.
+// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer
+// counts. It asks for a second at a time, so that it is noticed when the client goes. All that was written before is
+// waited for.
 func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []byte, err error) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := resp.Integer(args[at])

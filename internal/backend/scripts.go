@@ -149,8 +149,8 @@ type lostScripts struct {
 	seen  uint64   // scriptcache.Cache.Version before the run was sent
 }
 
-// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are none. Where the
-// client's own words say NOSCRIPT it may be the script that said so.
+// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are
+// none. Where the client's own words say NOSCRIPT it may be the script that said so.
 func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 	for i, answer := range b.answers(start, ends) {
 		sha := b.word(i, 1)
@@ -168,8 +168,9 @@ func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 	return shas
 }
 
-// sentAgain chooses the commands of a run that are sent again, by the state of each one's script: those whose script has been loaded again,
-// unless something behind them has run in their slot. slotOf is the slot of a command's keys; false: it has none, or several.
+// sentAgain chooses the commands of a run that are sent again, by the state of each one's script: those whose script
+// has been loaded again, unless something behind them has run in their slot. slotOf is the slot of a command's keys;
+// false: it has none, or several.
 func sentAgain(states []scriptcache.State, slotOf func(i int) (slot int, one bool)) (again []int) {
 	behind := map[int]bool{} // slots in which something ran
 	for i, state := range slices.Backward(states) {
