@@ -131,7 +131,7 @@ func (p position) again() position {
 
 // scanStep is one step of a SCAN.
 type scanStep struct {
-	*Executor
+	e   *Executor
 	ctx context.Context
 	p   *Plan
 	s   *Snapshot // that gather found whole: in a later one a slot may have no owner
@@ -142,7 +142,7 @@ type scanStep struct {
 // scan makes one step of a SCAN.
 func (e *Executor) scan(ctx context.Context, p *Plan) {
 	began, _ := p.cursor()
-	t := scanStep{Executor: e, ctx: ctx, p: p, s: e.seen, at: e.seen.unfold(decodeCursor(began))}
+	t := scanStep{e: e, ctx: ctx, p: p, s: e.seen, at: e.seen.unfold(decodeCursor(began))}
 	reply, err := t.run()
 	if err != nil {
 		e.failed(p.whole, err)
@@ -199,10 +199,10 @@ func (t *scanStep) successor() (*Node, error) {
 func (t *scanStep) askStage() ([]byte, error) {
 	words := slices.Clone(t.p.cmd.Args)
 	words[1] = strconv.AppendUint(nil, t.at.node, 10)
-	t.clear()
-	b := t.round.batchTo(linkTo{node: t.node}, &t.links)
+	t.e.clear()
+	b := t.e.round.batchTo(linkTo{node: t.node}, &t.e.links)
 	b.add(&unit{plan: t.p, raw: resp.Command(words), slot: noSlot, fixed: t.node})
-	t.send(t.ctx)
+	t.e.send(t.ctx)
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -319,7 +319,7 @@ func (t *scanStep) endStage(end int) (position, error) {
 	case err == errNoOwnWords:
 		return at, err
 	case err != nil, !own.master, own.epoch != t.s.epochs[owner]:
-		t.c.Refresh()
+		t.e.c.Refresh()
 		return at.again(), nil
 	case at.class == following && own.moving[at.slot] == t.node.ID && own.has[at.slot]:
 		return position{class: finest - 1, slot: at.slot + 1}, nil
@@ -335,7 +335,7 @@ func (t *scanStep) endStage(end int) (position, error) {
 		switch {
 		case t.s.Owner(slot) != owner:
 		case !own.has[slot]:
-			t.c.Refresh()
+			t.e.c.Refresh()
 			return at.again(), nil
 		case own.moving[slot] != "":
 			leaving = min(leaving, slot)
@@ -358,7 +358,7 @@ var errNoOwnWords = errors.New("the service account may not ask for CLUSTER NODE
 
 // selfDescription asks a node, as the service account, what it has.
 func (t *scanStep) selfDescription(n *Node) (*selfDescription, error) {
-	said, err := t.c.askShared(t.ctx, n, askNodes)
+	said, err := t.e.c.askShared(t.ctx, n, askNodes)
 	if err != nil {
 		return nil, err
 	}
