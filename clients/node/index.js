@@ -97,7 +97,7 @@ class Section {
   // keep renews the lease until the hold ends.
   async keep(line, hold) {
     let pause = this.third;
-    while (await hold.pause(pause)) {
+    while (!hold.lost && await hold.pause(pause)) { // a timer may come a moment too soon
       const sent = performance.now();
       pause = this.third / 4;
       try {
@@ -144,7 +144,7 @@ class Hold {
     if (this.#end.signal.aborted || this.#over.signal.aborted) return;
     this.#until = sent + this.section.leaseMs;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.lost, Math.min(most, Math.max(0, this.#until - performance.now())));
+    this.#timer = setTimeout(() => this.lost, Math.min(most, Math.max(0, Math.ceil(this.#until - performance.now()) + 1)));
   }
 
   get lost() {
