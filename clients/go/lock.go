@@ -47,7 +47,7 @@ type Locks struct {
 // Options are how a lock is taken.
 type Options struct {
 	Wait  time.Duration // for somebody else's; 0: ask once; Forever
-	Lease time.Duration // after which the lock is free if the program has died, at least a second; 0: 30 s. It is renewed each third of it
+	Lease time.Duration // the lock is free after it if the program has died; at least a second; 0: 30 s. Each third of it is a renewal
 	Fair  bool          // first come, first served, Redisson's fair waiters included
 	// Watched makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the
 	// program dies, and lost when the connection breaks.
@@ -79,7 +79,8 @@ func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx 
 		return err
 	}
 	inside, lose := context.WithCancelCause(ctx)
-	expiry := time.AfterFunc(time.Until(s.until), func() { lose(fmt.Errorf("%w: %s was not renewed in time", ErrLost, name)) })
+	late := fmt.Errorf("%w: %s was not renewed in time", ErrLost, name)
+	expiry := time.AfterFunc(time.Until(s.until), func() { lose(late) })
 	renewed := make(chan struct{})
 	go s.keep(inside, expiry, lose, renewed)
 	defer s.conn.Close()
@@ -106,7 +107,7 @@ type section struct {
 	name, owner           string
 	lock, renew, unlock   []any         // what is asked
 	wait                  time.Duration // Forever: no end
-	third                 time.Duration // no question takes longer: two thirds of a lease are left at the grant, however long the wait was
+	third                 time.Duration // no question takes longer: two thirds of a lease are left at the grant
 	lease                 time.Duration
 	endsWithItsConnection bool
 	conn                  Conn
@@ -279,5 +280,6 @@ func (s *section) release() {
 // broken says that a command of work's may still be on its way.
 func broken(err error) bool {
 	var network net.Error // that a deadline is over is one
-	return errors.As(err, &network) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed}, func(e error) bool { return errors.Is(err, e) })
+	ends := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed}
+	return errors.As(err, &network) || slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }
