@@ -85,23 +85,3 @@ func imported(spec *ast.ImportSpec) string {
 	}
 	return p
 }
-
-// arrows are the imports of our own packages by each of them, tests aside.
-func arrows(files []source) map[string][]string {
-	out := make(map[string][]string)
-	for _, f := range files {
-		if f.test {
-			continue
-		}
-		for _, spec := range f.ast.Imports {
-			if to, ours := strings.CutPrefix(imported(spec), module+"/"); ours {
-				out[f.pkg] = append(out[f.pkg], to)
-			}
-		}
-	}
-	for pkg, to := range out {
-		slices.Sort(to)
-		out[pkg] = slices.Compact(to)
-	}
-	return out
-}

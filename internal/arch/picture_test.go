@@ -12,59 +12,43 @@ import (
 	"testing"
 )
 
-// picture is the whole of docs/imports.md: the imports there are, by floors, and
-// the table of those that may be.
-func picture(files []source, rows []row) string {
+// byFloor is the whole of docs/imports.md: the packages of each floor, and what some of them may import.
+func byFloor(rows []row) string {
 	var b strings.Builder
-	b.WriteString("# Who imports whom\n\n<!-- Written by: go test ./internal/arch -update -->\n\n" +
-		"Imports run downwards only. The arrows are those of the code, tests aside; `internal/telemetry`, where anyone\n" +
-		"may count, is drawn without its arrows.\n\n```mermaid\nflowchart TD\n")
-	byFloor := make(map[int][]string)
-	for _, pkg := range packages(files) {
-		if r, known := rowOf(rows, pkg); known {
-			byFloor[r.floor] = append(byFloor[r.floor], pkg)
-		}
+	b.WriteString("# Who may import whom\n\n<!-- Written by: go test ./internal/arch -update -->\n\n" +
+		"A package imports packages of lower floors only. Of these it may import those that its row in\n" +
+		"`internal/arch/table_test.go` names; under each floor stands what its packages may import, taken together.\n" +
+		"Nobody imports what stands beside the floors.\n")
+	floors := map[int][]row{}
+	for _, r := range rows {
+		floors[r.floor] = append(floors[r.floor], r)
 	}
-	for _, floor := range slices.Backward(slices.Sorted(maps.Keys(byFloor))) {
-		fmt.Fprintf(&b, "  subgraph floor%d[%q]\n", floor, floorName(floor))
-		for _, pkg := range byFloor[floor] {
-			fmt.Fprintf(&b, "    %s[%q]\n", node(pkg), pkg)
+	for _, floor := range slices.Backward(slices.Sorted(maps.Keys(floors))) {
+		name := fmt.Sprintf("Floor %d", floor)
+		if floor == beside {
+			name = "Beside the floors"
 		}
-		b.WriteString("  end\n")
-	}
-	all := arrows(files)
-	for _, from := range slices.Sorted(maps.Keys(all)) {
-		for _, to := range all[from] {
-			if to != "internal/telemetry" {
-				fmt.Fprintf(&b, "  %s --> %s\n", node(from), node(to))
+		fmt.Fprintf(&b, "\n## %s\n\n", name)
+		may := map[string]bool{}
+		for _, r := range floors[floor] {
+			fmt.Fprintf(&b, "- `%s`: %s\n", r.pkg, r.what)
+			for _, to := range r.may {
+				may[to] = true
 			}
 		}
-	}
-	b.WriteString("```\n\nWhat may be imported, as `internal/arch` enforces it:\n\n| Floor | Package | What lives there | May import |\n|---|---|---|---|\n")
-	for _, r := range rows {
-		may := "–"
-		if len(r.may) > 0 {
-			may = strings.Join(r.may, ", ")
+		if len(may) == 0 {
+			b.WriteString("\nMay import none of ours.\n")
+		} else {
+			fmt.Fprintf(&b, "\nMay import: %s.\n", strings.Join(slices.Sorted(maps.Keys(may)), ", "))
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", floorName(r.floor), r.pkg, r.what, may)
 	}
 	return b.String()
 }
 
-func floorName(floor int) string {
-	if floor == beside {
-		return "beside"
-	}
-	return fmt.Sprint(floor)
-}
-
-func node(pkg string) string { return strings.ReplaceAll(pkg, "/", "_") }
-
 // drawn is a line of the picture in docs/ARCHITECTURE.md: a package, with its floor if it is the first there.
 var drawn = regexp.MustCompile(`^ *(-?\d+)? +([a-z]+(?:/[a-z]+)*)  +\S`)
 
-// misdrawn says where the picture under "The house" differs from the table. It need not have the packages of floor 0
-// and those beside.
+// misdrawn says where the picture under "The house" differs from the table. It need not have the packages of floor 0 and those beside.
 func misdrawn(page string, rows []row) (faults []string) {
 	_, page, _ = strings.Cut(page, "\n## The house\n")
 	_, page, _ = strings.Cut(page, "\n```text\n")

@@ -108,16 +108,9 @@ func appendLine(b []byte, kind byte, s string) []byte {
 // lineEnds turns the ends of lines into spaces, as Redis does in texts.
 var lineEnds = strings.NewReplacer("\r", " ", "\n", " ")
 
-// headBytes is enough for the head of most words, and for their CR LF.
-const headBytes = 16
-
 // Command is a command of the given words, its name first.
 func Command(words [][]byte) []byte {
-	size := headBytes
-	for _, w := range words {
-		size += headBytes + len(w)
-	}
-	b := AppendArray(make([]byte, 0, size), len(words))
+	b := AppendArray(nil, len(words))
 	for _, w := range words {
 		b = AppendBulk(b, w)
 	}
