@@ -45,6 +45,10 @@ func (a *acquire) update() {
 	}
 	h := a.before()
 	a.Counts = h.counts.With(a.ID.Kind, h.counts.Of(a.ID.Kind)+1)
+	a.Lease = a.r.lease(a.c.m.opts)
+	if h.live() { // a hold has one lease, and the key of a new read hold is to last as long
+		a.Lease = max(a.Lease, h.asserts(time.Now(), a.c.m.holds.terms).Milliseconds())
+	}
 }
 
 // before is the connection's hold as it is now. One that is not wanted any more is none: a LOCK begins anew.

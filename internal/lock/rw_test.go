@@ -125,6 +125,33 @@ func TestWriterWhoseReadLeaseIsOver(t *testing.T) {
 	}
 }
 
+// A connection's hold has one lease, and so has each of its read holds, though the newest was asked for with a shorter one.
+func TestAShortReadWithinALongHold(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, kind := range []Kind{Read, Write} {
+			for _, lease := range []int64{0, 20_000} {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					m, there := oneOrQuorum(t, w, votes)
+					a, lost := client(m)
+					mustLock(t, a, Request{Key: "k", Kind: kind, Lease: lease})
+					mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 100})
+					for range 3 {
+						time.Sleep(5 * time.Second)
+						if err := a.m.watchdog.visitNow(context.Background(), a, a.id(Read, 0, "k", ""), patience); err != nil || lost.reasons() != "" {
+							t.Fatalf("quorum %v, %v for %d ms: %v, lost %q", votes, kind, lease, err, lost.reasons())
+						}
+					}
+					mustUnlock(t, a, UnlockRequest{Key: "k", Side: Read}, kind == Write)
+					mustUnlock(t, a, UnlockRequest{Key: "k", Side: kind}, true)
+					if there("k") {
+						t.Error("it is still locked")
+					}
+				})
+			}
+		}
+	}
+}
+
 // On a quorum a node that does not answer may have the read hold that the others do not make a majority of.
 func TestSideOnASilentNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -279,6 +280,7 @@ func TestFencedByAReaderWhoseLeaseIsOver(t *testing.T) {
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "WLOCK", "both")
 	w.expect("+OK\r\n", "RLOCK", "both", "SELF", "PX", "100")
+	time.Sleep(200 * time.Millisecond)
 	w.expect("+PONG\r\n", "FENCED", "both", "READ", "PING") // a hold has one lease, that of the longest
 	w.expect("+PONG\r\n", "FENCED", "both", "PING")
 	// A user who may not look at the key of the hold is told so.
