@@ -8,7 +8,7 @@ const (
 	subscription   = "Subscriptions are state of the connection. It is given back when the last one ends."
 	mayWait        = "It may wait, and would make everybody else's commands wait."
 	waitsWithBlock = "With BLOCK it may wait, and is sent on a connection of the client's own."
-	lastWrite      = "By itself Redis waits for the writes of the connection that the command comes on. The proxy first sends a WAIT of its own there, after which Redis waits for all earlier writes, those on the shared connection, too. On Redis 7.2 and newer only a write does that: it sends a FUNCTION RESTORE of no functions, as the client's user, or if that may not as the [service account](OPERATIONS.md#who-may-lock). In a transaction it is an error there. See [adr/0032](adr/0032-wait-follows-a-write.md)."
+	lastWrite      = "It waits for all of the client's earlier writes, those on the shared connection, too. On Redis 7.2 and newer the proxy sends a write of its own for that, a FUNCTION RESTORE of no functions, as the client's user, or if that may not as the [service account](OPERATIONS.md#who-may-lock). In a transaction it is an error there: see [adr/0032](adr/0032-wait-follows-a-write.md)."
 	replication    = "It turns the connection into a replica's."
 	kinOnly        = "Only relatives of Redis have it: it changes the connection."
 	scripts        = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."

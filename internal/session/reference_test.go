@@ -18,31 +18,26 @@ var update = flag.Bool("update", false, "rewrite docs/COMMANDS.md")
 
 const referencePage = "../../docs/COMMANDS.md"
 
-const referenceHead = `# Commands
+const referenceHead = `<!-- Written by: go test ./internal/session -update, with each of these servers as TESTREDIS_SERVER -->
 
-<!-- Written by: go test ./internal/session -update, with each of these servers as TESTREDIS_SERVER -->
+# Commands
 
-Every command that Redis 7.0.15, Redis 8.2.3 or Valkey 8.1.8 lists, and those of Redis' other relatives that the proxy knows. A command that
-is not here, of a module or of a newer Redis, is forwarded; the proxy asks Redis with COMMAND what it is. While Redis does not say
-it, the command is refused. What Redis does not have goes over a connection of the client's own, and Redis says so.
+What becomes of each command that Redis 7.0.15, Redis 8.2.3 or Valkey 8.1.8 lists. What is different from a bare Redis stands, shorter, in
+[COMPATIBILITY.md](COMPATIBILITY.md). A command that is not here, of a module or of a newer Redis, is forwarded as Redis' COMMAND describes it. While Redis
+does not answer that, the command is refused. What Redis does not have goes over a connection of the client's own, and Redis says so.
 
-* **shared**: forwarded as it came, on the connection that clients of the same user, database and protocol share. The
-  answer is Redis' own, to the byte. A client with large requests or replies gets a connection of its own for them.
-* **own**: forwarded as it came, on a connection that this client has to itself. The client keeps it as long as it has a
-  state there (a transaction, a subscription …), and meanwhile its "shared" commands go there as well.
-* **scripts**: forwarded as it came, on connections that serve scripts only.
-* **here**: answered by this proxy. The note says how that differs from Redis.
-* **refused**: an error. ` + "`--deny`" + ` adds to these, ` + "`--allow`" + ` allows those that say so.
-* **lock**: a lock verb, see [VERBS.md](VERBS.md).
+| Goes | Meaning |
+|---|---|
+| shared | Forwarded as it came, on the connection that clients of one user, database and protocol share. Large requests and replies get a connection of the client's own. |
+| own | Forwarded as it came, on a connection of the client's own. The client keeps that one while it has a state there, and all its commands go there meanwhile. |
+| scripts | Forwarded as it came, on connections that serve scripts only. |
+| here | Answered by this proxy. |
+| refused | An error. ` + "`--deny`" + ` adds to these, ` + "`--allow`" + ` allows those that say so. |
+| lock | A lock verb, see [VERBS.md](VERBS.md). |
 
-Redis' ACL decides about all of them. Before the proxy answers a command here, it asks Redis whether the user may run it,
-except for SELECT, RESET, QUIT, CLUSTER, READONLY, READWRITE, ASKING and LOCKPROXY. Within a transaction, commands that Redis knows are
-queued there and answered by Redis; all others are errors that abort the transaction.
-
-With a Redis Cluster upstream ([CLUSTER.md](CLUSTER.md)), commands go by their keys to the node of the slot, or are split, or go
-to all nodes, as Redis' own command tips say. Commands without keys and without such a tip go to any one master, and tell
-about that one. "own" is then a connection to the node of the slot. CLIENT TRACKING, MONITOR and SHUTDOWN are refused. FENCED
-runs commands whose keys are in the lock's slot, or that have none. WAIT and WAITAOF ask all masters, PUBSUB all nodes.
+Redis' ACL decides about all of them. The proxy asks Redis before it answers a command here,
+except for SELECT, RESET, QUIT, CLUSTER, READONLY, READWRITE, ASKING and LOCKPROXY. In a transaction, commands that Redis knows are
+queued there; all others are errors that abort it. [CLUSTER.md](CLUSTER.md) says to which node of a cluster a command goes.
 
 `
 
@@ -60,8 +55,9 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := referenceRows(commandtable.New(nil, nil, commands.Rows(), learned), commandtable.New([]string{"monitor", "debug"}, nil, commands.Rows(), learned))
-	page := referenceHead + referenceTable(append(rows, ofOthers(string(have), rows)...))
+	known := commandtable.New(nil, nil, commands.Rows(), learned)
+	rows := referenceRows(known, commandtable.New([]string{"monitor", "debug"}, nil, commands.Rows(), learned))
+	page := referenceHead + referenceText(append(rows, ofOthers(string(have), rows)...))
 	if *update {
 		if err := os.WriteFile(referencePage, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
@@ -76,21 +72,31 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// ofOthers are those rows of the page that only another server's commands have: nothing but a server's list brings a row about a command that is
-// shared, or about a subcommand of CLUSTER.
-func ofOthers(page string, rows []string) (others []string) {
+// referenceRow says what becomes of one command.
+type referenceRow struct{ name, where, note string }
+
+// ofOthers are those commands of the page that only other servers have: nothing but a server's list brings a command that is
+// shared, or a subcommand of CLUSTER.
+func ofOthers(page string, rows []referenceRow) (others []referenceRow) {
 	here := make(map[string]bool)
-	for _, row := range rows {
-		name, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
-		here[name] = true
+	for _, r := range rows {
+		here[r.name] = true
 	}
-	for line := range strings.Lines(page) {
-		name, rest, is := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
-		listed := strings.HasPrefix(rest, "shared |") || strings.HasPrefix(name, "CLUSTER ")
-		if is && !here[name] && listed {
-			others = append(others, line)
+	add := func(names, where, note string) {
+		for name := range strings.SplitSeq(names, ", ") {
+			listed := where == "shared" || strings.HasPrefix(name, "CLUSTER ")
+			if listed && !here[name] {
+				others = append(others, referenceRow{name, where, note})
+			}
 		}
 	}
+	table, plain, _ := strings.Cut(page, referencePlain)
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 3 {
+			add(cells[0], cells[1], cells[2])
+		}
+	}
+	add(strings.TrimSpace(plain), "shared", "")
 	return others
 }
 
@@ -109,14 +115,13 @@ func versionOf(t *testing.T, server *testredis.Server) string {
 }
 
 // referenceRows are a row for every command of tab; allowed is the table with all that can be allowed.
-func referenceRows(tab, allowed *commandtable.Table) (rows []string) {
+func referenceRows(tab, allowed *commandtable.Table) (rows []referenceRow) {
 	row := func(c, full *commandtable.Command) {
 		where, note := whereItGoes(c), c.About()
 		if where == "refused" && !full.Refusal {
 			note += " `--allow " + c.Name + "`: on a connection of the client's own."
 		}
-		name := strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
-		rows = append(rows, "| "+name+" | "+where+" | "+note+" |\n")
+		rows = append(rows, referenceRow{strings.ToUpper(strings.ReplaceAll(c.Name, "|", " ")), where, note})
 	}
 	full := make(map[string]*commandtable.Command)
 	allowed.All(func(c *commandtable.Command) { full[c.Name] = c })
@@ -124,11 +129,30 @@ func referenceRows(tab, allowed *commandtable.Table) (rows []string) {
 	return rows
 }
 
-func referenceTable(rows []string) string {
-	slices.SortFunc(rows, func(a, b string) int {
-		return strings.Compare(strings.ReplaceAll(a, " |", "\x00"), strings.ReplaceAll(b, " |", "\x00"))
-	})
-	return "| Command | Goes | What there is to know |\n|---|---|---|\n" + strings.Join(rows, "")
+const referencePlain = "\n## Shared, with nothing to know\n\n"
+
+// referenceText has one row for all commands of which the same is to be said, and names those of which nothing is.
+func referenceText(rows []referenceRow) string {
+	slices.SortFunc(rows, func(a, b referenceRow) int { return strings.Compare(a.name, b.name) })
+	var plain []string
+	var order []referenceRow // without their names
+	names := make(map[referenceRow][]string)
+	for _, r := range rows {
+		same := referenceRow{where: r.where, note: r.note}
+		switch {
+		case r.where == "shared" && r.note == "":
+			plain = append(plain, r.name)
+			continue
+		case names[same] == nil:
+			order = append(order, same)
+		}
+		names[same] = append(names[same], r.name)
+	}
+	text := "| Commands | Goes | What there is to know |\n|---|---|---|\n"
+	for _, r := range order {
+		text += "| " + strings.Join(names[r], ", ") + " | " + r.where + " | " + r.note + " |\n"
+	}
+	return text + referencePlain + strings.Join(plain, ", ") + "\n"
 }
 
 func whereItGoes(c *commandtable.Command) string {
