@@ -1,7 +1,7 @@
 package main
 
 // Redisson's steps on locks, in our own words: the same commands in the same order with the same KEYS and ARGV as those of its
-// version 4.7, which docs/REDISSON.md compares ours with. They are what the time of our scripts in Redis is measured against.
+// version 4.7, which docs/REDISSON-TESTS.md compares ours with. They are what the time of our scripts in Redis is measured against.
 
 // redissonAcquire: KEYS lock; ARGV lease, owner.
 const redissonAcquire = `

@@ -10,9 +10,13 @@ import (
 	"time"
 )
 
-const document = "../../docs/REDISSON.md"
+// What is written: the document, and the times of single wake-ups.
+const (
+	document = "../../docs/REDISSON-TESTS.md"
+	times    = "../../docs/redisson/times.csv"
+)
 
-// write rewrites the document with a new part about this place. The others stay as they were.
+// write rewrites the document and the times with a new part about this place. The others stay as they were.
 func (r *results) write(t *testing.T) {
 	t.Helper()
 	old, err := os.ReadFile(document)
@@ -26,11 +30,46 @@ func (r *results) write(t *testing.T) {
 		}
 		text += "\n" + begins(p.name) + part + ends(p.name)
 	}
-	must(t, os.WriteFile(document, []byte(text+limits), 0o644), "writing the document")
+	must(t, os.WriteFile(document, []byte(text), 0o644), "writing the document")
+	measured, err := os.ReadFile(times)
+	must(t, err, "reading the times")
+	must(t, os.WriteFile(times, []byte(withTimes(string(measured), r.where, r.took())), 0o644), "writing the times")
 }
 
 func begins(where string) string { return "<!-- " + where + " -->\n" }
 func ends(where string) string   { return "<!-- end of " + where + " -->\n" }
+
+// took are the lines of a place's wake-ups.
+func (r *results) took() (lines []string) {
+	for _, e := range r.envs {
+		for _, what := range slices.Sorted(maps.Keys(e.wakes.what)) {
+			lines = append(lines, timesLine(r.where, what, e.version, summary(e.wakes.what[what])))
+		}
+	}
+	return lines
+}
+
+func timesLine(where, what, version string, s spread) string {
+	median, most := s.median.Seconds()*1000, s.most.Seconds()*1000
+	return fmt.Sprintf("%s,%q,%s,%.1f,%.1f,%d\n", where, what, version, median, most, s.n)
+}
+
+// withTimes is the file with other lines about one place.
+func withTimes(old, where string, lines []string) string {
+	text := "place,what,Redisson,median ms,longest ms,how many\n"
+	for _, p := range places {
+		if p.name == where {
+			text += strings.Join(lines, "")
+			continue
+		}
+		for line := range strings.Lines(old) {
+			if strings.HasPrefix(line, p.name+",") {
+				text += line
+			}
+		}
+	}
+	return text
+}
 
 // text is the document's part about this place.
 func (r *results) text() string {
@@ -40,38 +79,62 @@ func (r *results) text() string {
 		r.table(&b, tab)
 		_, title, _ = strings.Cut(tab.title, "its server")
 	}
-	r.figures(&b, "How soon they woke"+title, waking, func(e *env) map[string]string {
-		out := map[string]string{}
-		for what, took := range e.wakes.what {
-			out[what] = summary(took).String()
-		}
-		return out
-	})
-	r.figures(&b, "How soon they woke"+title+", with all locks", pooled, (*env).pooled)
+	r.figures(&b, "How soon they woke"+title, waking, (*env).pooled)
 	if r.where != sentinels {
 		r.figures(&b, "Turns and ghosts"+title, waiting, func(e *env) map[string]string { return e.wakes.figures })
 	}
 	return b.String()
 }
 
-// table writes what came out in one place.
+// table writes what came out in one place: a row for all locks of which the same is to be said.
 func (r *results) table(b *strings.Builder, tab table) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n| lock | what |", tab.title, tab.text)
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", tab.title, tab.text)
+	if len(tab.columns) > 1 {
+		fmt.Fprintf(b, "\n✓ stands for all of: %s.\n", strings.Join(tab.columns, "; "))
+	}
+	b.WriteString("\n| what | locks |")
 	for _, e := range r.envs {
-		for _, column := range tab.columns {
-			fmt.Fprintf(b, " %s |", strings.TrimSuffix(e.version+": "+column, ": "))
-		}
+		fmt.Fprintf(b, " %s |", e.version)
 	}
-	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(tab.columns)*len(r.envs)) + "\n")
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(r.envs)) + "\n")
+	type row struct{ what, outcomes string }
+	var order []row
+	kinds := map[row][]string{}
 	for _, c := range tab.cells {
-		fmt.Fprintf(b, "| %s | %s |", c.kind, c.what)
+		same := row{what: c.what}
 		for _, e := range r.envs {
-			for _, column := range tab.columns {
-				b.WriteString(" " + r.cell[slot(tab, c, e.version, column)] + " |")
-			}
+			same.outcomes += " " + r.outcome(tab, c, e.version) + " |"
 		}
-		b.WriteString("\n")
+		if kinds[same] == nil {
+			order = append(order, same)
+		}
+		kinds[same] = append(kinds[same], c.kind)
 	}
+	for _, same := range order {
+		fmt.Fprintf(b, "| %s | %s |%s\n", same.what, strings.Join(kinds[same], ", "), same.outcomes)
+	}
+}
+
+// outcome says in which columns a line of a table has passed, or why in none.
+func (r *results) outcome(tab table, c cell, version string) string {
+	var passed []string
+	why := ""
+	for _, column := range tab.columns {
+		switch text := r.cell[slot(tab, c, version, column)]; text {
+		case "✓":
+			passed = append(passed, column)
+		case "":
+		default:
+			why = text
+		}
+	}
+	switch len(passed) {
+	case 0:
+		return why
+	case len(tab.columns):
+		return "✓"
+	}
+	return strings.Join(passed, "; ")
 }
 
 // figures writes a table with a line for each name, and what of tells of it in each version.
@@ -114,59 +177,22 @@ func (e *env) pooled() map[string]string {
 	return out
 }
 
-const heading = `# Redisson and lockproxy
+const heading = `<!-- Written by: go test ./integration/redisson -run Interop -args -write -->
 
-<!-- Written by: go test ./integration/redisson -run Interop -args -write -->
+# The tests with the real Redisson
 
-Both sides keep the same locks in the same Redis. Each line below is a test of ` + "`make interop`" + ` with the real Redisson, the
-newest known and the oldest with the same bytes, beside two lockproxies: on one Redis, on a cluster, and on the master
-that Sentinels name. ` + "`-args -versions 4.8.0,3.15.0`" + ` tries others.
+[REDISSON.md](REDISSON.md) says what they mean for a user. Each line is a test of ` + "`make interop`" + ` with the real Redisson, the
+newest known and the oldest with the same bytes, beside two lockproxies. ` + "`-args -versions 4.8.0,3.15.0`" + ` tries others.
 
-✓: it passed. –: that Redisson has not got it. "needs …": lockproxy has not got that verb yet. Empty: the line is not about
-this column.
+✓: it passed. –: that Redisson has not got it. "needs …": lockproxy has not got that verb. Empty: it is not about this version.
 
-Whoever is woken is woken by a message, but for spin locks, which nobody tells: leases end in 60 s, and lockproxy's own look at
-the lock (` + "`--wait-poll`" + `) is set to 10 s. In each test the best quarter of several must have the lock within 100 ms of the call that
-gives it up, and all within four seconds (the 100 ms are more on a machine with more to do than processors). What they took is behind each part.
-`
-
-const limits = `
-## What Redisson does not do
-
-With these nothing is lost, and nobody holds what is another's; somebody waits for longer than need be.
-
-* Redisson's RLock takes a free lock although somebody waits in its fair queue. LOCK and FAIRLOCK do not.
-* When Redisson unlocks a fair lock in whose queue nobody stands, it tells nobody. A waiting LOCK, or a waiting RLock, sees that
-  at its next look: LOCK after ` + "`wait-poll`" + ` at the latest, RLock when the lease it saw is over. FAIRLOCK stands in the queue.
-* Locks ` + "`" + `a` + "`" + ` and ` + "`" + `{a}` + "`" + ` share the name of a fair queue: a thread that waits in Redisson's RFairLock ` + "`" + `{a}` + "`" + ` keeps its lock ` + "`" + `a` + "`" + ` from everybody
-  until that thread is served or gives up. lockproxy refuses ` + "`" + `FAIRLOCK {a}` + "`" + `, and ` + "`" + `LOCK {a}` + "`" + ` takes no heed of the queue. They also share the
-  fencing token's key, where tokens of both rise, and the channel, where a message of the one has the waiters of the other look in vain.
-* A spin lock of Redisson publishes nothing: waiters of its name see it free at their next look.
-* A thread of Redisson that dies in the queue counts as alive for its ` + "`fairLockWaitTimeout`" + `, five minutes; until then those behind
-  it wait, lockproxy's too. A lockproxy that dies is over after 10 s, for all who look with lockproxy's scripts. To a thread of
-  Redisson, with nobody of lockproxy in the queue, its waiters are over when their scores say so (10 s, and five minutes more for
-  each thread of Redisson that stood before them and gave up instead of being served), and it looks when the lease that it saw
-  is over.
-* tryLock(10, SECONDS) of a fair lock, without a lease, takes the ten for milliseconds in the queue. Its place runs out with the
-  one before it, after 10 s behind a waiter of lockproxy; then it comes back at the end.
-* When who stands first gives up, or the lock's lease ends, Redisson tells nobody: its own threads look when the lease that they saw
-  is over, lockproxy's proxies within 3 s, and tell whose turn it is.
-* A thread of Redisson whose turn it is not looks again and again, without a pause, while the lock is free.
-* A downgrade by Redisson wakes no reader.
-* When a write lock is given back, Redisson wakes those of its threads that already wait for the message. One that has just seen the
-  lock held, and is about to wait, misses it, and looks when the lease that it saw is over. On a machine with too much to do this was
-  seen twice in a run of the whole matrix with eight waiters each, once among threads of Redisson alone. lockproxy's waiters subscribe first and then look.
-* When a slot of a cluster moves, threads of Redisson 4.7.0 that wait for its locks hear no more messages: tried by resharding a slot
-  to and fro, they looked when the lease that they saw was over, whoever unlocked. 3.15.0, which hears classic messages, was told.
-  lockproxy's waiters are told.
-* Before 3.32 a thread in a fair queue whose turn is overdue waits without end for a message that nobody sends. With somebody of
-  lockproxy in the queue it gets one within 3 s. That is how the lines above about leases and ghosts are tried with 3.15.0.
+Whoever is woken is woken by a message, but for spin locks, which nobody tells: leases end in 60 s, and ` + "`--wait-poll`" + ` is 10 s. In each
+test the best quarter of several must have the lock within 100 ms of the call that gives it up (more on a machine that is short of
+processors), and all within four seconds. What each took is in [redisson/times.csv](redisson/times.csv).
 `
 
 const waking = `From the call that gives the lock up to the waiter's answer, through a pipe to the JVM: median, longest (how many).
-Measured beside other tests, four at a time, on two cores.`
-
-const pooled = `The lines above of each pair in one. In a pair the first wakes the second.`
+In a pair the first wakes the second. Measured beside other tests, four at a time, on two cores.`
 
 const clusterText = ` Three masters and three replicas. Redisson is
 there with useClusterServers: 4.7.0 tells and hears by sharded messages (SPUBLISH), 3.15.0 by classic ones (PUBLISH); lockproxy,
@@ -182,24 +208,29 @@ kill to the next grant.`
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile(document)
 	must(t, err, "reading the document")
-	var all []table
 	for _, p := range places {
-		if strings.Contains(string(text), begins(p.name)+ends(p.name)) {
-			t.Logf("%s has nothing about %s yet; run make interop's test with -write", document, p.name)
-			continue
-		}
-		all = append(all, tablesOf(p.name)...)
-	}
-	for _, tab := range all {
-		_, section, found := strings.Cut(string(text), "\n## "+tab.title+"\n")
-		if !found {
-			t.Errorf("%s has no %q; run make interop's test with -write", document, tab.title)
-		}
-		section, _, _ = strings.Cut(section, "\n## ")
-		for _, c := range tab.cells {
-			if !strings.Contains(section, fmt.Sprintf("\n| %s | %s |", c.kind, c.what)) {
-				t.Errorf("%s lacks %s: %s; run make interop's test with -write", document, c.kind, c.what)
+		for _, tab := range tablesOf(p.name) {
+			_, section, found := strings.Cut(string(text), "\n## "+tab.title+"\n")
+			if !found {
+				t.Errorf("%s has no %q; run make interop's test with -write", document, tab.title)
+			}
+			section, _, _ = strings.Cut(section, "\n## ")
+			for _, c := range tab.cells {
+				if !hasCell(section, c) {
+					t.Errorf("%s lacks %s: %s; run make interop's test with -write", document, c.kind, c.what)
+				}
 			}
 		}
 	}
+}
+
+func hasCell(section string, c cell) bool {
+	for line := range strings.Lines(section) {
+		rest, found := strings.CutPrefix(line, "| "+c.what+" | ")
+		kinds, _, _ := strings.Cut(rest, " |")
+		if found && slices.Contains(strings.Split(kinds, ", "), c.kind) {
+			return true
+		}
+	}
+	return false
 }
