@@ -187,7 +187,7 @@ const scriptIntro = `
 
 Redis runs scripts on its one thread: what a step of a lock takes there bounds the whole system, whatever stands before it. Both scripts
 of a step are run by turns on the same Redis, and the time is Redis' own count. What is above its aim has more to do than Redisson's:
-docs/adr/0029-short-scripts.md says what.
+docs/adr/0021-what-a-script-may-cost.md says what.
 `
 
 const ownIntro = `

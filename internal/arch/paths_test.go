@@ -27,8 +27,8 @@ var (
 
 // isPage says which files are documentation for people. Redis' own suite has units with names like our folders'.
 func isPage(name string) bool {
-	inDocs, _ := path.Match("docs/*.md", name)
-	return inDocs && name != "docs/COMPATIBILITY.md" || name == "README.md" || name == "CONTRIBUTING.md"
+	inDocs := strings.HasPrefix(name, "docs/") && name != "docs/COMPATIBILITY.md"
+	return inDocs || path.Base(name) == "README.md" || name == "CONTRIBUTING.md" || name == "CHANGELOG.md"
 }
 
 // anchors are what links to headings of a page may name, as they are made on GitHub.
@@ -94,15 +94,15 @@ func unused(house fs.FS, text string) (faults []string, n int) {
 func TestPathsInPages(t *testing.T) {
 	root := filepath.Join("..", "..")
 	house, pages := os.DirFS(root), 0
-	all, err := fs.Glob(house, "*.md")
-	if err != nil {
-		t.Fatal(err)
+	var all []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "integration/*/README.md", "internal/simulation/README.md"} {
+		some, err := fs.Glob(house, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
 	}
-	docs, err := fs.Glob(house, "docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(all, docs...) {
+	for _, page := range all {
 		if !isPage(page) {
 			continue
 		}
@@ -117,6 +117,48 @@ func TestPathsInPages(t *testing.T) {
 	}
 	if pages < 15 {
 		t.Errorf("%d pages were found", pages)
+	}
+}
+
+// inCode is a page of ours that code names, as docs/adr/0018 or docs/VERBS.md.
+var inCode = regexp.MustCompile(`\bdocs/(?:adr/\d{4}|[\w/-]+\.md)`)
+
+// TestPagesInCode: what code says of pages leads to one, and the index of decisions has each of them.
+func TestPagesInCode(t *testing.T) {
+	house, names := os.DirFS(filepath.Join("..", "..")), 0
+	for _, f := range readHouse(t) {
+		if f.pkg == "internal/arch" { // has names that lead nowhere
+			continue
+		}
+		text, err := fs.ReadFile(house, f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range inCode.FindAllString(string(text), -1) {
+			names++
+			if there, _ := fs.Glob(house, name+"*"); len(there) == 0 {
+				t.Errorf("%s names %s, which is not there", f.path, name)
+			}
+		}
+	}
+	if names < 10 {
+		t.Errorf("code names %d pages", names)
+	}
+	index, err := fs.ReadFile(house, "docs/adr/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, _ := fs.Glob(house, "docs/adr/0*.md")
+	for _, name := range decisions {
+		if !strings.Contains(string(index), "("+path.Base(name)+")") {
+			t.Errorf("docs/adr/README.md does not have %s", name)
+		}
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(string(index), -1)
+	for i, row := range rows {
+		if row[1] != fmt.Sprint(i+1) {
+			t.Fatalf("row %d of docs/adr/README.md is of the decision %s", i+1, row[1])
+		}
 	}
 }
 

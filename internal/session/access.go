@@ -30,7 +30,7 @@ var _ commands.Access = (*access)(nil)
 
 // Admitted returns why Redis does not serve this client; nil: it does. One that has authenticated is served. About
 // another one Redis is asked, until it is served: from then on it stays in, as a connection to Redis does when a
-// password is set. See docs/adr/0024.
+// password is set. See docs/adr/0007.
 func (a *access) Admitted() error {
 	if a.admitted.Load() || !a.client.Identity().Anonymous() {
 		return nil
