@@ -1,7 +1,7 @@
 // Command tcl runs Redis' own test suite, its TCL tests, against a Redis
 // straight and through lockproxy, unit by unit, and compares test by test.
 //
-//	go run ./integration/tcl [-units unit/multi,unit/pubsub] [-resp 3] [-write docs/COMPATIBILITY.md] …
+//	go run ./integration/tcl [-units unit/multi,unit/pubsub] [-resp 3] [-write docs/SUITES.md] …
 //
 // README.md in this folder says how. It fails when a test that passes straight
 // does not pass through lockproxy and has no line in skip.txt, or when a unit
@@ -72,7 +72,7 @@ func parse(args []string) (settings, error) {
 	fs.IntVar(&s.nodes, "nodes", 0, "put a cluster of so many `masters` behind lockproxy; the baseline stays one server, both with the suite's --cluster-mode")
 	fs.BoolVar(&s.fresh, "fresh", false, "measure the baseline again rather than take it from the cache")
 	fs.StringVar(&s.skips, "skip", filepath.FromSlash("integration/tcl/skip.txt"), "the `file` of known failures")
-	fs.StringVar(&s.write, "write", "", "write the table into this `file`, replacing the same run's former one")
+	fs.StringVar(&s.write, "write", "", "write this `page` and the lists in a folder beside it, replacing what they have of the same run")
 	fs.StringVar(&s.logs, "logs", "", "keep what the suite, the server and lockproxy print in this `folder`")
 	if err := fs.Parse(args); err != nil {
 		return s, err

@@ -121,7 +121,7 @@ func (b *environment) conclude(results []*result) error {
 		v.unused(os.Stdout, b.skips, b.suite)
 	}
 	if b.s.write != "" {
-		if err := writeTable(b.s.write, b.key(), b.table(v)); err != nil {
+		if err := b.write(v); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -32,41 +36,92 @@ func (b *environment) table(v *verdict) string {
 		fmt.Fprintf(&t, "Of those %d, %d want keys of several slots where a cluster has one (marked *slots*); of the %d others **%s** pass.\n\n",
 			v.direct-v.passed, v.spread, v.direct-v.spread, v.share())
 	}
-	t.WriteString("| Unit | Straight | Through lockproxy | Not passing |\n|---|---:|---:|---:|\n")
-	for _, r := range v.results {
-		if r.proxy != nil && r.direct.passes() > 0 {
-			fmt.Fprintf(&t, "| %s | %d | %d | %d |\n", r.unit, r.direct.passes(), r.passed, r.direct.passes()-r.passed)
-		}
-	}
-	fmt.Fprintf(&t, "| all | %d | %d | %d |\n", v.direct, v.passed, v.direct-v.passed)
-	b.tableMisses(&t, v)
+	tableMisses(&t, v)
 	return t.String()
 }
 
-func (b *environment) tableMisses(t *strings.Builder, v *verdict) {
-	var misses, whole []string
+// reason says why a test does not pass.
+func (m *miss) reason() string {
+	switch {
+	case m.skip == nil:
+		return "**unexplained**"
+	case m.skip.slots:
+		return "*slots* " + cell(m.skip.reason)
+	}
+	return cell(m.skip.reason)
+}
+
+func (r *result) misses() []miss { return append(append([]miss{}, r.excused...), r.missed...) }
+
+// fewTests is how many tests of a unit the page names for one reason. The list beside it names all.
+const fewTests = 2
+
+// tableMisses has a row for each reason why tests do not pass.
+func tableMisses(t *strings.Builder, v *verdict) {
+	var reasons, whole []string
+	tests := map[string][]string{}
 	for _, r := range v.results {
 		if r.whole != nil {
-			whole = append(whole, fmt.Sprintf("| %s | %s |\n", r.unit, cell(r.whole.reason)))
+			whole = append(whole, fmt.Sprintf("%s is not run: it %s.", r.unit, r.whole.reason))
 			continue
 		}
-		for _, m := range append(append([]miss{}, r.excused...), r.missed...) {
-			reason := "**unexplained**"
-			if m.skip != nil {
-				reason = cell(m.skip.reason)
-				if m.skip.slots {
-					reason = "*slots* " + reason
-				}
+		byReason := map[string][]miss{}
+		for _, m := range r.misses() {
+			reason := m.reason()
+			if tests[reason] == nil && byReason[reason] == nil {
+				reasons = append(reasons, reason)
 			}
-			misses = append(misses, fmt.Sprintf("| %s | %s | %s |\n", r.unit, cell(m.name), reason))
+			byReason[reason] = append(byReason[reason], m)
+		}
+		for reason, misses := range byReason {
+			tests[reason] = append(tests[reason], r.unit+": "+named(misses))
 		}
 	}
-	if len(misses) > 0 {
-		t.WriteString("\n| Unit | Test that does not pass | Why |\n|---|---|---|\n" + strings.Join(misses, ""))
+	if len(reasons) > 0 {
+		t.WriteString("| Why tests do not pass | Which |\n|---|---|\n")
+	}
+	for _, reason := range reasons {
+		fmt.Fprintf(t, "| %s | %s |\n", reason, strings.Join(tests[reason], ". "))
 	}
 	if len(whole) > 0 {
-		t.WriteString("\n| Unit that is not run | Why |\n|---|---|\n" + strings.Join(whole, ""))
+		t.WriteString("\n" + strings.Join(whole, "\n") + "\n")
 	}
+}
+
+// named are the names of a few tests, or how many they are.
+func named(misses []miss) string {
+	if n := count(misses); n > fewTests {
+		return fmt.Sprintf("%d tests", n)
+	}
+	var names []string
+	for _, m := range misses {
+		names = append(names, cell(m.name))
+	}
+	return strings.Join(names, "; ")
+}
+
+// unitRows are how many tests of each unit pass, for the list beside the page.
+func unitRows(key string, v *verdict) (rows [][]string) {
+	for _, r := range v.results {
+		if r.proxy != nil && r.direct.passes() > 0 {
+			rows = append(rows, []string{key, r.unit, strconv.Itoa(r.direct.passes()), strconv.Itoa(r.passed)})
+		}
+	}
+	return rows
+}
+
+// missRows are the tests that do not pass, likewise.
+func missRows(key string, v *verdict) (rows [][]string) {
+	for _, r := range v.results {
+		for _, m := range r.misses() {
+			reason := "unexplained"
+			if m.skip != nil {
+				reason = m.skip.reason
+			}
+			rows = append(rows, []string{key, r.unit, m.name, reason})
+		}
+	}
+	return rows
 }
 
 // cell makes text safe for a Markdown table.
@@ -74,12 +129,28 @@ func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "\n", " ").Replace(text)
 }
 
-const pageHead = `# Compatibility
+const pageHead = `<!-- Written by: make tcl ARGS="-write docs/SUITES.md" -->
 
-What Redis' own test suite says of lockproxy as an external server: one unit at a time, each on a fresh server behind a
-fresh lockproxy, every command of the suite through lockproxy. Written by ` + "`make tcl ARGS=\"-write docs/COMPATIBILITY.md\"`" + `;
-integration/tcl/README.md says how it is done.
+# Redis' own test suites, through lockproxy
+
+What the suites say of lockproxy as an external server: one unit at a time, each on a fresh server behind a fresh lockproxy, every
+command through lockproxy. [integration/tcl](../integration/tcl/README.md) says how it is done, [COMPATIBILITY.md](COMPATIBILITY.md) what it
+means. How many tests of each unit pass is in [suites/units.csv](suites/units.csv), every test that does not pass in
+[suites/not-passing.csv](suites/not-passing.csv).
 `
+
+// write replaces what the page and the lists beside it say about this run, or adds it.
+func (b *environment) write(v *verdict) error {
+	page, key := b.s.write, b.key()
+	folder := filepath.Join(filepath.Dir(page), strings.ToLower(strings.TrimSuffix(filepath.Base(page), filepath.Ext(page))))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(
+		writeTable(page, key, b.table(v)),
+		writeList(filepath.Join(folder, "units.csv"), key, []string{"suite", "unit", "straight", "through lockproxy"}, unitRows(key, v)),
+		writeList(filepath.Join(folder, "not-passing.csv"), key, []string{"suite", "unit", "test", "why"}, missRows(key, v)))
+}
 
 // writeTable replaces the section of that key in the page, or adds it.
 func writeTable(file, key, section string) error {
@@ -92,6 +163,40 @@ func writeTable(file, key, section string) error {
 		return err
 	}
 	return os.WriteFile(file, []byte(page), 0o644)
+}
+
+// writeList replaces the rows that begin with that key, or adds them at the end.
+func writeList(file, key string, head []string, rows [][]string) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text, err := replaceRows(string(old), key, head, rows)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
+func replaceRows(list, key string, head []string, rows [][]string) (string, error) {
+	all, err := csv.NewReader(strings.NewReader(list)).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		all = [][]string{head}
+	}
+	isOld := func(row []string) bool { return row[0] == key }
+	at := slices.IndexFunc(all, isOld)
+	if all = slices.DeleteFunc(all, isOld); at < 0 {
+		at = len(all)
+	}
+	var text strings.Builder
+	out := csv.NewWriter(&text)
+	if err := out.WriteAll(slices.Insert(all, at, rows...)); err != nil {
+		return "", err
+	}
+	return text.String(), nil
 }
 
 func replaceSection(page, key, section string) (string, error) {

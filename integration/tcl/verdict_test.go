@@ -79,7 +79,7 @@ func TestJudgeAborts(t *testing.T) {
 
 func TestReplaceSection(t *testing.T) {
 	page, err := replaceSection("", "a", "one\n")
-	if err != nil || !strings.HasPrefix(page, "# Compatibility\n") {
+	if err != nil || !strings.HasPrefix(page, "<!-- Written by: make tcl ") {
 		t.Fatalf("%v: %q", err, page)
 	}
 	page, _ = replaceSection(page, "b", "two\n")
@@ -89,5 +89,27 @@ func TestReplaceSection(t *testing.T) {
 	}
 	if _, err := replaceSection("<!-- tcl: a -->\n", "a", "x\n"); err == nil {
 		t.Error("a section without an end is taken")
+	}
+}
+
+func TestReplaceRows(t *testing.T) {
+	head := []string{"suite", "unit"}
+	list := ""
+	for _, c := range []struct {
+		key, want string
+		rows      [][]string
+	}{
+		{"a", "suite,unit\na,1\na,2\n", [][]string{{"a", "1"}, {"a", "2"}}},
+		{"b, c", "suite,unit\na,1\na,2\n\"b, c\",3\n", [][]string{{"b, c", "3"}}},
+		{"a", "suite,unit\na,4\n\"b, c\",3\n", [][]string{{"a", "4"}}},
+		{"a", "suite,unit\n\"b, c\",3\n", nil},
+	} {
+		got, err := replaceRows(list, c.key, head, c.rows)
+		if list = got; err != nil || got != c.want {
+			t.Errorf("%s: %v: %q, want %q", c.key, err, got, c.want)
+		}
+	}
+	if _, err := replaceRows("a,\"b\n", "a", head, nil); err == nil {
+		t.Error("a broken list is taken")
 	}
 }

@@ -27,7 +27,7 @@ var (
 
 // isPage says which files are documentation for people. Redis' own suite has units with names like our folders'.
 func isPage(name string) bool {
-	inDocs := strings.HasPrefix(name, "docs/") && name != "docs/COMPATIBILITY.md"
+	inDocs := strings.HasPrefix(name, "docs/") && name != "docs/SUITES.md"
 	return inDocs || path.Base(name) == "README.md" || name == "CONTRIBUTING.md" || name == "CHANGELOG.md"
 }
 
