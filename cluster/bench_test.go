@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -26,6 +27,24 @@ func BenchmarkDo(b *testing.B) {
 					p.Set(cmds[i])
 				}
 				cl.e.Do(context.Background(), plans)
+			}
+		})
+	}
+}
+
+// BenchmarkSplit makes the plan of an MGET whose keys are in as many slots.
+func BenchmarkSplit(b *testing.B) {
+	for _, keys := range []int{4, 100} {
+		b.Run(strconv.Itoa(keys), func(b *testing.B) {
+			cmd := Command{Args: [][]byte{[]byte("MGET")}, Facts: &Facts{Name: "mget", Request: MultiShard, ReadOnly: true}}
+			for i := range keys {
+				cmd.Args = append(cmd.Args, []byte("key:"+strconv.Itoa(i)))
+				cmd.Keys = append(cmd.Keys, i+1)
+			}
+			var p Plan
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Set(cmd)
 			}
 		})
 	}

@@ -169,22 +169,28 @@ func (p *Plan) bySlots() {
 // split makes a unit for each slot of the keys, each of which begins so many words.
 func (p *Plan) split(step int) {
 	args, keys := p.cmd.Args, p.cmd.Keys
-	bySlot := map[int]int{} // slot → index of its unit
+	bySlot := make(map[int]int, len(keys)) // slot → index of its unit
+	unitOf := make([]int, len(keys))
 	for i, k := range keys {
 		slot := Slot(args[k])
 		at, known := bySlot[slot]
 		if !known {
-			at = len(p.units)
+			at = len(bySlot)
 			bySlot[slot] = at
-			p.units = append(p.units, unit{plan: p, slot: slot})
 		}
+		unitOf[i] = at
+	}
+	p.units = make([]unit, len(bySlot))
+	for i, at := range unitOf {
 		p.units[at].keys = append(p.units[at].keys, i)
 	}
-	for i := range p.units {
-		u := &p.units[i]
-		words := slices.Clone(args[:keys[0]])
-		for _, k := range u.keys {
-			words = append(words, args[keys[k]:keys[k]+step]...)
+	var words [][]byte
+	for slot, at := range bySlot {
+		u := &p.units[at]
+		u.plan, u.slot = p, slot
+		words = append(words[:0], args[:keys[0]]...)
+		for _, i := range u.keys {
+			words = append(words, args[keys[i]:keys[i]+step]...)
 		}
 		u.raw = resp.Command(words)
 	}

@@ -57,7 +57,8 @@ type Handed struct {
 	Longest int  // bytes of the longest reply that was handed over in pieces,
 	At      int  // which is that to this of the commands
 
-	// By telemetry.Clock, when Do has succeeded: before its first byte was written, and when its last reply had been read.
+	// By telemetry.Clock, when Do has succeeded: before its first byte was written, and when its last reply had been
+	// read.
 	Sent, Answered time.Duration
 }
 
@@ -195,7 +196,8 @@ func (c *chain) pop() *Request {
 	return r
 }
 
-// successor returns the oldest of pending requests whose session still waits, and so can take over the writing; nil: there is none.
+// successor returns the oldest of pending requests whose session still waits, and so can take over the writing; nil:
+// there is none.
 func (c *chain) successor() *Request {
 	r := c.head
 	for r != nil && r.left {

@@ -1,6 +1,6 @@
-// Package lockproxy holds distributed locks of lockproxy's for Go programs: With takes a lock, runs a function, and gives the lock back.
-// They are Redisson's locks: a Java service with Redisson and the program exclude each other. Packages goredis and rueidislock make
-// Locks from the client of a library.
+// Package lockproxy holds distributed locks of lockproxy's for Go programs: With takes a lock, runs a function, and
+// gives the lock back. They are Redisson's locks: a Java service with Redisson and the program exclude each other.
+// Packages goredis and rueidislock make Locks from the client of a library.
 package lockproxy
 
 import (
@@ -27,7 +27,8 @@ var ErrLost = errors.New("lockproxy: the lock was lost")
 
 // Conn is how one critical section asks.
 type Conn interface {
-	// Do asks one command. nil is a null reply. An error for which IsReply is true is Redis' own; after any other one the outcome is unknown.
+	// Do asks one command. nil is a null reply. An error for which IsReply is true is Redis' own; after any other one
+	// the outcome is unknown.
 	Do(ctx context.Context, words ...any) (any, error)
 	// Close gives back what the section had.
 	Close()
@@ -35,8 +36,9 @@ type Conn interface {
 
 // Locks are the locks that a program reaches by one client of its library.
 type Locks struct {
-	// Dial gives a critical section its Conn. That uses no connections of the pool that the program's own commands need: waiters must not
-	// use up those that a holder needs. answer is how long Redis may take for a reply, at most; alone: it is one connection, of this section only.
+	// Dial gives a critical section its Conn. That uses no connections of the pool that the program's own commands
+	// need: waiters must not use up those that a holder needs. answer is how long Redis may take for a reply, at most;
+	// alone: it is one connection, of this section only.
 	Dial func(answer time.Duration, alone bool) (Conn, error)
 	// IsReply says that an error is a reply of Redis'.
 	IsReply func(error) bool
@@ -45,10 +47,10 @@ type Locks struct {
 // Options are how a lock is taken.
 type Options struct {
 	Wait  time.Duration // for somebody else's; 0: ask once; Forever
-	Lease time.Duration // after which the lock is free if the program has died, at least a second; 0: 30 s. It is renewed each third of it
+	Lease time.Duration // the lock is free after it if the program has died; at least a second; 0: 30 s. Each third of it is a renewal
 	Fair  bool          // first come, first served, Redisson's fair waiters included
-	// Watched makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the program dies, and lost
-	// when the connection breaks.
+	// Watched makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the
+	// program dies, and lost when the connection breaks.
 	Watched bool
 }
 
@@ -61,11 +63,12 @@ type Hold struct {
 	Owner string // host:process:uuid, as LOCKINFO shows it; "" of a watched lock, whose owner the proxy names
 }
 
-// With holds the lock while work runs, and returns its error. work's context ends when the lock is lost; its cause is then an ErrLost, which
-// With returns, too, unless work has an error of its own. ErrNotAcquired: somebody else had the lock for Options.Wait.
+// With holds the lock while work runs, and returns its error. work's context ends when the lock is lost; its cause is
+// then an ErrLost, which With returns, too, unless work has an error of its own. ErrNotAcquired: somebody else had the
+// lock for Options.Wait.
 //
-// If work's error is that of a broken connection, or that a deadline is over, a write of work's may still be on its way: the lock is not
-// given back then, and ends with its lease.
+// If work's error is that of a broken connection, or that a deadline is over, a write of work's may still be on its
+// way: the lock is not given back then, and ends with its lease.
 func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx context.Context, held Hold) error) error {
 	s, err := l.begin(name, o)
 	if err != nil {
@@ -76,12 +79,10 @@ func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx 
 		return err
 	}
 	inside, lose := context.WithCancelCause(ctx)
-	expiry := time.AfterFunc(time.Until(s.until), func() { lose(fmt.Errorf("%w: %s was not renewed in time", ErrLost, name)) })
+	late := fmt.Errorf("%w: %s was not renewed in time", ErrLost, name)
+	expiry := time.AfterFunc(time.Until(s.until), func() { lose(late) })
 	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		s.keep(inside, expiry, lose)
-	}()
+	go s.keep(inside, expiry, lose, renewed)
 	defer s.conn.Close()
 	release := true
 	defer func() {
@@ -106,7 +107,7 @@ type section struct {
 	name, owner           string
 	lock, renew, unlock   []any         // what is asked
 	wait                  time.Duration // Forever: no end
-	third                 time.Duration // no question takes longer: two thirds of a lease are left at the grant, however long the wait was
+	third                 time.Duration // no question takes longer: two thirds of a lease are left at the grant
 	lease                 time.Duration
 	endsWithItsConnection bool
 	conn                  Conn
@@ -147,19 +148,16 @@ func (l *Locks) begin(name string, o Options) (*section, error) {
 	return s, err
 }
 
+// grant is what a section has asked for, or why it has not got it.
+type grant struct {
+	held Hold
+	err  error
+}
+
 // acquire takes the lock. What is granted after ctx has ended is given back.
 func (s *section) acquire(ctx context.Context) (Hold, error) {
-	type grant struct {
-		held Hold
-		err  error
-	}
 	got := make(chan grant, 1)
-	asking, stop := context.WithCancel(context.WithoutCancel(ctx)) // a question that is under way is not cut off: its reply says whether it was granted
-	go func() {
-		held, err := s.ask(asking)
-		got <- grant{held, err}
-	}()
-	defer stop()
+	go s.askFor(ctx, got)
 	select {
 	case g := <-got:
 		if g.err != nil {
@@ -167,15 +165,24 @@ func (s *section) acquire(ctx context.Context) (Hold, error) {
 		}
 		return g.held, g.err
 	case <-ctx.Done():
+		go s.giveBack(got)
+		return Hold{}, context.Cause(ctx)
 	}
-	stop()
-	go func() {
-		if g := <-got; g.err == nil {
-			s.release()
-		}
-		s.conn.Close()
-	}()
-	return Hold{}, context.Cause(ctx)
+}
+
+// askFor is the goroutine that asks. A question that is under way is not cut off when ctx ends: its reply says whether
+// the lock was granted.
+func (s *section) askFor(ctx context.Context, got chan<- grant) {
+	held, err := s.ask(ctx)
+	got <- grant{held, err}
+}
+
+// giveBack is the goroutine that waits for the last reply of a section whose caller has gone.
+func (s *section) giveBack(got <-chan grant) {
+	if g := <-got; g.err == nil {
+		s.release()
+	}
+	s.conn.Close()
 }
 
 // left is how much of the wait that began then is left.
@@ -211,7 +218,8 @@ func (s *section) ask(ctx context.Context) (Hold, error) {
 		case s.IsReply(err):
 			return Hold{}, fmt.Errorf("lock %s: %w", s.name, err)
 		}
-		// An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
+		// An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was
+		// granted.
 		if trouble && min(s.third-time.Since(answered), s.left(began)) <= 0 {
 			return Hold{}, fmt.Errorf("lock %s: %w", s.name, err)
 		}
@@ -220,8 +228,9 @@ func (s *section) ask(ctx context.Context) (Hold, error) {
 	}
 }
 
-// keep renews the lease until ctx ends, or the lock is lost.
-func (s *section) keep(ctx context.Context, expiry *time.Timer, lose context.CancelCauseFunc) {
+// keep renews the lease until ctx ends, or the lock is lost, and closes ended then.
+func (s *section) keep(ctx context.Context, expiry *time.Timer, lose context.CancelCauseFunc, ended chan<- struct{}) {
+	defer close(ended)
 	for pause := s.third; ; {
 		select {
 		case <-ctx.Done():
@@ -254,7 +263,8 @@ func (s *section) gone(err error) bool {
 	return code == "NOTHELD" || code == "LOCKLOST"
 }
 
-// unlocks is how often UNLOCK is asked while Redis or the proxy is away. No two sections have one owner, so it may be said again.
+// unlocks is how often UNLOCK is asked while Redis or the proxy is away. No two sections have one owner, so it may be
+// said again.
 const unlocks = 4
 
 // release gives the lock back. If that cannot be done it ends with its lease.
@@ -270,5 +280,6 @@ func (s *section) release() {
 // broken says that a command of work's may still be on its way.
 func broken(err error) bool {
 	var network net.Error // that a deadline is over is one
-	return errors.As(err, &network) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed}, func(e error) bool { return errors.Is(err, e) })
+	ends := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed}
+	return errors.As(err, &network) || slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }

@@ -17,14 +17,16 @@ const unlocks = 4; // how often UNLOCK is asked while Redis or the proxy is away
 const most = 2 ** 31 - 1; // ms that a timer can wait
 
 /**
- * Holds the lock while work({ token, owner, signal, lost, check }) runs, and returns what that returns. See README.md for the options.
+ * Holds the lock while work({ token, owner, signal, lost, check }) runs, and returns what that returns. README.md has the options.
  * client is one of node-redis or ioredis; the locks have connections of their own, made as its is.
  */
 export async function withLock(client, name, work, options = {}) {
   const section = new Section(name, options);
   const line = new Line(idle(client), section.third);
   const hold = await section.acquire(line, options.signal);
-  const held = { token: hold.token, owner: section.owner, signal: hold.signal, lost: () => hold.lost, check: () => hold.check() };
+  const held = {
+    token: hold.token, owner: section.owner, signal: hold.signal, lost: () => hold.lost, check: () => hold.check(),
+  };
   const kept = section.keep(line, hold);
   let release = true;
   try {
@@ -54,10 +56,12 @@ class Section {
     this.renew = ['RENEW', name, ...(watched ? [] : [...mine, ...lease])];
     this.unlock = ['UNLOCK', name, ...(watched ? [] : mine)];
     Object.assign(this, { name, waitMs, endsWithItsConnection: watched, leaseMs: watched ? Infinity : leaseMs });
-    this.third = watched ? watchedThird : leaseMs / 3; // no question takes longer: two thirds of a lease are left at the grant
+    // No question takes longer than a third of the lease: two thirds are left at the grant.
+    this.third = watched ? watchedThird : leaseMs / 3;
   }
 
-  // acquire asks until the lock is granted or the wait is over. A connection whose caller has gone is closed: the proxy then gives back what it was granted.
+  // acquire asks until the lock is granted or the wait is over. A connection whose caller has gone is closed: the proxy then
+  // gives back what it was granted.
   async acquire(line, signal) {
     const stop = () => line.drop();
     signal?.addEventListener('abort', stop);
@@ -97,7 +101,7 @@ class Section {
   // keep renews the lease until the hold ends.
   async keep(line, hold) {
     let pause = this.third;
-    while (await hold.pause(pause)) {
+    while (!hold.lost && await hold.pause(pause)) { // a timer may come a moment too soon
       const sent = performance.now();
       pause = this.third / 4;
       try {
@@ -144,17 +148,20 @@ class Hold {
     if (this.#end.signal.aborted || this.#over.signal.aborted) return;
     this.#until = sent + this.section.leaseMs;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.lost, Math.min(most, Math.max(0, this.#until - performance.now())));
+    const left = Math.ceil(this.#until - performance.now()) + 1;
+    this.#timer = setTimeout(() => this.lost, Math.min(most, Math.max(0, left)));
   }
 
   get lost() {
-    if (!this.#over.signal.aborted && performance.now() >= this.#until) this.lose(new Error('no renewal was confirmed in time'));
+    const over = this.#over.signal.aborted;
+    if (!over && performance.now() >= this.#until) this.lose(new Error('no renewal was confirmed in time'));
     return this.#end.signal.aborted;
   }
 
   check() { if (this.lost) throw this.#end.signal.reason; }
 
-  lose(cause) { if (!this.#end.signal.aborted) this.#end.abort(new Lost(`${this.section.name}: ${cause.message}`, { cause })); }
+  // lose: the first cause counts.
+  lose(cause) { this.#end.abort(new Lost(`${this.section.name}: ${cause.message}`, { cause })); }
 
   // end: the work is over.
   end() {
@@ -183,7 +190,8 @@ class Line {
   async ask(words) {
     let timer;
     const late = new Promise((_, reject) => {
-      timer = setTimeout(() => reject(new NoAnswer(`${words[0]}: no answer within ${Math.round(this.patience)} ms`)), this.patience);
+      const error = new NoAnswer(`${words[0]}: no answer within ${Math.round(this.patience)} ms`);
+      timer = setTimeout(() => reject(error), this.patience);
     });
     try {
       return await Promise.race([late, this.#send(words)]);
@@ -227,7 +235,8 @@ const pools = new WeakMap();
 
 // idle is the connections for a client's locks: made as its own are, as many as there are sections at once.
 function idle(client) {
-  if (!pools.has(client)) pools.set(client, { free: [], open: typeof client.call === 'function' ? ioredis(client) : nodeRedis(client) });
+  const library = typeof client.call === 'function' ? ioredis : nodeRedis;
+  if (!pools.has(client)) pools.set(client, { free: [], open: library(client) });
   return pools.get(client);
 }
 
@@ -235,7 +244,9 @@ const ignore = () => {}; // the question that fails says so
 
 function ioredis(client) {
   return async () => {
-    const c = client.duplicate({ lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0, enableOfflineQueue: false, keepAlive: 1000 });
+    const c = client.duplicate({
+      lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0, enableOfflineQueue: false, keepAlive: 1000,
+    });
     c.on('error', ignore);
     await c.connect();
     c.stream?.unref?.();
@@ -244,7 +255,9 @@ function ioredis(client) {
 }
 
 function nodeRedis(client) {
-  if (typeof client.duplicate !== 'function') throw new TypeError('withLock makes its own connections like those of a client: give it createClient(options), not a pool');
+  if (typeof client.duplicate !== 'function') {
+    throw new TypeError('withLock makes its own connections like those of a client: give it createClient(options), not a pool');
+  }
   return async () => {
     const c = client.duplicate({ disableOfflineQueue: true, socket: { ...client.options?.socket, reconnectStrategy: false } });
     c.on('error', ignore);
@@ -255,11 +268,15 @@ function nodeRedis(client) {
 }
 
 // isReply: an error is Redis' own reply. Both libraries name it so.
-function isReply(error) { return ['ReplyError', 'ErrorReply', 'SimpleError', 'BlobError'].includes(error?.constructor?.name); }
+function isReply(error) {
+  return ['ReplyError', 'ErrorReply', 'SimpleError', 'BlobError'].includes(error?.constructor?.name);
+}
+
+const brokenCodes = new Set(['ECONNABORTED', 'ECONNREFUSED', 'ECONNRESET', 'EHOSTUNREACH', 'ENETUNREACH', 'EPIPE', 'ETIMEDOUT', 'NR_CLOSED']);
+const brokenKinds = new Set(['AbortError', 'DisconnectsClientError', 'SocketClosedUnexpectedlyError', 'SocketTimeoutError', 'TimeoutError',
+  'ClientClosedError', 'MaxRetriesPerRequestError', 'NoAnswer']);
 
 // broken: a command of the work's may still be on its way to Redis.
 function broken(error) {
-  return typeof error?.code === 'string' || error instanceof NoAnswer ||
-    /^(AbortError|DisconnectsClientError|SocketClosedUnexpectedlyError|SocketTimeoutError|TimeoutError|ClientClosedError|MaxRetriesPerRequestError)$/.test(error?.constructor?.name) ||
-    error?.message === 'Connection is closed.';
+  return brokenCodes.has(error?.code) || brokenKinds.has(error?.constructor?.name) || error?.message === 'Connection is closed.';
 }

@@ -1,8 +1,9 @@
 // Command weight says what each dependency of lockproxy costs: go run ./deploy/weight -write docs/DEPENDENCIES.md
 //
-// The cost of a module is that of its packages and of all those that nothing else in the program needs: what would go with it. Time is the
-// processors' in a build without a cache, so that it hardly depends on what else the machine does; size is that of functions and data that
-// the linker has kept, without what it adds for each (tables for tracebacks, symbols, DWARF).
+// The cost of a module is that of its packages and of all those that nothing else in the program needs: what would go
+// with it. Time is the processors' in a build without a cache, so that it hardly depends on what else the machine
+// does; size is that of functions and data that the linker has kept, without what it adds for each (tables for
+// tracebacks, symbols, DWARF).
 package main
 
 import (

@@ -46,7 +46,8 @@ func testsIn(files []source) map[string][]string {
 	return all
 }
 
-// unshown says what is wrong with a page of which each bullet is to end with the tests that show it: (TestA, TestB in internal/lock).
+// unshown says what is wrong with a page of which each bullet is to end with the tests that show it: (TestA, TestB in
+// internal/lock).
 func unshown(text string, tests map[string][]string) (faults []string) {
 	for _, claim := range claims(text) {
 		end := claimEnd.FindStringSubmatch(claim)
@@ -100,7 +101,8 @@ var (
 	shownBy = regexp.MustCompile(`(?m)^\| (.+) \| (.+) \|$`)
 )
 
-// TestGuaranteesAreShown: the promises are few enough to be read, and SHOWN.md names for each of them, in the same order, tests that are there.
+// TestGuaranteesAreShown: the promises are few enough to be read, and SHOWN.md names for each of them, in the same
+// order, tests that are there.
 func TestGuaranteesAreShown(t *testing.T) {
 	page, shown := readPage(t, "GUARANTEES.md"), readPage(t, "SHOWN.md")
 	if len(page) > 12<<10 {

@@ -174,8 +174,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// unexplained are the modules that go.mod requires directly, or has tools of, and of which no row of the dependencies says why. A row speaks
-// for the modules within the one that it names, too.
+// unexplained are the modules that go.mod requires directly, or has tools of, and of which no row of the dependencies
+// says why. A row speaks for the modules within the one that it names, too.
 func unexplained(goMod, page string) (modules []string, n int) {
 	page, _, _ = strings.Cut(page, "\n## ")
 	for _, line := range direct.FindAllStringSubmatch(goMod, -1) {

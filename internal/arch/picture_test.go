@@ -48,7 +48,8 @@ func byFloor(rows []row) string {
 // drawn is a line of the picture in docs/ARCHITECTURE.md: a package, with its floor if it is the first there.
 var drawn = regexp.MustCompile(`^ *(-?\d+)? +([a-z]+(?:/[a-z]+)*)  +\S`)
 
-// misdrawn says where the picture under "The house" differs from the table. It need not have the packages of floor 0 and those beside.
+// misdrawn says where the picture under "The house" differs from the table. It need not have the packages of floor 0
+// and those beside.
 func misdrawn(page string, rows []row) (faults []string) {
 	_, page, _ = strings.Cut(page, "\n## The house\n")
 	_, page, _ = strings.Cut(page, "\n```text\n")

@@ -12,12 +12,13 @@ type Standing struct {
 	Locks bool // it may take a lock: LOCKPROXY PAUSE holds it back although lockproxy answers it
 }
 
-// keptFor are the commands by which one logs in, finds out who has all the other places, and closes them. Names of libraries' greetings are among
-// them.
+// keptFor are the commands by which one logs in, finds out who has all the other places, and closes them. Names of
+// libraries' greetings are among them.
 var keptFor = []string{"auth", "hello", "lockproxy", "client", "info", "command", "ping", "reset", "quit"}
 
-// inTurn are commands that lockproxy answers: what gives locks back or keeps them, and what says who the client is and what its next commands
-// mean; LOCKPROXY, which operators use, and CLUSTER, with which a client in cluster mode begins.
+// inTurn are commands that lockproxy answers: what gives locks back or keeps them, and what says who the client is and
+// what its next commands mean; LOCKPROXY, which operators use, and CLUSTER, with which a client in cluster mode
+// begins.
 var inTurn = []string{
 	"unlock", "multiunlock", "renew", "lockproxy", "cluster",
 	"auth", "hello", "select", "reset", "quit", "post", "host:", "readonly", "readwrite", "asking",
@@ -35,8 +36,8 @@ func standingOf(name string) Standing {
 	}
 }
 
-// MayRefuse says whether the command may be refused to a user who is over the share. It may not if later ones depend on it, such as MULTI or
-// SELECT.
+// MayRefuse says whether the command may be refused to a user who is over the share. It may not if later ones depend
+// on it, such as MULTI or SELECT.
 func (c *Command) MayRefuse() bool {
 	switch c.Conn {
 	case ConnNone, ConnBlock, ConnWait:

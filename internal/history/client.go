@@ -109,7 +109,9 @@ func (c *Client) doFor(l *Link, o *Op, patience time.Duration) *Op {
 		o.Owner = ConnOwner(l.N)
 	}
 	if o.Block == 0 && o.Acquires() {
-		patience = max(patience, 2*NoReply)
+		// Two in line before it may each have nested the lock for longer than a watchdog's lease, one after the other.
+		// A waiter that is forgotten beside a free lock is found much sooner: see patience.
+		patience = max(patience, 4*NoReply)
 	}
 	c.Begin(o)
 	reply, err := l.conn.Do(o, patience)

@@ -230,6 +230,16 @@ func TestModel(t *testing.T) {
 			2 3 #1 CLOSE -> OK
 			4 5 #2 LOCK k -> nil
 			6 7 #2 LOCK k -> OK`},
+		{"a lease that was joined twice at once: each LOCK moved its end by up to 2 ms", false, `
+			0 0 a LOCK k PX 100 -> OK
+			1 1 a LOCK k PX 100 -> OK
+			2 2 a LOCK k PX 100 -> OK
+			105 106 a UNLOCK k -> 1`},
+		{"and no further", true, `
+			0 0 a LOCK k PX 100 -> OK
+			1 1 a LOCK k PX 100 -> OK
+			2 2 a LOCK k PX 100 -> OK
+			109 110 a UNLOCK k -> 1`},
 		{"an unlock of unknown outcome", false, `
 			0 1 a LOCK k -> OK
 			2 3 a UNLOCK k -> ?

@@ -17,8 +17,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// clustered gives a client connections of its own at the nodes of a cluster. A connection leads to one node, so only the commands that
-// need it are sent there. All others are forwarded as usual, after the replies that are pending on it have come.
+// clustered gives a client connections of its own at the nodes of a cluster. A connection leads to one node, so only
+// the commands that need it are sent there. All others are forwarded as usual, after the replies that are pending on
+// it have come.
 type clustered struct {
 	*Connections
 	nodes         *backend.Clustered
@@ -63,7 +64,8 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 	return u.runOwn(p, cmd, c)
 }
 
-// runOwn runs a command that concerns the connection, or may wait. p is the client's own connection, nil if it has none.
+// runOwn runs a command that concerns the connection, or may wait. p is the client's own connection, nil if it has
+// none.
 func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
 	switch c.Conn {
 	case commandtable.ConnMulti:
@@ -169,8 +171,8 @@ func (u *clustered) answerBy(c *commandtable.Command, p *conn, t *cluster.Tries,
 	u.client.Give(refusal)
 }
 
-// follow has send use p, or if that is nil another connection of the client's own to where t says, and after each refusal that is worth it
-// one to where t says then. The error is that there is no such connection.
+// follow has send use p, or if that is nil another connection of the client's own to where t says, and after each
+// refusal that is worth it one to where t says then. The error is that there is no such connection.
 func (u *clustered) follow(p *conn, t *cluster.Tries, send func(*conn) cluster.Refusal) (err error) {
 	for {
 		if p == nil {
@@ -200,8 +202,8 @@ func (u *clustered) reach(t *cluster.Tries) (*conn, error) {
 	}
 }
 
-// at returns p, or if that is nil a new connection of the client's own to the node that has a slot. If it returns nil, the client
-// has been given the error.
+// at returns p, or if that is nil a new connection of the client's own to the node that has a slot. If it returns nil,
+// the client has been given the error.
 func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
 	if p != nil {
 		return p
@@ -221,8 +223,8 @@ func (u *clustered) letGo() {
 	}
 }
 
-// try sends a command, after ASKING if ask, and returns an error reply of Redis' in place of giving it to the client. over: the
-// connection is lost, or the client has gone. Without either the client has its reply.
+// try sends a command, after ASKING if ask, and returns an error reply of Redis' in place of giving it to the client.
+// over: the connection is lost, or the client has gone. Without either the client has its reply.
 func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, over bool) {
 	var got []byte
 	if ask {
@@ -238,7 +240,8 @@ func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, ov
 
 var asking = resp.AppendCommand(nil, "ASKING")
 
-// unreached is what an error for a connection means for the tries of a request: none if there can be no other connection.
+// unreached is what an error for a connection means for the tries of a request: none if there can be no other
+// connection.
 func unreached(err error) cluster.Refusal {
 	if client.NoFurther(err) {
 		return cluster.Refusal{}
@@ -264,8 +267,8 @@ func (u *clustered) connectFor(t *cluster.Tries, v *dedicated.View) (*conn, erro
 	return u.connectAs(u.Context, u.client.Identity(), n, v)
 }
 
-// connectAny makes a connection to any master, for as long as that is not in trouble: to another one if it is not reached, or does not let
-// the client's user in.
+// connectAny makes a connection to any master, for as long as that is not in trouble: to another one if it is not
+// reached, or does not let the client's user in.
 func (u *clustered) connectAny(v *dedicated.View) (p *conn, err error) {
 	s := u.nodes.Snapshot()
 	for passed := range s.Masters {

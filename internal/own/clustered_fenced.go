@@ -11,10 +11,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// FENCED with a cluster upstream runs at the master of the lock's slot, on a connection beside the client's own, which may
-// be at another node. Besides the command the transaction has a look at the lock: so EXEC has the lock's slot even if the
-// command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all keys are
-// together. What a node refuses because the slot is not there has not run, and is begun anew from WATCH on.
+// FENCED with a cluster upstream runs at the master of the lock's slot, on a connection beside the client's own, which
+// may be at another node. Besides the command the transaction has a look at the lock: so EXEC has the lock's slot even
+// if the command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all
+// keys are together. What a node refuses because the slot is not there has not run, and is begun anew from WATCH on.
 
 const fencedCrossSlot = cluster.CrossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
 

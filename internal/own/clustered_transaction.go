@@ -13,7 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// multi is MULTI. It goes to the node where keys are watched, or to that of the first key that follows in the same pipeline.
+// multi is MULTI. It goes to the node where keys are watched, or to that of the first key that follows in the same
+// pipeline.
 func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	tx := &transaction{slot: backend.NoSlot, kept: u.client.Reader.NewAccount()}
 	if p != nil {
@@ -33,7 +34,8 @@ func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	p.Settled()
 }
 
-// multiAnywhere is MULTI of a client without a connection, at any node: at another one if the first is lost, or in trouble.
+// multiAnywhere is MULTI of a client without a connection, at any node: at another one if the first is lost, or in
+// trouble.
 func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 	forwarded()
 	var lost error
@@ -61,7 +63,8 @@ func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 	}
 }
 
-// whileWell calls wait, which waits for replies on p, and closes p as soon as its node is in trouble and another one is not; false: so it was.
+// whileWell calls wait, which waits for replies on p, and closes p as soon as its node is in trouble and another one
+// is not; false: so it was.
 func (u *clustered) whileWell(p *conn, wait func()) bool {
 	ctx, done := u.nodes.Snapshot().While(u.Context, p.Node)
 	defer done()
@@ -126,8 +129,8 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	return true
 }
 
-// toSlot notes the slot of a command that is to be queued, and returns the connection where it is to be. If it returns nil, the client has
-// been given the error.
+// toSlot notes the slot of a command that is to be queued, and returns the connection where it is to be. If it returns
+// nil, the client has been given the error.
 func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command) *conn {
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	tx := p.slots.tx
@@ -172,8 +175,8 @@ func (u *clustered) failAt(err error) {
 	u.Trouble(err)
 }
 
-// inNoDatabase is what a node is given to queue for SELECT of another database than 0: SELECT of one that no node has. What EXEC says of it
-// is the node's word then, and the connection stays in database 0.
+// inNoDatabase is what a node is given to queue for SELECT of another database than 0: SELECT of one that no node has.
+// What EXEC says of it is the node's word then, and the connection stays in database 0.
 func inNoDatabase(cmd redcon.Command, c *commandtable.Command) redcon.Command {
 	if c.Name != "select" || len(cmd.Args) != 2 {
 		return cmd
@@ -238,8 +241,8 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	}
 }
 
-// execAt sends EXEC to p's node, where all of the transaction has been sent, or says what becomes of the transaction there instead. r is for
-// the transaction's tries. A transaction that has not been run has been discarded there.
+// execAt sends EXEC to p's node, where all of the transaction has been sent, or says what becomes of the transaction
+// there instead. r is for the transaction's tries. A transaction that has not been run has been discarded there.
 func (u *clustered) execAt(
 	p *conn, tx *transaction, watched bool, cmd redcon.Command, c *commandtable.Command,
 ) (_ ending, refusal []byte, r cluster.Refusal) {
@@ -261,8 +264,8 @@ func (u *clustered) execAt(
 	}
 }
 
-// begin queues the transaction once more, at p's node. wrong: what makes EXEC abort it was among what another node was to queue. With an
-// error there is no transaction.
+// begin queues the transaction once more, at p's node. wrong: what makes EXEC abort it was among what another node was
+// to queue. With an error there is no transaction.
 func (tx *transaction) begin(p *conn, ask, wrong bool) error {
 	if ask { // before MULTI it holds for the whole transaction
 		p.Own(&dedicated.Reply{}, asking)

@@ -31,8 +31,8 @@ func (p *conn) Settled() bool { return p == nil || p.Conn.Settled() }
 // InTransaction is that of dedicated.Conn; without a connection the client is in none.
 func (p *conn) InTransaction() bool { return p != nil && p.Conn.Status().Multi }
 
-// dial makes a connection for this client alone at a node, which is one of the cluster's unless that is nil. The client's own connection is
-// the one with the client's View as v.
+// dial makes a connection for this client alone at a node, which is one of the cluster's unless that is nil. The
+// client's own connection is the one with the client's View as v.
 func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*conn, error) {
 	p := &conn{o: o, slots: slots{watched: backend.NoSlot}}
 	p.Conn = dedicated.New(dedicated.Config{Host: p, Client: o.client, Timeout: o.Timeout, View: v, Node: of})
@@ -42,7 +42,8 @@ func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstrea
 	return p, nil
 }
 
-// end ends the connection, because the client has gone. A client that half closes and does not read must not keep its locks by that.
+// end ends the connection, because the client has gone. A client that half closes and does not read must not keep its
+// locks by that.
 func (p *conn) end() {
 	o := p.o
 	p.forgetQueued()

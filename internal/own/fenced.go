@@ -16,9 +16,10 @@ var (
 	errFencedChanged = &lock.Error{Code: "ERR", Text: "nothing was run: the lock was changed each of the " + strconv.Itoa(fencedTries) + " times it was looked at; try again"}
 )
 
-// Fenced runs a command if Redis says that the lock is held as r asks, by locks, in one atomic step: on a connection of this client's alone the
-// lock is WATCHed and looked at, and the command is run by MULTI and EXEC, which Redis refuses when the lock has changed since, or run
-// out. What EXEC answers is passed on without its head. nil: the client has its reply.
+// Fenced runs a command if Redis says that the lock is held as r asks, by locks, in one atomic step: on a connection
+// of this client's alone the lock is WATCHed and looked at, and the command is run by MULTI and EXEC, which Redis
+// refuses when the lock has changed since, or run out. What EXEC answers is passed on without its head. nil: the
+// client has its reply.
 func (o *Connections) Fenced(locks *lock.Client, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
 	defer o.release()
 	return o.path.fenced(o.current(), &fenced.Fence{Client: o.client, Forwarder: o.forwarder, Locks: locks, Request: r, Command: c, Args: args, Holds: locks.ReadHoldsHere(r)})

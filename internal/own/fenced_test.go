@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// The client of a FENCED is hung up on before Redis has answered WATCH and MULTI: nobody else gets the connection on which both take effect
-// a moment later.
+// The client of a FENCED is hung up on before Redis has answered WATCH and MULTI: nobody else gets the connection on
+// which both take effect a moment later.
 func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

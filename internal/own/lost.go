@@ -12,8 +12,9 @@ import (
 )
 
 // loss is what was lost, if a client's own connection was lost, or could not be made, and the client stays. The
-// commands of a lost transaction must not run by themselves: each gets an error until EXEC, which gets Redis' error for a
-// transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the next EXEC is answered null.
+// commands of a lost transaction must not run by themselves: each gets an error until EXEC, which gets Redis' error
+// for a transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the next EXEC is
+// answered null.
 type loss uint8
 
 const (
@@ -86,15 +87,16 @@ const (
 	nulls                      // it is EXEC of another transaction, and what was watched before may have changed
 )
 
-// The commands that need an answer of their own, or end what is remembered: of a lost transaction; and when only watched keys are lost,
-// within another transaction and outside of any.
+// The commands that need an answer of their own, or end what is remembered: of a lost transaction; and when only
+// watched keys are lost, within another transaction and outside of any.
 var (
 	ofLost      = map[commandtable.ConnKind]afterwards{commandtable.ConnExec: aborts, commandtable.ConnDiscard: discards, commandtable.ConnMulti: nests}
 	withinOther = map[commandtable.ConnKind]afterwards{commandtable.ConnExec: nulls, commandtable.ConnDiscard: runsFree}
 	outside     = map[commandtable.ConnKind]afterwards{commandtable.ConnUnwatch: runsFree}
 )
 
-// after says what becomes of a command of that kind, which is ConnNone if it has arguments. within: the client is in another transaction.
+// after says what becomes of a command of that kind, which is ConnNone if it has arguments. within: the client is in
+// another transaction.
 func (l loss) after(k commandtable.ConnKind, within bool) afterwards {
 	switch l {
 	case lostTransaction:

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 
-// The connection upstream is lost when MULTI is about to be sent: what follows must not run outside of a transaction. A client that is
-// not closed for it gets an error until EXEC.
+// The connection upstream is lost when MULTI is about to be sent: what follows must not run outside of a transaction.
+// A client that is not closed for it gets an error until EXEC.
 func TestNoTransactionInPart(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -97,7 +97,8 @@ func TestAfterALoss(t *testing.T) {
 	}
 }
 
-// A lost transaction outweighs watched keys that were lost before or after it: its end is the end of both. The first cause is told.
+// A lost transaction outweighs watched keys that were lost before or after it: its end is the end of both. The first
+// cause is told.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("first"), errors.New("second")
@@ -201,8 +202,8 @@ type oneClient struct {
 func (l *oneClient) Accept() (net.Conn, error) { return l.conn, nil }
 func (l *oneClient) Addr() net.Addr            { return l.conn.LocalAddr() }
 
-// The connection is lost when a command for it has been taken and not written: the error in place of its reply comes behind the replies
-// to what was answered before it past the connection.
+// The connection is lost when a command for it has been taken and not written: the error in place of its reply comes
+// behind the replies to what was answered before it past the connection.
 func TestLostBehindOtherReplies(t *testing.T) {
 	t.Parallel()
 	h := connectionsOf(t, testredis.Start(t))
@@ -225,8 +226,8 @@ func TestLostBehindOtherReplies(t *testing.T) {
 	}
 }
 
-// What a client that tracks keys has read past its own connection, while that was made again, Redis does not track: it is told to forget
-// that, too.
+// What a client that tracks keys has read past its own connection, while that was made again, Redis does not track: it
+// is told to forget that, too.
 func TestForgetsWhatItReadMeanwhile(t *testing.T) {
 	t.Parallel()
 	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
@@ -267,7 +268,8 @@ func TestForgetsWhatItReadMeanwhile(t *testing.T) {
 	}
 }
 
-// What Redis sends a subscriber behind its answer to HELLO comes behind the client's own, since it is in the other protocol.
+// What Redis sends a subscriber behind its answer to HELLO comes behind the client's own, since it is in the other
+// protocol.
 func TestMessagesComeBehindHello(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -303,8 +305,8 @@ func TestMessagesComeBehindHello(t *testing.T) {
 	}
 }
 
-// A connection that has carried a command which Redis was said not to have serves no other client, unless Redis does not know the command
-// either.
+// A connection that has carried a command which Redis was said not to have serves no other client, unless Redis does
+// not know the command either.
 func TestConnectionOfAnUnlistedCommand(t *testing.T) {
 	t.Parallel()
 	for line, idle := range map[string]int{"NONSENSE a": 1, "SELECT 5": 0} {

@@ -1,7 +1,7 @@
-// Package own has the connections to Redis that one client has to itself: for transactions, watched keys, commands that may wait,
-// subscriptions, tracking, and FENCED. It decides when there is one and at which node, what becomes of a transaction or of a waiting
-// command when its slot moves, and what becomes of a client whose connection is lost. One Redis and the nodes of a cluster stand behind
-// it, and nobody above asks which.
+// Package own has the connections to Redis that one client has to itself: for transactions, watched keys, commands
+// that may wait, subscriptions, tracking, and FENCED. It decides when there is one and at which node, what becomes of
+// a transaction or of a waiting command when its slot moves, and what becomes of a client whose connection is lost.
+// One Redis and the nodes of a cluster stand behind it, and nobody above asks which.
 package own
 
 import (
@@ -29,7 +29,8 @@ type Common struct {
 	Client    func(number int64) *Connections // finds another client's by its number; nil: it has gone. Any goroutine may call it
 }
 
-// Connections are those of one client. Its goroutine alone uses them, but for what other clients and goroutines of connections do.
+// Connections are those of one client. Its goroutine alone uses them, but for what other clients and goroutines of
+// connections do.
 type Connections struct {
 	*Common
 	View  dedicated.View // what others may see of the client's own connection
@@ -50,23 +51,26 @@ type Connections struct {
 type path interface {
 	// concerns says whether run is to be asked, once all earlier commands have been forwarded.
 	concerns(c *commandtable.Command, here bool) bool
-	// run runs a command if it concerns the client's own connection p, which may be nil, or needs one. here: lockproxy answers the
-	// command, unless it is in a transaction. false: the command is to be answered, or forwarded, as usual.
+	// run runs a command if it concerns the client's own connection p, which may be nil, or needs one. here: lockproxy
+	// answers the command, unless it is in a transaction. false: the command is to be answered, or forwarded, as
+	// usual.
 	run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool)
-	// mutes says that the client is a subscriber in RESP2, to which Redis refuses most commands, and c is no exception. p is the client's own
-	// connection; nil: it has none.
+	// mutes says that the client is a subscriber in RESP2, to which Redis refuses most commands, and c is no
+	// exception. p is the client's own connection; nil: it has none.
 	mutes(p *conn, c *commandtable.Command) bool
 	// databases says that there are others than database 0.
 	databases() bool
 	// connect makes a connection for what needs no certain node.
 	connect() (*conn, error)
-	// masters has run use a connection to each master as id, which the client need not be; once more if one is no master any longer.
+	// masters has run use a connection to each master as id, which the client need not be; once more if one is no
+	// master any longer.
 	masters(id upstream.Identity, run func(conns) error) error
 	// left is called when a connection at that node has ended.
 	left(n *cluster.Node)
 	// fenced runs f for a client whose own connection is p; nil: it has none.
 	fenced(p *conn, f *fenced.Fence) error
-	// helloSubscriptions has the connections that subscriptions have speak another protocol; dropSubscriptions ends them.
+	// helloSubscriptions has the connections that subscriptions have speak another protocol; dropSubscriptions ends
+	// them.
 	helloSubscriptions(id upstream.Identity)
 	dropSubscriptions()
 }
@@ -82,15 +86,15 @@ func New(common *Common, c *client.Client, f *backend.Forwarder) *Connections {
 	return o
 }
 
-// Concerns says that a command concerns the client's own connections, or may: then Run is to be asked. here: lockproxy answers the command,
-// unless it is in a transaction.
+// Concerns says that a command concerns the client's own connections, or may: then Run is to be asked. here: lockproxy
+// answers the command, unless it is in a transaction.
 func (o *Connections) Concerns(c *commandtable.Command, here bool) bool {
 	return c.Conn.Starts() || o.any() || o.path.concerns(c, here)
 }
 
-// Run runs a command that Concerns the client's own connections; next are those that follow it in the same pipeline. here: lockproxy answers
-// the command, unless it is in a transaction. false: the command is to be answered, or forwarded, as usual; all earlier replies have come if
-// that matters.
+// Run runs a command that Concerns the client's own connections; next are those that follow it in the same pipeline.
+// here: lockproxy answers the command, unless it is in a transaction. false: the command is to be answered, or
+// forwarded, as usual; all earlier replies have come if that matters.
 func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	o.next = next
 	p := o.current()
@@ -174,16 +178,16 @@ func (o *Connections) Attend() {
 	}
 }
 
-// FlushReplies waits for the pending replies, so that they come before the error that ends the client's connection, unless a
-// command waits.
+// FlushReplies waits for the pending replies, so that they come before the error that ends the client's connection,
+// unless a command waits.
 func (o *Connections) FlushReplies() {
 	if p := o.conn; p != nil && !p.Status().Blocked {
 		p.awaitLast()
 	}
 }
 
-// End ends all connections. It waits for replies first, so that outcomes are known, but not for a command that waits: that is
-// unblocked, if the client holds locks.
+// End ends all connections. It waits for replies first, so that outcomes are known, but not for a command that waits:
+// that is unblocked, if the client holds locks.
 func (o *Connections) End() {
 	if p := o.conn; p != nil {
 		o.conn = nil

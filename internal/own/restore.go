@@ -19,10 +19,11 @@ const (
 	restorePause = 100 * time.Millisecond // between tries
 )
 
-// restore makes the subscriptions, MONITOR and CLIENT TRACKING of a lost connection again on another one, under a client that is
-// not closed for the loss. The client is not told: what was published meanwhile is missing, as it is for any subscriber of Redis
-// whose connection breaks. What it has cached by CLIENT TRACKING it is told to forget when the connection is lost, when there is another one,
-// and when it uses that: until then it reads where Redis does not track for it.
+// restore makes the subscriptions, MONITOR and CLIENT TRACKING of a lost connection again on another one, under a
+// client that is not closed for the loss. The client is not told: what was published meanwhile is missing, as it is
+// for any subscriber of Redis whose connection breaks. What it has cached by CLIENT TRACKING it is told to forget when
+// the connection is lost, when there is another one, and when it uses that: until then it reads where Redis does not
+// track for it.
 type restore struct {
 	o     *Connections
 	what  dedicated.Remains
@@ -64,8 +65,8 @@ func (p *conn) Remake(what dedicated.Remains) {
 	go r.run()
 }
 
-// run is the goroutine of a restore. What it tells the client comes last, since it may have to wait for the end of a message that is being
-// passed on.
+// run is the goroutine of a restore. What it tells the client comes last, since it may have to wait for the end of a
+// message that is being passed on.
 func (r *restore) run() {
 	if r.remade() {
 		r.forget()
@@ -152,16 +153,16 @@ func (r *restore) install(p *conn, id upstream.Identity) bool {
 	})
 }
 
-// tryAgain ends the try that is under way if it is not made as id, which the client's HELLO has agreed to: what comes by it is in the
-// protocol from before, and must not come behind the reply.
+// tryAgain ends the try that is under way if it is not made as id, which the client's HELLO has agreed to: what comes
+// by it is in the protocol from before, and must not come behind the reply.
 func (r *restore) tryAgain(id upstream.Identity) {
 	if is := r.now(); is.p != nil && is.id != id {
 		is.p.Redo(r.o.client.Context())
 	}
 }
 
-// takeRestored is the connection that a restore has made, if it has, which is the client's own from now on. What was forwarded past it
-// has its replies by then.
+// takeRestored is the connection that a restore has made, if it has, which is the client's own from now on. What was
+// forwarded past it has its replies by then.
 func (o *Connections) takeRestored() *conn {
 	r := o.restore.Load()
 	if r == nil {

@@ -21,7 +21,8 @@ func (o *Connections) Failed(c *commandtable.Command, err error) {
 }
 
 // notBegun fails a command of that kind, which was not run. What follows MULTI or WATCH would do harm without them, so
-// it is remembered that they are lost; not if the client lacks a password, because Redis refuses what follows then, too.
+// it is remembered that they are lost; not if the client lacks a password, because Redis refuses what follows then,
+// too.
 func (o *Connections) notBegun(k commandtable.ConnKind, err error) {
 	switch {
 	case client.LogIn(err), o.client.Closes(err):
@@ -35,7 +36,8 @@ func (o *Connections) notBegun(k commandtable.ConnKind, err error) {
 	o.client.Fail(err)
 }
 
-// forwarded counts a command of the client's that goes to Redis as it came: once, also when several nodes get it one after the other.
+// forwarded counts a command of the client's that goes to Redis as it came: once, also when several nodes get it one
+// after the other.
 func forwarded() { telemetry.Commands.Add(1) }
 
 // send relays one command.
@@ -61,8 +63,8 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 	p.Send(e, cmd.Raw)
 }
 
-// note notes what a command that is about to be sent may change for everybody, users' rights and which scripts Redis has, and whether others
-// may use the connection after it.
+// note notes what a command that is about to be sent may change for everybody, users' rights and which scripts Redis
+// has, and whether others may use the connection after it.
 func (p *conn) note(c *commandtable.Command, args [][]byte) {
 	if p.o.Common.Echoes(c) {
 		p.Taint()
@@ -75,7 +77,8 @@ func (p *conn) note(c *commandtable.Command, args [][]byte) {
 	}
 }
 
-// leaves says that a command is answered here in a transaction, too: QUIT, and RESET unless Redis would refuse it for its arguments.
+// leaves says that a command is answered here in a transaction, too: QUIT, and RESET unless Redis would refuse it for
+// its arguments.
 func leaves(c *commandtable.Command, cmd redcon.Command) bool {
 	return c.Always && commandtable.ArityFits(c.Arity, len(cmd.Args))
 }
@@ -107,7 +110,8 @@ func (p *conn) nameThen() string {
 	return p.o.client.Name()
 }
 
-// bar answers a command that is not allowed in a transaction, and makes Redis mark the transaction as one that EXEC aborts.
+// bar answers a command that is not allowed in a transaction, and makes Redis mark the transaction as one that EXEC
+// aborts.
 func (p *conn) bar(c *commandtable.Command) {
 	line := notInMulti
 	if c.Name == "" { // it is refused for another reason than what it is
@@ -126,7 +130,8 @@ var marking = resp.AppendCommand(nil, "GET")
 
 const notInMulti = "ERR Command not allowed inside a transaction"
 
-// discard ends the transaction at p's node, if it has not ended it already, for a client that is told of its end: it is not lost besides.
+// discard ends the transaction at p's node, if it has not ended it already, for a client that is told of its end: it
+// is not lost besides.
 func (p *conn) discard() {
 	p.undo()
 	p.o.current() // takes the loss on

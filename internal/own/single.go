@@ -51,8 +51,8 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 // isRead says that a command reads, and needs nothing of its connection.
 func isRead(c *commandtable.Command) bool { return c.ReadOnly && c.Conn == commandtable.ConnNone }
 
-// notHere applies the rules of transactions, and those for subscribers in RESP2, to a command that lockproxy answers, once all earlier
-// replies have come. false: lockproxy is to answer the command.
+// notHere applies the rules of transactions, and those for subscribers in RESP2, to a command that lockproxy answers,
+// once all earlier replies have come. false: lockproxy is to answer the command.
 func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) bool {
 	if !p.Settled() {
 		return true
@@ -90,8 +90,8 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	return true
 }
 
-// connect makes the client's own connection, or waits for the one that is being made in place of a lost one. It waits for a Redis
-// that has been away for less than a second.
+// connect makes the client's own connection, or waits for the one that is being made in place of a lost one. It waits
+// for a Redis that has been away for less than a second.
 func (u *single) connect() (*conn, error) {
 	if r := u.restore.Load(); r != nil {
 		return r.await()

@@ -54,8 +54,8 @@ func (p *conn) tracking(e *dedicated.Reply, cmd redcon.Command) []byte {
 // equalFold compares a word of a command with a keyword, letter case aside.
 func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
 
-// connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
-// It stays that client's until the redirection ends.
+// connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets
+// none. It stays that client's until the redirection ends.
 func (p *conn) connectionOf(id int64) (redisID int64, found bool) {
 	o := p.o
 	if id == o.client.Number {
@@ -86,7 +86,8 @@ func (o *Connections) noTarget() {
 	}
 }
 
-// dropTargets lets the clients to whose connections p redirected give those back, except for the client with that number; mu is held.
+// dropTargets lets the clients to whose connections p redirected give those back, except for the client with that
+// number; mu is held.
 func (p *conn) dropTargets(but int64) {
 	kept := false // once: it may have been named several times
 	p.targets = slices.DeleteFunc(p.targets, func(c *Connections) bool {
@@ -125,8 +126,8 @@ func (o *Connections) requestConn(ctx context.Context) int64 {
 // Requested says that another client wants this one to have a connection of its own.
 func (o *Connections) Requested() bool { return o.request.Load() != nil }
 
-// ServeRequest does what requestConn asks for, in the client's own goroutine while no command is at work. refused is why Redis does not serve
-// the client; nil: it does.
+// ServeRequest does what requestConn asks for, in the client's own goroutine while no command is at work. refused is
+// why Redis does not serve the client; nil: it does.
 func (o *Connections) ServeRequest(refused error) {
 	request := o.request.Swap(nil)
 	if request == nil {
@@ -156,8 +157,8 @@ func (o *Connections) ServeRequest(refused error) {
 	*request <- id
 }
 
-// About asks Redis about the client's own connection, and says where its invalidations go. Without such a connection any will do,
-// because nothing is set on it.
+// About asks Redis about the client's own connection, and says where its invalidations go. Without such a connection
+// any will do, because nothing is set on it.
 func (o *Connections) About(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := o.current()
 	if p == nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
-// A transaction before a cluster is queued at one node, and nothing of it runs before EXEC. Only its first key tells which node that
-// should be: until then it is at any, and when that key comes it is queued again at the key's node, while it is short. Slots
-// move: a command that the node redirects is answered QUEUED here. EXEC waits for all earlier replies, and then the whole
-// transaction is queued again where its slot is; of one that is too long for that EXEC says so. That is not done if keys
-// are watched, because the node that watched them may have missed a change: EXEC is then answered null, as if one had
-// changed, and the client begins anew. What one node has refused to queue makes EXEC abort at every other, as it would
-// there.
+// A transaction before a cluster is queued at one node, and nothing of it runs before EXEC. Only its first key tells
+// which node that should be: until then it is at any, and when that key comes it is queued again at the key's node,
+// while it is short. Slots move: a command that the node redirects is answered QUEUED here. EXEC waits for all earlier
+// replies, and then the whole transaction is queued again where its slot is; of one that is too long for that EXEC
+// says so. That is not done if keys are watched, because the node that watched them may have missed a change: EXEC is
+// then answered null, as if one had changed, and the client begins anew. What one node has refused to queue makes EXEC
+// abort at every other, as it would there.
 
-// transactionKept is how many bytes of queued commands are kept to be queued again, of which each takes queuedBytes besides
-// its own. They count for --max-query-memory.
+// transactionKept is how many bytes of queued commands are kept to be queued again, of which each takes queuedBytes
+// besides its own. They count for --max-query-memory.
 const (
 	transactionKept = 8 << 20
 	queuedBytes     = 256
@@ -27,8 +27,8 @@ const (
 const tooLong = "EXECABORT Transaction discarded because its slot is at another node, " +
 	"where no more than 8 MB are queued again: send a command with a key first"
 
-// transaction is what a client of a cluster has queued since MULTI. It is told what comes, and says what becomes of the transaction; what it
-// says is done in clustered_transaction.go.
+// transaction is what a client of a cluster has queued since MULTI. It is told what comes, and says what becomes of
+// the transaction; what it says is done in clustered_transaction.go.
 type transaction struct {
 	cmds  []queuedCommand // none of them when there is too much
 	size  int             // bytes, also of commands that are not kept
@@ -56,8 +56,8 @@ func (tx *transaction) held() int {
 	return tx.size
 }
 
-// place notes the slot of a command that is about to be queued. moves: the transaction is to be queued again at the slot's node first;
-// elsewhere says that it is at another one.
+// place notes the slot of a command that is about to be queued. moves: the transaction is to be queued again at the
+// slot's node first; elsewhere says that it is at another one.
 func (tx *transaction) place(slot int, elsewhere bool) (moves bool) {
 	first := tx.slot == backend.NoSlot
 	tx.cross = tx.cross || differ(slot, tx.slot)
@@ -94,8 +94,8 @@ const (
 	endsRefused                 // EXEC is answered with the node's refusal
 )
 
-// ends says what becomes of the transaction when the client has sent EXEC. refused: its node has refused to queue a part of it, or EXEC, and
-// r is why that has not run. watched: the node watches keys for the client.
+// ends says what becomes of the transaction when the client has sent EXEC. refused: its node has refused to queue a
+// part of it, or EXEC, and r is why that has not run. watched: the node watches keys for the client.
 func (tx *transaction) ends(refused bool, r cluster.Refusal, watched bool) ending {
 	switch {
 	case tx.cross:

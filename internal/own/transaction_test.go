@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// Where a transaction before a cluster is queued, and what becomes of it at EXEC. Its commands are named by their slots; - has no keys. In
-// upper case: it is at another node than the slot's owner then.
+// Where a transaction before a cluster is queued, and what becomes of it at EXEC. Its commands are named by their
+// slots; - has no keys. In upper case: it is at another node than the slot's owner then.
 func TestTransactionOfACluster(t *testing.T) {
 	t.Parallel()
 	const none, refused, redirected = 0, 1, 2

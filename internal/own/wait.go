@@ -16,18 +16,18 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// WAIT and WAITAOF of Redis wait for the writes of the connection on which they come. The client's own writes went over other connections.
-// Before 7.2 every command makes the present moment the one up to which a connection waits, so a WAIT of ours in front is enough. Since
-// then only a write does: see docs/adr/0032-wait-follows-a-write.md.
+// WAIT and WAITAOF of Redis wait for the writes of the connection on which they come. The client's own writes went
+// over other connections. Before 7.2 every command makes the present moment the one up to which a connection waits, so
+// a WAIT of ours in front is enough. Since then only a write does: see docs/adr/0032-wait-follows-a-write.md.
 
-// noFunctions is what FUNCTION DUMP tells where there are no functions. To restore it adds none and touches no key, and is a write all the
-// same: it goes to replicas and into the AOF.
+// noFunctions is what FUNCTION DUMP tells where there are no functions. To restore it adds none and touches no key,
+// and is a write all the same: it goes to replicas and into the AOF.
 const noFunctions = "\n\x00]\x9b\\@\x0f\x7f\xa2\xda"
 
 var writeNothing = resp.AppendCommand(nil, "FUNCTION", "RESTORE", noFunctions)
 
-// waits runs a WAIT or WAITAOF that needs a write in front. false: it is run as other commands are. p is the client's own connection, nil if
-// it has none.
+// waits runs a WAIT or WAITAOF that needs a write in front. false: it is run as other commands are. p is the client's
+// own connection, nil if it has none.
 func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
 	switch {
 	case c.Conn != commandtable.ConnWait, !counts(c, cmd.Args): // Redis refuses it
@@ -51,8 +51,8 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 	return true
 }
 
-// waitForNothing is for a Redis before 7.2, which waits for what was written up to the connection's last command: this one makes that now. A
-// user who may wait may do this. A WAIT that does not run at once needs none.
+// waitForNothing is for a Redis before 7.2, which waits for what was written up to the connection's last command: this
+// one makes that now. A user who may wait may do this. A WAIT that does not run at once needs none.
 func (p *conn) waitForNothing(c *commandtable.Command) {
 	if !p.Settled() {
 		return
@@ -86,8 +86,9 @@ func counts(c *commandtable.Command, args [][]byte) bool {
 	return last >= 0
 }
 
-// needsWrite says that at one of the masters WAIT needs a write in front. It asks each time, since another server may stand there by now.
-// Every user may ask HELLO. Where that has no answer the table of commands decides: WAITAOF came with the same version.
+// needsWrite says that at one of the masters WAIT needs a write in front. It asks each time, since another server may
+// stand there by now. Every user may ask HELLO. Where that has no answer the table of commands decides: WAITAOF came
+// with the same version.
 func (w *waitCall) needsWrite() (bool, error) {
 	t := w.o.Routes.Load().Table
 	told := t.Lookup([]byte("waitaof"))
@@ -126,7 +127,8 @@ type waitCall struct {
 	denied bool // the user may not make the write, as far as it may WAIT
 }
 
-// afterWrite runs it, and answers the client. It writes as the client's user, or if that may not as the service account.
+// afterWrite runs it, and answers the client. It writes as the client's user, or if that may not as the service
+// account.
 func (w *waitCall) afterWrite() {
 	forwarded()
 	err := w.o.path.masters(w.o.client.Identity(), w.runAt)

@@ -13,10 +13,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Messages reach all nodes of a cluster, but a keyspace notification is published by the node that has the key, and by no other. A
-// client that listens for them therefore has one more connection to each master, on which it is subscribed to the same channels and
-// patterns. Those connections pass on notifications only, the others everything else, so that nothing comes twice. They follow the
-// topology.
+// Messages reach all nodes of a cluster, but a keyspace notification is published by the node that has the key, and by
+// no other. A client that listens for them therefore has one more connection to each master, on which it is subscribed
+// to the same channels and patterns. Those connections pass on notifications only, the others everything else, so that
+// nothing comes twice. They follow the topology.
 
 // eventPrefixes are how the channels of keyspace notifications begin. They have the same length.
 var eventPrefixes = [...]string{"__keyspace@", "__keyevent@"}
@@ -48,8 +48,8 @@ func mayBeEvents(begins string) bool {
 
 func isEventChannel(name string) bool { return len(name) >= len(eventPrefixes[0]) && mayBeEvents(name) }
 
-// eventMessage says whether a message, of which at least the beginning is there, is a keyspace notification, and by which subscription it has
-// come; known is false when more of it is needed to tell.
+// eventMessage says whether a message, of which at least the beginning is there, is a keyspace notification, and by
+// which subscription it has come; known is false when more of it is needed to tell.
 func eventMessage(frame []byte) (by dedicated.Subscription, is, known bool) {
 	at := 1 // the element that is the channel; that behind the verb is the subscription's name
 	switch dedicated.FirstText(frame) {
@@ -90,9 +90,9 @@ type eventConn struct {
 	changed subscriptionSet // since it was brought in line; the rest is
 }
 
-// subscribeEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
-// is told that it is subscribed. Masters that cannot be reached follow when they can; to one to which there may be no connection the
-// client would listen in vain, so that is an error. The caller has the turn.
+// subscribeEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before
+// the client is told that it is subscribed. Masters that cannot be reached follow when they can; to one to which there
+// may be no connection the client would listen in vain, so that is an error. The caller has the turn.
 func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [][]byte) error {
 	more := subscriptionSet{}
 	for _, name := range names {
@@ -121,8 +121,8 @@ func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [
 	return nil
 }
 
-// want brings wanted in line with what the client is subscribed to, and more, which it is about to be. Only what has changed is looked at: a
-// client may be subscribed to very much.
+// want brings wanted in line with what the client is subscribed to, and more, which it is about to be. Only what has
+// changed is looked at: a client may be subscribed to very much.
 func (v *events) want(more subscriptionSet) {
 	v.x.mu.Lock()
 	defer v.x.mu.Unlock()
@@ -145,9 +145,9 @@ func (v *events) want(more subscriptionSet) {
 	}
 }
 
-// cover subscribes at every master to what the client is subscribed to, and to more, and then lets connections go that are no
-// master's any more. The error is a *upstream.FullError if there may be no connection to one, else that of one that was not reached. The
-// caller has the turn.
+// cover subscribes at every master to what the client is subscribed to, and to more, and then lets connections go that
+// are no master's any more. The error is a *upstream.FullError if there may be no connection to one, else that of one
+// that was not reached. The caller has the turn.
 func (v *events) cover(more subscriptionSet) (err error) {
 	v.want(more)
 	var masters []*cluster.Node
@@ -230,9 +230,10 @@ func (e *eventConn) say(verb string, all []string) bool {
 	return true
 }
 
-// Others implements dedicated.Interceptor: a keyspace notification comes to the client by the connection to its master,
-// everything else by the client's ordinary connection for subscriptions. The masters have a subscription before it is confirmed to the
-// client, and for a moment after its end: what they tell then is not for the client, which may take it for a reply.
+// Others implements dedicated.Interceptor: a keyspace notification comes to the client by the connection to its
+// master, everything else by the client's ordinary connection for subscriptions. The masters have a subscription
+// before it is confirmed to the client, and for a moment after its end: what they tell then is not for the client,
+// which may take it for a reply.
 func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
 	forThem := c.use == forEvents
 	if !forThem && c.x.events.Load() == nil {

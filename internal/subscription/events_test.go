@@ -27,8 +27,8 @@ func TestIsEvents(t *testing.T) {
 	}
 }
 
-// What a message is, is known as soon as enough of it is there, and never said wrongly before. Of a keyspace notification its
-// subscription is known then, too.
+// What a message is, is known as soon as enough of it is there, and never said wrongly before. Of a keyspace
+// notification its subscription is known then, too.
 func TestEventMessage(t *testing.T) {
 	t.Parallel()
 	channel := func(name string) dedicated.Subscription {
@@ -61,7 +61,8 @@ func TestEventMessage(t *testing.T) {
 	}
 }
 
-// A keyspace notification is passed on while the client is subscribed: not before its confirmation, and not after that of the end.
+// A keyspace notification is passed on while the client is subscribed: not before its confirmation, and not after that
+// of the end.
 func TestEventsOfSubscribers(t *testing.T) {
 	t.Parallel()
 	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}

@@ -6,8 +6,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// places are a client's subscriptions, each with the connection that it is on, nil while it is to be made again. What there is to know of
-// all of them is kept up with each change, never counted anew: each has a confirmation, and a client may have very many.
+// places are a client's subscriptions, each with the connection that it is on, nil while it is to be made again. What
+// there is to know of all of them is kept up with each change, never counted anew: each has a confirmation, and a
+// client may have very many.
 type places struct {
 	on    map[dedicated.Subscription]*subscriptionConn
 	lost  map[dedicated.Subscription]upstream.Identity // those to be made again, and as whom

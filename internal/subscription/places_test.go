@@ -149,7 +149,8 @@ func TestPlacesOfASubscription(t *testing.T) {
 	}
 }
 
-// A connection that this proxy has closed, because its node did not answer in time, was not closed by Redis: its client is not closed for it.
+// A connection that this proxy has closed, because its node did not answer in time, was not closed by Redis: its
+// client is not closed for it.
 func TestEndedOfGivenUp(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{false, true} {

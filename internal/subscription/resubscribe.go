@@ -27,7 +27,8 @@ const (
 
 var errNotServed = errors.New("hash slot not served")
 
-// keep is the goroutine that makes lost subscriptions again, and has keyspace notifications come from all masters. It ends with the session.
+// keep is the goroutine that makes lost subscriptions again, and has keyspace notifications come from all masters. It
+// ends with the session.
 func (x *Subscriptions) keep() {
 	defer close(x.ended)
 	timer := time.NewTimer(time.Hour)
@@ -64,7 +65,8 @@ func (x *Subscriptions) keep() {
 	}
 }
 
-// keepOnce makes again what is lost, as far as that can be done just now. It returns how much is left, and when to try again.
+// keepOnce makes again what is lost, as far as that can be done just now. It returns how much is left, and when to try
+// again.
 func (x *Subscriptions) keepOnce() (next time.Duration, left int) {
 	if !x.take() {
 		return 0, 0
@@ -108,8 +110,9 @@ func (x *Subscriptions) lostAs() map[upstream.Identity][]dedicated.Subscription 
 	return all
 }
 
-// deliberate says that the node of a lost connection has been up ever since: then Redis has closed this connection on purpose,
-// as it does with clients that are killed, or do not read. A node that has died, or was restarted, loses all connections.
+// deliberate says that the node of a lost connection has been up ever since: then Redis has closed this connection on
+// purpose, as it does with clients that are killed, or do not read. A node that has died, or was restarted, loses all
+// connections.
 func (x *Subscriptions) deliberate(e *subscriptionConn) bool {
 	n := e.p.Node
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
@@ -150,7 +153,8 @@ func (x *Subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Su
 	}
 }
 
-// resubscribe makes subscriptions of one slot again, at the node that has it, and follows redirects; false: that node does not answer.
+// resubscribe makes subscriptions of one slot again, at the node that has it, and follows redirects; false: that node
+// does not answer.
 func (x *Subscriptions) resubscribe(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, silent map[*cluster.Node]bool) bool {
 	for t := x.Nodes.Tries(slot); ; {
 		at := x.nodeFor(t)
@@ -182,8 +186,8 @@ func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.Subsc
 	return e.call(dedicated.SubscribeVerbs[kind], names)
 }
 
-// call has the proxy's own SUBSCRIBE, or its like, confirmed, past the session's goroutine. The error may be Redis'. If the node does not
-// answer, the connection is closed.
+// call has the proxy's own SUBSCRIBE, or its like, confirmed, past the session's goroutine. The error may be Redis'.
+// If the node does not answer, the connection is closed.
 func (c *subscriptionConn) call(verb string, names []string) error {
 	ctx, cancel := context.WithTimeout(c.x.ctx, remakeStep)
 	defer cancel()
@@ -215,8 +219,8 @@ func (c *subscriptionConn) asks(now bool) {
 }
 
 // Confirmed implements dedicated.Interceptor. The confirmation of the client's own command is passed on. That of a
-// subscription made again is not, and the end of one that nobody asked for, by which Redis tells that its slot has left, has
-// it made again.
+// subscription made again is not, and the end of one that nobody asked for, by which Redis tells that its slot has
+// left, has it made again.
 func (c *subscriptionConn) Confirmed(n dedicated.Confirmation, e *dedicated.Reply, proto int) (told []byte, asked bool) {
 	asked = e != nil && e.Kind == commandtable.ConnSubscribe
 	if c.use == forEvents { // the client gets its confirmations from its ordinary connection for subscriptions
@@ -272,7 +276,8 @@ func (c *subscriptionConn) Ended() {
 // cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
 func (x *Subscriptions) cutOff(why string) { x.Client.End.Cut(downstream.Left, why) }
 
-// Hello has all connections speak another protocol. One that does not answer is lost: what it was for is made again, and speaks it then.
+// Hello has all connections speak another protocol. One that does not answer is lost: what it was for is made again,
+// and speaks it then.
 func (x *Subscriptions) Hello(id upstream.Identity) {
 	if !x.take() {
 		return

@@ -1,8 +1,8 @@
-// Package subscription has the subscriptions of one client with a cluster upstream. They have connections of their own: one to any node,
-// for channels and patterns, and one to each node that has sharded channels to which the client is subscribed. Messages are passed on as
-// they come. So are confirmations, except for the number at their end, which counts all of these connections together. When a slot moves
-// or a node dies, its subscriptions are made again elsewhere (resubscribe.go), and the client is not told. Keyspace notifications have
-// further connections (events.go).
+// Package subscription has the subscriptions of one client with a cluster upstream. They have connections of their
+// own: one to any node, for channels and patterns, and one to each node that has sharded channels to which the client
+// is subscribed. Messages are passed on as they come. So are confirmations, except for the number at their end, which
+// counts all of these connections together. When a slot moves or a node dies, its subscriptions are made again
+// elsewhere (resubscribe.go), and the client is not told. Keyspace notifications have further connections (events.go).
 package subscription
 
 import (
@@ -172,8 +172,8 @@ func (c *subscriptionConn) hold() bool { return !c.p.Hold().Released }
 // rest ends hold: a connection on which nothing is subscribed to is given back.
 func (c *subscriptionConn) rest() { c.p.Release() }
 
-// open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any, for as long as that is not in
-// trouble. It is held until rest.
+// open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any, for as
+// long as that is not in trouble. It is held until rest.
 func (x *Subscriptions) open(as upstream.Identity, of use, at *cluster.Node) (*subscriptionConn, error) {
 	as.Proto = 0
 	for _, e := range x.live() {
@@ -279,7 +279,8 @@ func (x *Subscriptions) passOver(of use) {
 	}
 }
 
-// ask has the client's own command run at a node. What is confirmed goes to the client; with an error r is for the tries.
+// ask has the client's own command run at a node. What is confirmed goes to the client; with an error r is for the
+// tries.
 func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte, at *cluster.Node) (r cluster.Refusal, err error) {
 	if at == nil {
 		return cluster.Unreached, &upstream.NotSentError{Cause: errNotServed}
@@ -328,7 +329,8 @@ func texts(words [][]byte) []string {
 	return all
 }
 
-// unsubscribe ends subscriptions; without names all of a kind. For names that are subscribed to nowhere the confirmation is made here.
+// unsubscribe ends subscriptions; without names all of a kind. For names that are subscribed to nowhere the
+// confirmation is made here.
 func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) {
 	if len(names) == 0 {
 		for _, name := range x.names(kind) {
@@ -348,7 +350,8 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 	}
 }
 
-// confirmEnd ends a subscription that is on no connection, if there is one, and confirms that to the client; name nil: there was none.
+// confirmEnd ends a subscription that is on no connection, if there is one, and confirms that to the client; name nil:
+// there was none.
 func (x *Subscriptions) confirmEnd(c *commandtable.Command, kind dedicated.SubscriptionKind, name []byte) {
 	x.mu.Lock()
 	if name != nil {
@@ -359,7 +362,8 @@ func (x *Subscriptions) confirmEnd(c *commandtable.Command, kind dedicated.Subsc
 	x.Client.Push(confirmation)
 }
 
-// Asks lets one of the connections with subscriptions answer a command, as Redis answers subscribers; false: there is none just now.
+// Asks lets one of the connections with subscriptions answer a command, as Redis answers subscribers; false: there is
+// none just now.
 func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
 	for until := time.Now().Add(x.Nodes.RetryFor()); x.take(); x.Client.Pause(askPause) {
 		asked := x.askAny(cmd, c)

@@ -108,9 +108,16 @@ func appendLine(b []byte, kind byte, s string) []byte {
 // lineEnds turns the ends of lines into spaces, as Redis does in texts.
 var lineEnds = strings.NewReplacer("\r", " ", "\n", " ")
 
+// headBytes is enough for the head of most words, and for their CR LF.
+const headBytes = 16
+
 // Command is a command of the given words, its name first.
 func Command(words [][]byte) []byte {
-	b := AppendArray(nil, len(words))
+	size := headBytes
+	for _, w := range words {
+		size += headBytes + len(w)
+	}
+	b := AppendArray(make([]byte, 0, size), len(words))
 	for _, w := range words {
 		b = AppendBulk(b, w)
 	}

@@ -15,8 +15,8 @@ import (
 // most is how many critical sections may be at once.
 const most = 1 << 16
 
-// Locks returns the locks that are reached as o says: r.Options() of a client, or what a cluster's client has for one of its addresses. Their
-// connections are others than those of the program's client.
+// Locks returns the locks that are reached as o says: r.Options() of a client, or what a cluster's client has for one
+// of its addresses. Their connections are others than those of the program's client.
 func Locks(o *redis.Options) *lockproxy.Locks {
 	var mu sync.Mutex
 	clients := map[time.Duration]*redis.Client{} // by how long an answer may take

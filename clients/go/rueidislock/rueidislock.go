@@ -11,8 +11,9 @@ import (
 	lockproxy "github.com/lockproxy/lockproxy/clients/go"
 )
 
-// Locks returns the locks that are reached by c. rueidis sends a command that may wait over a connection of its own, so waiters do not
-// use up what the program's other commands need; ClientOption.BlockingPoolSize, 1,024 at first, bounds how many sections may wait at once.
+// Locks returns the locks that are reached by c. rueidis sends a command that may wait over a connection of its own,
+// so waiters do not use up what the program's other commands need; ClientOption.BlockingPoolSize, 1,024 at first,
+// bounds how many sections may wait at once.
 func Locks(c rueidis.Client) *lockproxy.Locks {
 	return &lockproxy.Locks{
 		Dial: func(answer time.Duration, alone bool) (lockproxy.Conn, error) {

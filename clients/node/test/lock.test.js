@@ -157,6 +157,9 @@ for (const [name, connect] of Object.entries(libraries)) {
       await assert.rejects(withLock(r.client, key('write'), () => { throw broken; }, { leaseMs: 2000 }), (error) => error === broken);
       await assert.rejects(withLock(r.client, key('write'), () => {}, { waitMs: 0 }), NotAcquired);
       await withLock(r.client, key('write'), () => {}, { waitMs: 10_000 });
+      const file = Object.assign(new Error('no such file'), { code: 'ENOENT' });
+      await assert.rejects(withLock(r.client, key('write'), () => { throw file; }), (error) => error === file);
+      await withLock(r.client, key('write'), () => {}, { waitMs: 0 });
     });
   });
 }

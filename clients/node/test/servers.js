@@ -34,6 +34,7 @@ class Server {
   }
 
   async kill() {
+    if (this.process.exitCode !== null || this.process.signalCode !== null) return;
     const gone = new Promise((done) => this.process.once('exit', done));
     this.process.kill('SIGKILL');
     await gone;

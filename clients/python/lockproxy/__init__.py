@@ -1,6 +1,5 @@
 """Locks of lockproxy's for redis-py: `with lock(r, "orders") as held`. lockproxy.aio has the same for asyncio."""
 import contextlib
-import logging
 import threading
 import time
 import weakref
@@ -9,10 +8,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ._hold import UNLOCKS, Hold, Lost, NotAcquired, Terms, gone
+from ._hold import Hold, Lost, NotAcquired, Terms, acquire, keep, release
 
 __all__ = ["Hold", "Lost", "NotAcquired", "lock"]
-log = logging.getLogger("lockproxy")
 _pools, _guard = weakref.WeakKeyDictionary(), threading.Lock()
 
 
@@ -32,26 +30,26 @@ def lock(r, name, wait=10.0, lease=30.0, *, watched=False, fair=False):
     line = _Line(_pool_for(r, terms.patience))
     hold = Hold(name, terms.owner, terms.lease, time.monotonic)
     try:
-        _acquire(line, terms, hold)
+        _drive(acquire(terms, hold, time.monotonic), line)
     except BaseException:
         line.drop()  # what was granted meanwhile is given back by the proxy, because its client has gone
         raise
     done = threading.Event()
-    heart = threading.Thread(target=_renew, args=(line, terms, hold, done), name=f"lock {name}", daemon=True)
+    heart = threading.Thread(target=_drive, args=(keep(terms, hold, time.monotonic), line, done.wait), name=f"lock {name}", daemon=True)
     heart.start()
-    release = True
+    give_back = True
     try:
         yield hold
         hold.check()
     except (redis.ConnectionError, redis.TimeoutError):
-        release = False  # a write of the block's may still be on its way: the lock is left to expire
+        give_back = False  # a write of the block's may still be on its way: the lock is left to expire
         raise
     finally:
         done.set()
         heart.join()
-        if release:
-            _release(line, terms, hold)
-        line.leave(terms.watched and not release)
+        if give_back:
+            _drive(release(terms, hold), line)
+        line.leave(terms.watched and not give_back)
     hold.check()  # UNLOCK may have said that the lock was gone
 
 
@@ -87,60 +85,19 @@ class _Line:
             self.pool.release(conn)
 
 
-def _acquire(line, terms, hold):
-    began, trouble = time.monotonic(), None
-    while True:
-        sent = time.monotonic()
-        words, last = terms.lock(sent - began)
-        try:
-            token = line.ask(words)
-        except (redis.ConnectionError, redis.TimeoutError):
-            # An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
-            trouble = trouble or (sent, min(sent + terms.patience, terms.end(began)))
-            if sent > trouble[0] and time.monotonic() >= trouble[1]:
-                raise
-            time.sleep(terms.patience / 100)
-            continue
-        trouble = None
-        if token is not None:
-            hold.token = int(token)
-            hold._answered(sent)
-            return
-        if last:
-            raise NotAcquired(f"{terms.name}: somebody else has had it for {terms.wait} s")
-
-
-def _renew(line, terms, hold, done):
-    confirmed = True
-    while not done.wait(terms.pause(confirmed)) and not hold.lost:
-        sent, confirmed = time.monotonic(), False
-        try:
-            line.ask(terms.renew())
-            confirmed = True
-            hold._answered(sent)
-        except redis.ResponseError as error:
-            if gone(error):
-                hold._gone(error)
-        except (redis.RedisError, OSError) as error:
-            if terms.watched:
-                hold._gone(f"its connection was lost: {error}")
-
-
-def _release(line, terms, hold):
-    """Gives the lock back. What fails here is no error of the block's: the lease ends by itself."""
-    answered = True
-    for left in reversed(range(1 if terms.watched else UNLOCKS)):
-        try:
-            return None if terms.watched and hold.lost else line.ask(terms.unlock())
-        except redis.ResponseError as error:
-            if gone(error):
-                return hold._gone(error) if answered else None  # else the UNLOCK before was done
-            why = error
-        except (redis.RedisError, OSError) as error:
-            why, answered = error, False
-        if left:
-            time.sleep(terms.patience / 20)
-    log.warning("%s was not given back and ends with its lease: %s", terms.name, why)
+def _drive(steps, line, pause=time.sleep):
+    """Asks and pauses as steps say."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                got = line.ask(step) if isinstance(step, list) else pause(step)
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(got)
+    except StopIteration:
+        pass
 
 
 def _pool_for(r, patience):

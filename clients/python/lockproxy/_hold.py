@@ -1,15 +1,26 @@
-"""What a hold is worth, decided without a clock, a connection or a thread. The sync and the asyncio lock both use it."""
+"""What a hold is worth and what is asked for it, without a connection, a thread or an event loop.
+
+acquire, keep and release are generators, which the sync and the asyncio lock drive. They yield the words of a question (a list), whose
+answer or error they are given, or seconds to pause (a number).
+"""
+import builtins
+import logging
 import math
 import os
 import socket
 import uuid
+
+from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+
+log = logging.getLogger("lockproxy")
+NoReply = (RedisError, OSError)
 
 # Redis' words for: this owner does not have the lock. Any other error to a RENEW leaves the hold as it is.
 GONE = ("NOTHELD", "LOCKLOST")
 WATCHED_QUESTION = 5.0  # seconds between questions about a lock that the proxy watches, and for each answer
 
 
-class NotAcquired(TimeoutError):
+class NotAcquired(builtins.TimeoutError):
     """Somebody else had the lock for as long as the caller was willing to wait."""
 
 
@@ -60,6 +71,7 @@ class Terms:
         # No question takes longer than a third of the lease. So two thirds of it are left at the grant, however long the wait was.
         self.patience = WATCHED_QUESTION if watched else lease / 3
         self.verb = "FAIRLOCK" if fair else "LOCK"
+        self.unlocks = 1 if watched else 4  # how often UNLOCK is asked while Redis or the proxy is away: no two sections have one owner
         self.owner = None if watched else f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
 
     def _mine(self):
@@ -82,14 +94,70 @@ class Terms:
     def unlock(self):
         return ["UNLOCK", self.name] + ([] if self.watched else ["OWNER", self.owner])
 
+    def ended_by(self, error):
+        """Whether an error to a question means that the lock is not held. Of a lease only Redis can say so."""
+        return str(error).startswith(GONE) if isinstance(error, ResponseError) else self.watched
+
     def pause(self, confirmed):
         """Seconds until the next RENEW; after one without an answer it comes sooner."""
         return self.patience if confirmed else self.patience / 4
 
 
-UNLOCKS = 4  # how often UNLOCK is asked while Redis or the proxy is away; no two critical sections have one owner
+def acquire(terms, hold, clock):
+    """Takes the lock, or raises NotAcquired or the error of a question."""
+    began, trouble = clock(), None
+    while True:
+        sent = clock()
+        words, last = terms.lock(sent - began)
+        try:
+            token = yield words
+        except (ConnectionError, TimeoutError):
+            # An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
+            if trouble is not None and clock() >= min(trouble + terms.patience, terms.end(began)):
+                raise
+            trouble = sent if trouble is None else trouble
+            yield terms.patience / 100
+            continue
+        trouble = None
+        if token is not None:
+            hold.token = int(token)
+            hold._answered(sent)
+            return
+        if last:
+            raise NotAcquired(f"{terms.name}: somebody else has had it for {terms.wait} s")
 
 
-def gone(error):
-    """Whether an error of Redis' says that the lock is not held."""
-    return str(error).startswith(GONE)
+def keep(terms, hold, clock):
+    """Renews the lease until the lock is lost, or the driver, which is to pause, says that the block is over."""
+    confirmed = True
+    while not hold.lost:
+        if (yield terms.pause(confirmed)):
+            return
+        sent, confirmed = clock(), False
+        try:
+            yield terms.renew()
+            confirmed = True
+            hold._answered(sent)
+        except NoReply as error:
+            if terms.ended_by(error):
+                hold._gone(error)
+
+
+def release(terms, hold):
+    """Gives the lock back. What fails here is no error of the block's: the lease ends by itself."""
+    answered = True
+    for left in reversed(range(terms.unlocks)):
+        if terms.watched and hold.lost:
+            return
+        try:
+            yield terms.unlock()
+            return
+        except NoReply as error:
+            if terms.ended_by(error):
+                if answered:  # else the UNLOCK before was done
+                    hold._gone(error)
+                return
+            why, answered = error, answered and isinstance(error, ResponseError)
+        if left:
+            yield terms.patience / 20
+    log.warning("%s was not given back and ends with its lease: %s", terms.name, why)

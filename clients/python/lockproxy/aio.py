@@ -1,7 +1,6 @@
 """Locks of lockproxy's for redis.asyncio: `async with lock(r, "orders") as held`. See lockproxy.lock for what the options mean."""
 import asyncio
 import contextlib
-import logging
 import time
 import weakref
 
@@ -9,10 +8,9 @@ import redis.asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from ._hold import UNLOCKS, Hold, Lost, NotAcquired, Terms, gone
+from ._hold import Hold, Lost, NotAcquired, Terms, acquire, keep, release
 
 __all__ = ["Hold", "Lost", "NotAcquired", "lock"]
-log = logging.getLogger("lockproxy")
 _pools = weakref.WeakKeyDictionary()
 
 
@@ -23,29 +21,29 @@ async def lock(r, name, wait=10.0, lease=30.0, *, watched=False, fair=False):
     line = _Line(_pool_for(r, terms.patience))
     hold = Hold(name, terms.owner, terms.lease, time.monotonic)
     try:
-        await _acquire(line, terms, hold)
+        await _drive(acquire(terms, hold, time.monotonic), line)
     except BaseException:
         await line.drop()  # what was granted meanwhile is given back by the proxy, because its client has gone
         raise
-    heart = asyncio.create_task(_renew(line, terms, hold))
-    release = True
+    heart = asyncio.create_task(_drive(keep(terms, hold, time.monotonic), line))
+    give_back = True
     try:
         yield hold
         hold.check()
     except (redis.ConnectionError, redis.TimeoutError):
-        release = False  # a write of the block's may still be on its way: the lock is left to expire
+        give_back = False  # a write of the block's may still be on its way: the lock is left to expire
         raise
     finally:
         heart.cancel()
-        await asyncio.shield(_end(line, terms, hold, heart, release))  # also when the block was cancelled
+        await asyncio.shield(_end(line, terms, hold, heart, give_back))  # also when the block was cancelled
     hold.check()  # UNLOCK may have said that the lock was gone
 
 
-async def _end(line, terms, hold, heart, release):
+async def _end(line, terms, hold, heart, give_back):
     await asyncio.wait([heart])
-    if release:
-        await _release(line, terms, hold)
-    await line.leave(terms.watched and not release)
+    if give_back:
+        await _drive(release(terms, hold), line)
+    await line.leave(terms.watched and not give_back)
 
 
 class _Line:
@@ -80,61 +78,19 @@ class _Line:
             await self.pool.release(conn)
 
 
-async def _acquire(line, terms, hold):
-    began, trouble = time.monotonic(), None
-    while True:
-        sent = time.monotonic()
-        words, last = terms.lock(sent - began)
-        try:
-            token = await line.ask(words)
-        except (redis.ConnectionError, redis.TimeoutError):
-            # An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
-            trouble = trouble or (sent, min(sent + terms.patience, terms.end(began)))
-            if sent > trouble[0] and time.monotonic() >= trouble[1]:
-                raise
-            await asyncio.sleep(terms.patience / 100)
-            continue
-        trouble = None
-        if token is not None:
-            hold.token = int(token)
-            hold._answered(sent)
-            return
-        if last:
-            raise NotAcquired(f"{terms.name}: somebody else has had it for {terms.wait} s")
-
-
-async def _renew(line, terms, hold):
-    confirmed = True
-    while not hold.lost:
-        await asyncio.sleep(terms.pause(confirmed))
-        sent, confirmed = time.monotonic(), False
-        try:
-            await line.ask(terms.renew())
-            confirmed = True
-            hold._answered(sent)
-        except redis.ResponseError as error:
-            if gone(error):
-                hold._gone(error)
-        except (redis.RedisError, OSError) as error:
-            if terms.watched:
-                hold._gone(f"its connection was lost: {error}")
-
-
-async def _release(line, terms, hold):
-    """Gives the lock back. What fails here is no error of the block's: the lease ends by itself."""
-    answered = True
-    for left in reversed(range(1 if terms.watched else UNLOCKS)):
-        try:
-            return None if terms.watched and hold.lost else await line.ask(terms.unlock())
-        except redis.ResponseError as error:
-            if gone(error):
-                return hold._gone(error) if answered else None  # else the UNLOCK before was done
-            why = error
-        except (redis.RedisError, OSError) as error:
-            why, answered = error, False
-        if left:
-            await asyncio.sleep(terms.patience / 20)
-    log.warning("%s was not given back and ends with its lease: %s", terms.name, why)
+async def _drive(steps, line):
+    """Asks and pauses as steps say."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                got = await (line.ask(step) if isinstance(step, list) else asyncio.sleep(step))
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(got)
+    except StopIteration:
+        pass
 
 
 def _pool_for(r, patience):
