@@ -135,7 +135,8 @@ func (a *app) build(ctx context.Context) (err error) {
 // shares says whether other processes may listen at the same addresses.
 func (a *app) shares() bool { return a.cfg.Listen.ReusePort == "yes" }
 
-// leave says that no new clients should come. Where a process may have come in place of this one, that one alone is asked from now on.
+// leave says that no new clients should come. Where a process may have come in place of this one, that one alone is
+// asked from now on.
 func (a *app) leave() {
 	if a.shares() {
 		a.telemetry.Unlisten()
@@ -144,7 +145,8 @@ func (a *app) leave() {
 	a.health.Drain()
 }
 
-// replaced says whether another process serves in place of this one, which has left: one that serves answers at metrics-listen.
+// replaced says whether another process serves in place of this one, which has left: one that serves answers at
+// metrics-listen.
 func (a *app) replaced() bool {
 	if !a.shares() || a.cfg.Admin.Metrics == "" {
 		return false
@@ -239,8 +241,8 @@ func (a *app) run(ctx context.Context) error {
 	return err
 }
 
-// ended waits for the end of ctx, and then, unless another process serves, for as long as it takes everybody to hear that no new clients
-// should come; or for what ends the process before.
+// ended waits for the end of ctx, and then, unless another process serves, for as long as it takes everybody to hear
+// that no new clients should come; or for what ends the process before.
 func (a *app) ended(ctx context.Context, failed <-chan error) error {
 	select {
 	case <-ctx.Done():

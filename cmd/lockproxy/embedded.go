@@ -25,8 +25,8 @@ type embedded struct {
 	last time.Time // what the clock was moved to; under mu
 }
 
-// startEmbedded starts the store on a loopback port of its own. Its clock does not run by itself: commands move it, so that a store
-// that nobody uses costs nothing.
+// startEmbedded starts the store on a loopback port of its own. Its clock does not run by itself: commands move it,
+// so that a store that nobody uses costs nothing.
 func startEmbedded(log *slog.Logger) (*embedded, error) {
 	began := time.Now()
 	e := &embedded{redis: miniredis.NewMiniRedis(), began: began, last: began}
@@ -39,8 +39,8 @@ func startEmbedded(log *slog.Logger) (*embedded, error) {
 	return e, nil
 }
 
-// before runs before each command. It answers CLUSTER as a Redis without it does. The store would say that it is one, at its own
-// address, and clients that ask, such as rueidis, would go there: past the proxy and its locks.
+// before runs before each command. It answers CLUSTER as a Redis without it does. The store would say that it is one,
+// at its own address, and clients that ask, such as rueidis, would go there: past the proxy and its locks.
 func (e *embedded) before(p *server.Peer, cmd string, _ ...string) bool {
 	if int64(time.Since(e.began)) >= e.next.Load() {
 		e.moveClock()
@@ -52,10 +52,11 @@ func (e *embedded) before(p *server.Peer, cmd string, _ ...string) bool {
 	return true
 }
 
-// moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is served
-// meanwhile: with many keys it is done less often. What has passed counts for all keys, also for one that was set since the last tick:
-// it ends early by up to the clock's rest, some 10 µs with ten keys and 20 ms with ten thousand. While a script has the store, its own commands come here, too: for them the time
-// stands still, as it does in Redis. Whoever else finds the store taken is behind a command that has moved the clock.
+// moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is
+// served meanwhile: with many keys it is done less often. What has passed counts for all keys, also for one that was
+// set since the last tick: it ends early by up to the clock's rest, some 10 µs with ten keys and 20 ms with ten
+// thousand. While a script has the store, its own commands come here, too: for them the time stands still, as it does
+// in Redis. Whoever else finds the store taken is behind a command that has moved the clock.
 func (e *embedded) moveClock() {
 	if !e.redis.TryLock() {
 		return

@@ -110,8 +110,8 @@ func loopbackOnly(addresses []string) error {
 	return nil
 }
 
-// clientName is what this proxy calls its own connections to Redis: others learn from CLIENT LIST who has that uuid, and where it is found. An
-// address that is not known yet, or that no name may have, is left out.
+// clientName is what this proxy calls its own connections to Redis: others learn from CLIENT LIST who has that uuid,
+// and where it is found. An address that is not known yet, or that no name may have, is left out.
 func clientName(uuid string, cfg config.Config) string {
 	const name = "lockproxy:"
 	for _, address := range slices.Concat([]string{cfg.Listen.Announce}, cfg.TLS.Listen, cfg.Listen.Addresses) {

@@ -104,8 +104,8 @@ func run(args []string) int {
 	return exitOK
 }
 
-// endOnSignals has the process stop at the first signal, and ends it at the second, for an operator who does not want to wait. Before that say is called,
-// which may take logTime.
+// endOnSignals has the process stop at the first signal, and ends it at the second, for an operator who does not want
+// to wait. Before that say is called, which may take logTime.
 func endOnSignals(ends <-chan os.Signal, stop, say func()) {
 	<-ends
 	stop()
@@ -122,7 +122,8 @@ func versionText() string {
 	return version
 }
 
-// buildText is what --version shows: the version, and of which commit, with which Go, and for which system it was built.
+// buildText is what --version shows: the version, and of which commit, with which Go, and for which system it was
+// built.
 func buildText() string {
 	from := commit
 	if info, ok := debug.ReadBuildInfo(); ok && from == "" {

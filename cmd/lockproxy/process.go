@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logqueue"
 )
 
-// useThreads leaves processors to Redis. Idle ones cost as well: on two shared processors a GET at P1 took 12.8 µs of the
-// proxy's CPU with one thread and 24 to 32 with two, beside twemproxy's 9.2 in the same minutes.
+// useThreads leaves processors to Redis. Idle ones cost as well: on two shared processors a GET at P1 took 12.8 µs of
+// the proxy's CPU with one thread and 24 to 32 with two, beside twemproxy's 9.2 in the same minutes.
 func useThreads(n int) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
@@ -26,9 +26,10 @@ func useThreads(n int) {
 	runtime.GOMAXPROCS(n)
 }
 
-// collectLate lets at least 16 MiB of garbage come together while what it returns is kept, unless the operator has told Go how much memory
-// to use. Go collects when there is as much garbage as there was left after the last time, and what a proxy has left is so little that it
-// would collect ten times a second. Nobody writes to this memory, so that it takes none of the system's.
+// collectLate lets at least 16 MiB of garbage come together while what it returns is kept, unless the operator has
+// told Go how much memory to use. Go collects when there is as much garbage as there was left after the last time,
+// and what a proxy has left is so little that it would collect ten times a second. Nobody writes to this memory, so
+// that it takes none of the system's.
 func collectLate() (unused []byte) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -36,12 +37,12 @@ func collectLate() (unused []byte) {
 	return make([]byte, 16<<20)
 }
 
-// reservedFiles are kept for the proxy's own connections, as those for locks, and what else is not a client: clients that
-// took all would keep the proxy from reaching Redis again after an outage.
+// reservedFiles are kept for the proxy's own connections, as those for locks, and what else is not a client: clients
+// that took all would keep the proxy from reaching Redis again after an outage.
 const reservedFiles = 128
 
-// mostUpstream is how many connections to Redis there may be unless it is set otherwise: as many clients as Redis serves by
-// itself.
+// mostUpstream is how many connections to Redis there may be unless it is set otherwise: as many clients as Redis
+// serves by itself.
 const mostUpstream = 10000
 
 // places divides the files that the process may have open between clients and the connections to Redis that they cause.
@@ -66,7 +67,8 @@ func places(clients, upstream, files int, log *slog.Logger) (int, int) {
 // logTime is how long the end of the process waits for whoever reads the log.
 const logTime = time.Second
 
-// newLogQueue returns what the log is written through: a pipe or a terminal that nobody reads must not hold up clients, nor a stop.
+// newLogQueue returns what the log is written through: a pipe or a terminal that nobody reads must not hold up
+// clients, nor a stop.
 func newLogQueue(cfg config.Config) *logqueue.Queue {
 	return logqueue.New(os.Stderr, func(lines int) []byte {
 		var line bytes.Buffer
@@ -89,8 +91,8 @@ func newLogger(cfg config.Config, to io.Writer) (*slog.Logger, *slog.LevelVar) {
 	return slog.New(loglimit.New(slog.NewTextHandler(to, o))), level
 }
 
-// asText has the JSON log show values as the text log does: kinds of locks as words, and not the numbers that stand for them, and durations
-// with their unit.
+// asText has the JSON log show values as the text log does: kinds of locks as words, and not the numbers that stand
+// for them, and durations with their unit.
 func asText(_ []string, a slog.Attr) slog.Attr {
 	if shown, ok := a.Value.Any().(fmt.Stringer); ok && a.Value.Kind() != slog.KindTime {
 		a.Value = slog.StringValue(shown.String())

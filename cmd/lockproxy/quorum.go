@@ -10,8 +10,9 @@ import (
 // nodeDial is how long a quorum's node may take to accept a connection.
 const nodeDial = 2 * time.Second
 
-// connectQuorum makes the nodes of --quorum known. Those that have been up, or at their address, for less than the longest lease, and what clocks may
-// differ on it, are not connected to: they may have forgotten locks, or never have known them.
+// connectQuorum makes the nodes of --quorum known. Those that have been up, or at their address, for less than the
+// longest lease, and what clocks may differ on it, are not connected to: they may have forgotten locks, or never have
+// known them.
 func (a *app) connectQuorum() error {
 	longest, distinct := a.cfg.Quorum.MaxLease, &upstream.Distinct{}
 	for _, url := range a.cfg.Quorum.Nodes {

@@ -37,7 +37,8 @@ func (a *app) checks(service upstream.Identity) []admin.Check {
 	return all
 }
 
-// refusesWrites says why the one Redis refuses writes; nil: it does not. A cluster, and Sentinels, have none but masters.
+// refusesWrites says why the one Redis refuses writes; nil: it does not. A cluster, and Sentinels, have none but
+// masters.
 func (a *app) refusesWrites() error {
 	if a.address == nil {
 		return nil
@@ -51,8 +52,8 @@ func (a *app) look() {
 	a.locks.Stats()
 }
 
-// askedNodes is how many masters of a cluster are asked whether they are there. One is enough to serve, and all others would say the
-// same of that one that is not.
+// askedNodes is how many masters of a cluster are asked whether they are there. One is enough to serve, and all
+// others would say the same of that one that is not.
 const askedNodes = 5
 
 // someNodes are those that commands go to, a few of them on a large cluster.

@@ -42,7 +42,8 @@ func newSteering(stop func()) steering {
 
 var errStopping = errors.New("this proxy is shutting down")
 
-// Reload does what SIGHUP does, and says what was taken on and what needs a restart. The error says what stays as it was, and why, too.
+// Reload does what SIGHUP does, and says what was taken on and what needs a restart. The error says what stays as it
+// was, and why, too.
 func (s steering) Reload(ctx context.Context) (said string, err error) {
 	answer := make(chan reloaded, 1)
 	select {

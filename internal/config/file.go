@@ -13,8 +13,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 )
 
-// read sets what is open in given. (ff's own reader opens whatever has the name and waits for it, parses YAML through a library that is no
-// longer kept, and knows no line numbers.) It reports every unknown, repeated or misshapen setting of the file at once.
+// read sets what is open in given. (ff's own reader opens whatever has the name and waits for it, parses YAML through
+// a library that is no longer kept, and knows no line numbers.) It reports every unknown, repeated or misshapen
+// setting of the file at once.
 func (f *File) read(name string, given map[string]*rawValue) error {
 	text, err := tlsfiles.Read(name)
 	if err != nil {

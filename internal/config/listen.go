@@ -80,7 +80,8 @@ func placeOf(setting, addr string) place {
 	return p
 }
 
-// overlaps says that two listeners cannot be at p and q, or that where both can, with reuse-port, one gets the other's clients.
+// overlaps says that two listeners cannot be at p and q, or that where both can, with reuse-port, one gets the
+// other's clients.
 func (p place) overlaps(q place) bool {
 	if !p.inet || !q.inet {
 		return p.addr == q.addr

@@ -11,7 +11,8 @@ const (
 	minNodeTimeout = 5 * time.Millisecond
 )
 
-// mostMaxLease bounds how long a restarted node counts for nobody. With much more, sums of times would be below 0, and it would count at once.
+// mostMaxLease bounds how long a restarted node counts for nobody. With much more, sums of times would be below 0,
+// and it would count at once.
 const mostMaxLease = 24 * time.Hour
 
 // quorumFaults are those of the nodes that keep the locks.

@@ -37,12 +37,12 @@ func (t Texts) of(name string) string {
 	return findSetting(name).def
 }
 
-// Emptied says whether the settings file holds nothing now, although it did before. Most likely it is being written, or its disk is full:
-// taken for what the operator wants it would end what the file denies.
+// Emptied says whether the settings file holds nothing now, although it did before. Most likely it is being written,
+// or its disk is full: taken for what the operator wants it would end what the file denies.
 func Emptied(before, now Config) bool { return before.File.Holds > 0 && now.File.Holds == 0 }
 
-// Changed are the names of the settings in which now differs from before: those that may change while the process runs, and those
-// that need a restart.
+// Changed are the names of the settings in which now differs from before: those that may change while the process
+// runs, and those that need a restart.
 func Changed(before, now Config) (taken, restart []string) {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(before.Given)), maps.Keys(now.Given))
 	slices.Sort(names)

@@ -87,7 +87,9 @@ const cumulative = metrics1.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMUL
 
 func whole(p *metrics1.NumberDataPoint, v int64) { p.Value = &metrics1.NumberDataPoint_AsInt{AsInt: v} }
 
-func fraction(p *metrics1.NumberDataPoint, v float64) { p.Value = &metrics1.NumberDataPoint_AsDouble{AsDouble: v} }
+func fraction(p *metrics1.NumberDataPoint, v float64) {
+	p.Value = &metrics1.NumberDataPoint_AsDouble{AsDouble: v}
+}
 
 func points[N int64 | float64](of []metricdata.DataPoint[N], set func(*metrics1.NumberDataPoint, N)) (all []*metrics1.NumberDataPoint) {
 	for _, p := range of {

@@ -1,9 +1,10 @@
-// Package otlp sends spans and figures to an OpenTelemetry collector, by OTLP over HTTP with protobuf, as the OTEL_EXPORTER_OTLP_ variables
-// say.
+// Package otlp sends spans and figures to an OpenTelemetry collector, by OTLP over HTTP with protobuf, as the
+// OTEL_EXPORTER_OTLP_ variables say.
 //
-// OpenTelemetry's own exporters over HTTP do the same. They take the types of requests from packages that have the services of gRPC in them,
-// too, and so bring all of gRPC along: docs/DEPENDENCIES.md says what that costs. On the wire a request is nothing but a list of what it
-// carries, as are the messages that OTLP has for files, so those are sent here.
+// OpenTelemetry's own exporters over HTTP do the same. They take the types of requests from packages that have the
+// services of gRPC in them, too, and so bring all of gRPC along: docs/DEPENDENCIES.md says what that costs. On the
+// wire a request is nothing but a list of what it carries, as are the messages that OTLP has for files, so those are
+// sent here.
 package otlp
 
 import (
@@ -25,7 +26,8 @@ import (
 )
 
 const (
-	// longest is for a batch, all tries together. OpenTelemetry's batchers give it less, unless they are told otherwise.
+	// longest is for a batch, all tries together. OpenTelemetry's batchers give it less, unless they are told
+	// otherwise.
 	longest = time.Minute
 	// firstPause and lastPause are those between two tries.
 	firstPause = 5 * time.Second
@@ -125,8 +127,9 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// refused reads the answer to a batch that was taken: a message whose first field, if it is there, is a message with the number of spans or
-// points that were refused (1), and why (2). An answer of another form, such as of a proxy on the way, tells nothing.
+// refused reads the answer to a batch that was taken: a message whose first field, if it is there, is a message with
+// the number of spans or points that were refused (1), and why (2). An answer of another form, such as of a proxy on
+// the way, tells nothing.
 func refused(answer []byte) error {
 	partial, _ := field(answer, 1, protowire.BytesType, protowire.ConsumeBytes)
 	n, _ := field(partial, 1, protowire.VarintType, protowire.ConsumeVarint)

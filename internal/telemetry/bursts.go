@@ -13,8 +13,8 @@ const (
 	burstTime = time.Second // for which one is kept at most
 )
 
-// bursts hands ended spans on in bursts. OpenTelemetry's batcher wakes its goroutine for each one, which takes the processors longer than to make
-// the span.
+// bursts hands ended spans on in bursts. OpenTelemetry's batcher wakes its goroutine for each one, which takes the
+// processors longer than to make the span.
 type bursts struct {
 	sdktrace.SpanProcessor // the batcher
 

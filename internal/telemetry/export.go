@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/otlp"
 )
 
-// exported reports whether the environment asks for a signal ("TRACES" or "METRICS") to be exported. OpenTelemetry's own default, OTLP to
-// localhost, is not taken: nothing leaves the process unless someone said so.
+// exported reports whether the environment asks for a signal ("TRACES" or "METRICS") to be exported. OpenTelemetry's
+// own default, OTLP to localhost, is not taken: nothing leaves the process unless someone said so.
 func exported(signal string) (bool, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil

@@ -20,7 +20,8 @@ const (
 	parts      = 8 // of a histogram, so that processors seldom write to the same memory
 )
 
-// places are the parts that are free to be written to: a sync.Pool gives a processor the one again that it used last, which is in its cache.
+// places are the parts that are free to be written to: a sync.Pool gives a processor the one again that it used last,
+// which is in its cache.
 var (
 	places    = sync.Pool{New: func() any { n := lastPlace.Add(1) % parts; return &n }}
 	lastPlace atomic.Uint32

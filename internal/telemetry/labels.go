@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// labelled is a T for each combination of the values of one or two labels: words of our own, few and fixed. To find one takes no lock: the
-// map is replaced whole when it grows.
+// labelled is a T for each combination of the values of one or two labels: words of our own, few and fixed. To find
+// one takes no lock: the map is replaced whole when it grows.
 type labelled[T any] struct {
 	labels [2]string // their names; those that are "" are none
 	make   func(labels attribute.Set, values [2]string) *T

@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// OpenTelemetry's own sampling of 1 % took LOCK and UNLOCK 3 to 4 % of their CPU: it makes the identifiers of a trace to decide by, and a
-// span for each that it leaves out. Whether a trace that begins here is kept is therefore decided first; all other spans are left to
-// OpenTelemetry.
+// OpenTelemetry's own sampling of 1 % took LOCK and UNLOCK 3 to 4 % of their CPU: it makes the identifiers of a trace
+// to decide by, and a span for each that it leaves out. Whether a trace that begins here is kept is therefore decided
+// first; all other spans are left to OpenTelemetry.
 
 // tracesProvider makes the provider of spans: one that begins few spans, if that is what the environment asks for.
 func tracesProvider(options ...sdktrace.TracerProviderOption) (*sdktrace.TracerProvider, trace.TracerProvider) {
@@ -25,7 +25,8 @@ func tracesProvider(options ...sdktrace.TracerProviderOption) (*sdktrace.TracerP
 	return p, &sampledProvider{p, kept}
 }
 
-// keptTraces is how many of the traces that begin here are kept, from 0 to 1; ok is false if the environment asks for another way to choose.
+// keptTraces is how many of the traces that begin here are kept, from 0 to 1; ok is false if the environment asks for
+// another way to choose.
 func keptTraces() (kept float64, ok bool) {
 	if !strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_TRACES_SAMPLER")), "parentbased_traceidratio") {
 		return 0, false

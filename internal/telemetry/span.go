@@ -43,7 +43,8 @@ func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (contex
 			return leftOut(ctx), noop.Span{}
 		}
 	case !above.IsSampled() && !above.IsRemote():
-		// The sampler has left out a span of this process, and would leave out those below, since they are of the same trace.
+		// The sampler has left out a span of this process, and would leave out those below, since they are of the
+		// same trace.
 		return ctx, noop.Span{}
 	}
 	ctx, span := t.tracer.Start(ctx, name)
@@ -66,8 +67,8 @@ var hideLocks atomic.Bool
 // aboutKey is where a context has what About was told.
 type aboutKey struct{}
 
-// About has the spans that begin in the ctx it returns say which lock they are about, or which locks. Without an exporter ctx stays as it is,
-// and with [Options.HideLocks].
+// About has the spans that begin in the ctx it returns say which lock they are about, or which locks. Without an
+// exporter ctx stays as it is, and with [Options.HideLocks].
 func About[T string | []string](ctx context.Context, locks T) context.Context {
 	if tracer().tracer == nil || hideLocks.Load() {
 		return ctx

@@ -1,10 +1,9 @@
 // Package telemetry counts, times and traces what lockproxy does, with
 // OpenTelemetry.
 //
-// Every package may count. What is counted on the way of every command is a
-// plain atomic ([Counter], [Gauge], histograms) that a collection reads; what
-// is counted once per lock verb goes into OpenTelemetry's counters. All of it may be called before [Start] and after [Telemetry.Shutdown], when it costs
-// next to nothing.
+// Every package may count. What is counted on the way of every command is a plain atomic ([Counter], [Gauge],
+// histograms) that a collection reads; what is counted once per lock verb goes into OpenTelemetry's counters. All of
+// it may be called before [Start] and after [Telemetry.Shutdown], when it costs next to nothing.
 //
 // Figures leave the process in two ways, both off by default: a Prometheus
 // endpoint, and the exporters that the standard OTEL_ environment variables
