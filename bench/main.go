@@ -59,7 +59,7 @@ func parse(args []string) (settings, error) {
 	quick := fs.Bool("quick", false, "one round of half a second each, to see that everything runs")
 	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\", \"locks\", \"own\" or \"scripts\" alone")
 	fs.StringVar(&s.jsonFile, "json", "", "write every round's figures to this `file` too")
-	fs.StringVar(&s.page, "write", "", "write this `page` and its charts, in a folder beside it with its name in small letters")
+	fs.StringVar(&s.page, "write", "", "write this `page`, and its charts and lists in a folder beside it with its name in small letters")
 	if err := fs.Parse(args); err != nil {
 		return s, err
 	}

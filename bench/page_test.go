@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -79,14 +80,33 @@ func TestPage(t *testing.T) {
 	rep.add(key{redsync, contended}, func() (sample, error) { return sample{}, errors.New("two\nlines") })
 	rep.fact(fact{Name: idleRedis, Value: 0.05, Unit: "% of a CPU", Most: 0.1})
 	rep.finish(&environment{versions: []string{"Redis 7"}, targets: []*target{{name: twemproxy}, {name: envoy, problem: "not installed"}, {name: lockproxy}}})
-	page := strings.Join(strings.Fields(string(rep.page("performance", rep.charts()))), " ")
+	figures, folder := rep.figures(), t.TempDir()
+	page := strings.Join(strings.Fields(string(figures.page("performance", rep.charts()))), " ")
 	for _, want := range []string{
-		"| GET P1, CPU ÷ twemproxy | 0.88 | ≤ 0.90 | yes |", "| hand-off, 128 waiters, ÷ Redisson | 2.50 | ≥ 3.00 | NO |",
-		"| idle, before Redis, % of a CPU | 0.05 | ≤ 0.10 | yes |", "| twemproxy | 80.0 k |", "| Envoy: not measured |",
+		"| GET, 50 connections, pipeline 1 | – | 90.0 k |", "| hand-off, 128 waiters, ÷ Redisson | 2.50 | ≥ 3.00 |",
+		"| twemproxy | 80.0 k |", "| GET, 50 connections, pipeline 1 | 8.00 | 7.00 |",
 		"- redsync: hand-off, 128 waiters: two lines", "- Envoy: not installed", `src="performance/get-cpu.svg"`, `srcset="performance/hand-offs-dark.svg"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	for _, not := range []string{"÷ twemproxy | 0.88", "| Envoy: not measured |"} {
+		if strings.Contains(page, not) {
+			t.Errorf("the page has %q", not)
+		}
+	}
+	if err := figures.write(folder); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"goals":    "what,measured,goal,met\n\"GET P1, CPU ÷ twemproxy\",0.88,≤ 0.90,yes\n",
+		"own":      "what,measured,unit\n\"idle, before Redis\",0.05,% of a CPU\n",
+		"commands": "load,what,a second,÷ direct,p50 µs,p99 µs,proxy CPU µs,÷ twemproxy,Redis CPU µs,busy %: client,busy %: proxy,busy %: Redis,bound by\n\"GET, 50 connections, pipeline 1\",twemproxy,80000,,,,8.00,1.00,",
+		"locks":    "load,what,a second,changed hands,÷ Redisson,p50 µs,p99 µs,commands,scripts,µs in scripts,CPU µs: Redis,CPU µs: proxy,CPU µs: client,busy %: all,bound by\n\"hand-off, 128 waiters\",lockproxy,5000,5000,2.50,",
+	} {
+		if text, err := os.ReadFile(filepath.Join(folder, file+".csv")); err != nil || !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s: %v:\n%s\nwant\n%s", file, err, text, want)
 		}
 	}
 }

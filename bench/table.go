@@ -39,6 +39,17 @@ func (t *table) print(w io.Writer) {
 	}
 }
 
+// brief is the same without the blanks that line the columns up.
+func (t *table) brief(w io.Writer) {
+	if t.title != "" {
+		fmt.Fprintf(w, "\n%s\n", t.title)
+	}
+	fmt.Fprintf(w, "\n| %s |\n|---|%s\n", strings.Join(t.head, " | "), strings.Repeat("--:|", len(t.head)-1))
+	for _, row := range t.rows {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+	}
+}
+
 // printRow sets names left and figures right.
 func printRow(w io.Writer, cells []string, width []int) {
 	line := "|"

@@ -112,7 +112,7 @@ func (rep *report) scriptTables() []table {
 	}
 	add := func(name string, samples []scriptSample, most float64) {
 		s, ratios := scriptFigures(samples)
-		met := map[bool]string{true: "yes", false: "NO"}[ratios[1] <= most]
+		met := map[bool]string{true: "yes", false: unmet}[ratios[1] <= most]
 		t.add(name, decimal(s.Theirs), decimal(s.Ours), decimal(ratios[1]), decimal(ratios[0]), decimal(ratios[2]), fmt.Sprintf("≤ %.1f", most), met)
 	}
 	var both []scriptSample
@@ -165,6 +165,9 @@ func (rep *report) bestPolling(l load) (best float64) {
 	return best
 }
 
+// unmet stands where a goal was missed.
+const unmet = "NO"
+
 // budget holds lockproxy's figures against the design's goals.
 func (rep *report) budget() []table {
 	t := table{title: "Budget", head: []string{"", "measured", "goal", "met"}}
@@ -176,7 +179,7 @@ func (rep *report) budget() []table {
 		if atLeast {
 			sign, met = "≥", measured >= goal
 		}
-		t.add(what, figure(measured), sign+" "+figure(goal), map[bool]string{true: "yes", false: "NO"}[met])
+		t.add(what, figure(measured), sign+" "+figure(goal), map[bool]string{true: "yes", false: unmet}[met])
 	}
 	get := func(l load) sample { return rep.median(lockproxy, l) }
 	judge("GET P1, CPU ÷ twemproxy", ratio(get(getP1).ProxyCPU, rep.median(twemproxy, getP1).ProxyCPU), 0.9, false)

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/csv"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// write makes the lists: every table, as numbers.
+func (f figures) write(folder string) error {
+	var all []error
+	for _, one := range []struct {
+		file    string
+		tables  []table
+		ofLoads bool
+	}{{"goals", f.goals, false}, {"commands", f.loads(), true}, {"locks", f.locks, true}, {"scripts", f.scripts, false}, {"own", f.own, false}} {
+		text, err := list(one.tables, one.ofLoads)
+		if err == nil && text != "" {
+			err = os.WriteFile(filepath.Join(folder, one.file+".csv"), []byte(text), 0o644)
+		}
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// loads are the tables of ordinary commands, without the one that sums them up.
+func (f figures) loads() []table { return f.commands[min(1, len(f.commands)):] }
+
+// list puts tables of one kind below each other. Where each is of a load, the first column says which.
+func list(tables []table, ofLoads bool) (string, error) {
+	if len(tables) == 0 {
+		return "", nil
+	}
+	var text strings.Builder
+	out := csv.NewWriter(&text)
+	titled := func(title string, cells []string) []string {
+		if ofLoads {
+			return append([]string{title}, cells...)
+		}
+		return cells
+	}
+	rows := [][]string{titled("load", headOf(tables[0]))}
+	for _, t := range tables {
+		for _, row := range t.rows {
+			cells := make([]string, len(row))
+			for i, cell := range row {
+				cells[i] = plainNumber(cell)
+			}
+			rows = append(rows, titled(t.title, cells))
+		}
+	}
+	err := out.WriteAll(rows)
+	return text.String(), err
+}
+
+// headOf is a table's head without what only the page needs: "busy %: client", "proxy" are there "busy %: client", "busy %: proxy".
+func headOf(t table) []string {
+	head, of := slices.Clone(t.head), ""
+	for i, name := range head {
+		switch before, _, many := strings.Cut(name, ": "); {
+		case i == 0 && name == "":
+			head[i] = "what"
+		case name == "":
+			head[i] = "unit"
+		case many:
+			of = before
+		case slices.Contains([]string{"client", "proxy", "Redis"}, name):
+			head[i] = of + ": " + name
+		}
+	}
+	return head
+}
+
+// plainNumber is a cell as programs read it: 88900 for "88.9 k", nothing for "–".
+func plainNumber(cell string) string {
+	if cell == "–" {
+		return ""
+	}
+	if thousands, found := strings.CutSuffix(cell, " k"); found {
+		if v, err := strconv.ParseFloat(thousands, 64); err == nil {
+			return strconv.FormatFloat(v*1e3, 'f', 0, 64)
+		}
+	}
+	return cell
+}
