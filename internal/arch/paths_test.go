@@ -23,6 +23,11 @@ var (
 	// direct is a module that go.mod requires for our own sake, or a tool.
 	direct   = regexp.MustCompile(`(?m)^(?:\t(\S+) v\S+|tool (\S+))$`)
 	unlinked = regexp.MustCompile("[^a-z0-9 _-]")
+	// inCode is a page that a comment, a message, a chart or a rule names (docs/adr/0006 is enough), with its heading
+	// if one is named.
+	inCode = regexp.MustCompile(`\b(docs/adr/\d{4}|(?:docs|integration|internal)/[\w./-]+\.md)(#[\w-]+)?`)
+	// code is how the names of files end in which pages are named.
+	code = regexp.MustCompile(`(?:\.(?:go|lua|ya?ml|json|tpl|sh|py|m?js|java|conf|service|socket)|Makefile|Dockerfile)$`)
 )
 
 // isPage says which files are documentation for people. Redis' own suite has units with names like our folders'.
@@ -43,8 +48,16 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// leadsNowhere says what is wrong with the links and paths of a page.
-func leadsNowhere(house fs.FS, page, text string) (faults []string) {
+// headingNotThere says that a page has no heading of that name; "": it has.
+func headingNotThere(house fs.FS, page, anchor string) string {
+	if target, err := fs.ReadFile(house, page); err != nil || !anchors(string(target))[anchor] {
+		return "a heading that is not there"
+	}
+	return ""
+}
+
+// brokenLinks says which links of a page lead to no file, or to no heading of it.
+func brokenLinks(house fs.FS, page, text string) (faults []string) {
 	for _, link := range linked.FindAllStringSubmatch(text, -1) {
 		to, anchor, _ := strings.Cut(link[1], "#")
 		if strings.Contains(to, "://") {
@@ -57,11 +70,31 @@ func leadsNowhere(house fs.FS, page, text string) (faults []string) {
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("%s links to %s, which is not there", page, link[1]))
 		} else if anchor != "" && !there.IsDir() {
-			if target, err := fs.ReadFile(house, to); err != nil || !anchors(string(target))[anchor] {
-				faults = append(faults, fmt.Sprintf("%s links to %s, a heading that is not there", page, link[1]))
+			if fault := headingNotThere(house, to, anchor); fault != "" {
+				faults = append(faults, fmt.Sprintf("%s links to %s, %s", page, link[1], fault))
 			}
 		}
 	}
+	return faults
+}
+
+// brokenInCode says which pages, or headings of them, a file names that are not there.
+func brokenInCode(house fs.FS, file, text string) (faults []string) {
+	for _, named := range inCode.FindAllStringSubmatch(text, -1) {
+		if all, err := fs.Glob(house, named[1]+"*"); err != nil || len(all) == 0 {
+			faults = append(faults, fmt.Sprintf("%s names %s, which is not there", file, named[1]))
+		} else if named[2] != "" {
+			if fault := headingNotThere(house, named[1], named[2][1:]); fault != "" {
+				faults = append(faults, fmt.Sprintf("%s names %s%s, %s", file, named[1], named[2], fault))
+			}
+		}
+	}
+	return faults
+}
+
+// leadsNowhere says what is wrong with the links and paths of a page.
+func leadsNowhere(house fs.FS, page, text string) (faults []string) {
+	faults = brokenLinks(house, page, text)
 	for _, name := range named.FindAllStringSubmatch(linked.ReplaceAllString(text, ""), -1) {
 		all, err := fs.Glob(house, name[1])
 		if len(all) == 0 && err == nil && path.Ext(name[1]) == "" { // docs/adr/0006 is enough
@@ -120,30 +153,49 @@ func TestPathsInPages(t *testing.T) {
 	}
 }
 
-// inCode is a page of ours that code names, as docs/adr/0018 or docs/VERBS.md.
-var inCode = regexp.MustCompile(`\bdocs/(?:adr/\d{4}|[\w/-]+\.md)`)
-
-// TestPagesInCode: what code says of pages leads to one, and the index of decisions has each of them.
-func TestPagesInCode(t *testing.T) {
-	house, names := os.DirFS(filepath.Join("..", "..")), 0
-	for _, f := range readHouse(t) {
-		if f.pkg == "internal/arch" { // has names that lead nowhere
-			continue
-		}
-		text, err := fs.ReadFile(house, f.path)
+// TestLinks: every link in the project's Markdown leads to a file and a heading that are there, and so does every page
+// that code, the chart, the alerts and other files name.
+func TestLinks(t *testing.T) {
+	house, pages, files := os.DirFS(filepath.Join("..", "..")), 0, 0
+	err := fs.WalkDir(house, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		for _, name := range inCode.FindAllString(string(text), -1) {
-			names++
-			if there, _ := fs.Glob(house, name+"*"); len(there) == 0 {
-				t.Errorf("%s names %s, which is not there", f.path, name)
+		if d.IsDir() {
+			if base := path.Base(name); len(base) > 1 && base[0] == '.' && base != ".ci" ||
+				slices.Contains([]string{"node_modules", "testdata", "dist", "bin", "soak", "flakes", "target"}, base) {
+				return fs.SkipDir
 			}
+			return nil
 		}
+		isMarkdown := path.Ext(name) == ".md"
+		isCode := code.MatchString(name) || path.Dir(name) == ".ci"
+		if !isMarkdown && !isCode || name == "internal/arch/paths_test.go" {
+			return nil
+		}
+		text, err := fs.ReadFile(house, name)
+		if err != nil {
+			return err
+		}
+		broken := brokenInCode
+		if isMarkdown {
+			broken, pages = brokenLinks, pages+1
+		} else {
+			files++
+		}
+		for _, fault := range broken(house, name, string(text)) {
+			t.Error(fault)
+		}
+		return nil
+	})
+	if err != nil || pages < 50 || files < 300 {
+		t.Errorf("%d pages and %d other files were read, %v", pages, files, err)
 	}
-	if names < 10 {
-		t.Errorf("code names %d pages", names)
-	}
+}
+
+// TestDecisions: the index of decisions has each of them, in order.
+func TestDecisions(t *testing.T) {
+	house := os.DirFS(filepath.Join("..", ".."))
 	index, err := fs.ReadFile(house, "docs/adr/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +299,16 @@ func TestLeadsNowhere(t *testing.T) {
 		"/tmp/internal/x unit/internal": "",
 	} {
 		faults := leadsNowhere(house, "docs/A.md", "# A\n"+text)
+		if want == "" && len(faults) > 0 || want != "" && (len(faults) != 1 || !strings.Contains(faults[0], want)) {
+			t.Errorf("%q: %q, want %q", text, faults, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"// docs/A.md says so, docs/A.md#where-do-i-change- too": "",
+		"// docs/B.md":     "names docs/B.md",
+		"see docs/A.md#b.": "a heading that is not there",
+	} {
+		faults := brokenInCode(house, "a.go", text)
 		if want == "" && len(faults) > 0 || want != "" && (len(faults) != 1 || !strings.Contains(faults[0], want)) {
 			t.Errorf("%q: %q, want %q", text, faults, want)
 		}

@@ -302,42 +302,90 @@ func TestPagesOfFlags(t *testing.T) {
 	}
 }
 
+// subject is a heading of docs/CONFIGURATION.md, and the settings below it.
+type subject struct{ title, names string }
+
+var subjects = []subject{
+	{"Redis", "upstream upstream-password-file sentinel-password-file upstream-timeout " +
+		"upstream-tls-ca upstream-tls-cert upstream-tls-key upstream-tls-server-name"},
+	{"Cluster", "cluster-address-map cluster-read-from cluster-refresh cluster-retry cluster-pubsub present " +
+		"announce-address"},
+	{"Quorum", "quorum quorum-password-file quorum-max-lease quorum-node-timeout"},
+	{"Locks", "lock-watchdog-timeout max-hold disconnect-grace implicit-reentry wait-poll warm-channels fence-key-ttl"},
+	{"Where clients connect", "listen protected-mode proxy-protocol proxy-protocol-from handshake-timeout idle-timeout " +
+		"unix-socket-mode unix-socket-group reuse-port"},
+	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user " +
+		"tls-auth-user-passwords"},
+	{"Commands", "allow deny blocking-commands operators slowlog-slower-than"},
+	{"Limits", "max-clients max-clients-per-address max-clients-per-user max-commands-per-user max-locks-per-user " +
+		"max-waits-per-user max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
+		"max-query-memory max-reply-memory client-output-buffer-limit"},
+	{"Metrics, traces and the page for operators", "metrics-listen ready-needs trace-lock-names admin-listen " +
+		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca"},
+	{"The process", "config threads drain-delay drain-timeout log-level log-format"},
+}
+
+// TestSubjects: each setting is below one heading of docs/CONFIGURATION.md.
+func TestSubjects(t *testing.T) {
+	var have, want []string
+	for _, s := range subjects {
+		have = append(have, strings.Fields(s.names)...)
+	}
+	for _, s := range settings {
+		want = append(want, s.name)
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		t.Errorf("the subjects have\n%q, the settings are\n%q", have, want)
+	}
+}
+
 // markdown is the whole of docs/CONFIGURATION.md.
 func markdown() string {
 	var b strings.Builder
-	b.WriteString(`# Configuration
+	b.WriteString(`<!-- Written by: go test ./internal/config -update -->
 
-<!-- Written by: go test ./internal/config -update -->
+# Configuration
 
-Every setting is a flag, an environment variable and a key of the YAML file named by ` + "`--config`" + `.
-The flag wins over the variable, the variable over the file. All faults are reported at once.
-A variable that begins with ` + "`LOCKPROXY_`" + ` and is no setting is a fault, as is an unknown name in the file.
-The file is one YAML document: a second one in it, behind a ` + "`---`" + `, is a fault.
+Each setting is a flag, a variable (` + "`--max-clients` is `" + envName("max-clients") + "`" + `) and a key of the
+YAML file that ` + "`--config`" + ` names. The flag wins over the variable, the variable over the file. An unknown key or
+` + "`LOCKPROXY_`" + ` variable is a fault. All faults are reported at once.
 
-Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
-Lists are given by repeating the flag, with commas, or as a YAML list.
+- Durations: ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
+- Lists: the flag repeated, commas, or a YAML list.
+- [Live](OPERATIONS.md#settings-that-change-while-it-runs) settings in the file change while lockproxy runs.
 
-` + "`listen`, `tls-listen`, `metrics-listen` and `admin-listen`" + ` may not name one address and port twice, port 0 excepted.
-
-On SIGHUP the file is read again. If all of it is good, what has changed of these settings holds from then on:
-` + "`" + strings.Join(live, "`, `") + "`" + `.
-A file without any settings, where there were some, is not good then: it is taken for one that is being written.
-Files of certificates are looked at as well. Other changes need a restart; the log, and the reply to ` + "`LOCKPROXY RELOAD`" + `, name them.
-
-| Flag | Environment | Default | Meaning |
-|---|---|---|---|
 `)
-	for _, s := range settings {
-		def := "none"
-		if s.def != "" {
-			def = "`" + s.def + "`"
-		}
-		meaning := s.meaning
-		if s.list {
-			meaning += " A list."
-		}
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", s.name, envName(s.name), def, strings.ReplaceAll(meaning, "|", `\|`))
+	anchor := strings.NewReplacer(",", "", " ", "-")
+	for _, s := range subjects {
+		fmt.Fprintf(&b, "[%s](#%s) ·\n", s.title, anchor.Replace(strings.ToLower(s.title)))
 	}
-	fmt.Fprintf(&b, "| `--check-config` | | | %s |\n| `--version` | | | %s |\n| `--help` | | | %s |\n| `--help-all` | | | %s |\n", checkMeaning, versionMeaning, helpMeaning, helpAllMeaning)
+	text := strings.TrimSuffix(b.String(), " ·\n") + "\n"
+	b.Reset()
+	b.WriteString(text)
+	for _, s := range subjects {
+		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | live | meaning |\n|---|---|---|---|\n", s.title)
+		for name := range strings.FieldsSeq(s.names) {
+			writeRow(&b, findSetting(name))
+		}
+	}
+	fmt.Fprintf(&b, "| `--check-config` | | | %s |\n| `--version` | | | %s |\n", checkMeaning, versionMeaning)
+	fmt.Fprintf(&b, "| `--help` | | | %s |\n| `--help-all` | | | %s |\n", helpMeaning, helpAllMeaning)
 	return b.String()
+}
+
+// writeRow writes the row of a setting.
+func writeRow(b *strings.Builder, s *setting) {
+	def, isLive, meaning := "", "", s.meaning
+	if s.def != "" {
+		def = "`" + s.def + "`"
+	}
+	if slices.Contains(live, s.name) {
+		isLive = "yes"
+	}
+	if s.list {
+		meaning += " A list."
+	}
+	fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", s.name, def, isLive, strings.ReplaceAll(meaning, "|", `\|`))
 }

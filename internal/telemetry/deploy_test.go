@@ -25,7 +25,7 @@ var (
 	grouping    = regexp.MustCompile(`\bby \(([^)]*)\)`)
 	alertName   = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
 	alertTested = regexp.MustCompile(`(?m)^ +- alertname: (\w+)$`)
-	alertInDocs = regexp.MustCompile("(?m)^\\| `(Lockproxy\\w+)` \\| ")
+	alertInDocs = regexp.MustCompile(`(?m)^#### (Lockproxy\w+)$`)
 )
 
 // scraped is what /metrics shows of everything that is counted.

@@ -56,16 +56,16 @@ func newInstruments(meter metric.Meter, h *histograms) (*instruments, error) {
 	b.observeUnable()
 	b.observeCertificates()
 	set := &instruments{
-		verbDuration: h.add("lockproxy.verb.duration", "Time from a lock verb's arrival to its reply.", waitBounds, "verb", "outcome"),
-		lockWait:     h.add("lockproxy.lock.wait", "Time from asking for a lock to its grant.", waitBounds, "kind"),
-		lockHold:     h.add("lockproxy.lock.hold", "Time from a lock's grant to its release.", holdBounds, "kind"),
+		verbDuration: h.add("lockproxy.verb.duration", "From a lock verb's arrival to its reply.", waitBounds, "verb", "outcome"),
+		lockWait:     h.add("lockproxy.lock.wait", "From asking for a lock to its grant.", waitBounds, "kind"),
+		lockHold:     h.add("lockproxy.lock.hold", "From a lock's grant to its release.", holdBounds, "kind"),
 		lateness:     h.add("lockproxy.lock.renewal.lateness", "How late renewals were sent.", latenessBounds),
-		scripts:      h.add("lockproxy.script.duration", "Time from sending a lock script to its reply.", commandBounds, "script"),
+		scripts:      h.add("lockproxy.script.duration", "From sending a lock script to its reply.", commandBounds, "script"),
 		handoffs:     b.counter("lockproxy.lock.handoffs", "{lock}", "Locks handed from one client of this proxy to the next."),
-		lost:         b.counter("lockproxy.lock.lost", "{lock}", "Locks lost while they were held."),
+		lost:         b.counter("lockproxy.lock.lost", "{lock}", "Locks lost while they were held, by the reason that the holder was told."),
 		renewals:     b.counter("lockproxy.lock.renewals", "{renewal}", "Leases the watchdog tried to renew."),
 	}
-	commands := h.add("lockproxy.command.duration", "Time that commands took, upstream and in the proxy.", commandBounds, "family", "part")
+	commands := h.add("lockproxy.command.duration", "Commands forwarded: upstream is from sending one to its reply, proxy the rest.", commandBounds, "family", "part")
 	for f, name := range familyNames {
 		set.upstream[f], set.proxy[f] = commands.of(name, "upstream"), commands.of(name, "proxy")
 	}
@@ -113,7 +113,7 @@ func ObserveNodes(find States) { states.Store(&find) }
 // observeNodes shows each state, also of no node, so that alerts can compare them.
 func (b *builder) observeNodes() {
 	const name = "lockproxy.quorum.nodes"
-	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("{node}"), metric.WithDescription("Nodes of the quorum: up, too young to count, or down."),
+	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("{node}"), metric.WithDescription("With quorum, its nodes: up, young (started, or their clocks set, too recently to count) or down."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			find := states.Load()
 			if find == nil {
@@ -152,7 +152,7 @@ func ObserveUnable(reasons []string, find Unable) { unable.Store(&unableFor{find
 // observeUnable shows each reason, also those that are none now, so that alerts end.
 func (b *builder) observeUnable() {
 	const name = "lockproxy.locks.unavailable"
-	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("{reason}"), metric.WithDescription("1 for the reason for which locks cannot be had."),
+	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("{reason}"), metric.WithDescription("1 for the reason for which locks cannot be had, else 0."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			u := unable.Load()
 			if u == nil {
@@ -182,7 +182,7 @@ func ObserveCertificates(find Ends) { ends.Store(&find) }
 // observeCertificates shows moments, and not what is left, so that alerts choose how early they come.
 func (b *builder) observeCertificates() {
 	const name = "lockproxy.certificate.end"
-	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription("When a certificate expires, in seconds since 1970."),
+	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription("When a certificate that lockproxy shows expires, in seconds since 1970."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			find := ends.Load()
 			if find == nil {
@@ -203,7 +203,7 @@ func (b *builder) observeAtomics() {
 	b.observeCounter("lockproxy.clients.rejected", "{client}", "Clients turned away.", &ClientsRejected)
 	b.observeCounter("lockproxy.entries.failed", "{client}", "Clients closed for their TLS handshake or PROXY header.", &EntriesFailed)
 	b.observeCounter("lockproxy.logins.failed", "{login}", "Wrong passwords of clients, and wrong tokens at the page for operators.", &LoginsFailed)
-	b.observeGauge("lockproxy.query.memory", "By", "Unfinished commands beyond 64 KiB a client.", &QueryBytes)
+	b.observeGauge("lockproxy.query.memory", "By", "What counts for max-query-memory, beyond 64 KiB a client.", &QueryBytes)
 	b.observeCounter("lockproxy.query.dropped", "{client}", "Clients dropped at max-query-memory.", &QueryDropped)
 	b.observeGauge("lockproxy.reply.memory", "By", "Unwritten replies beyond 64 KiB a client.", &ReplyBytes)
 	b.observeCounter("lockproxy.reply.dropped", "{client}", "Clients dropped at max-reply-memory.", &ReplyDropped)

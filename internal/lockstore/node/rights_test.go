@@ -63,7 +63,7 @@ func TestAccountIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?s)The service account needs, [^\n]*\n\n```text\n(.*?)```").FindSubmatch(text)
+	block := regexp.MustCompile("\n```text\nACL SETUSER lockproxy reset resetchannels on >secret ~app:\\* (.*)\n```\n").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("docs/OPERATIONS.md does not say what the service account needs")
 	}

@@ -1,0 +1,170 @@
+package arch
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// logged is a line of the log, as a call in the code writes it.
+type logged struct {
+	level, message string
+	fields         []string
+}
+
+// levels are the methods of a logger, by what the line is called in the log. A call of Log, whose level depends, has
+// "varies".
+var levels = map[string]string{"Info": "INFO", "Warn": "WARN", "Error": "ERROR", "Log": "varies"}
+
+// loggedIn are the lines that the code writes to the log, without those for --log-level debug.
+func loggedIn(files []source) (all []logged) {
+	for _, f := range files {
+		if f.test || strings.HasPrefix(f.pkg, "integration") || strings.HasPrefix(f.pkg, "internal/testredis") ||
+			strings.HasPrefix(f.pkg, "bench") || strings.HasPrefix(f.pkg, "deploy") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if call, is := n.(*ast.CallExpr); is {
+				if line, is := lineOf(call); is {
+					all = append(all, line)
+				}
+			}
+			return true
+		})
+	}
+	slices.SortFunc(all, func(a, b logged) int { return cmp.Compare(a.message, b.message) })
+	return slices.CompactFunc(all, func(a, b logged) bool { return a.level == b.level && a.message == b.message })
+}
+
+// lineOf is the line that a call writes: log.Warn(message, field, value …), log.Log(context, level, message, …), or the
+// same by a pipe's method log(level, message, …).
+func lineOf(call *ast.CallExpr) (line logged, is bool) {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return line, false
+	}
+	args := call.Args
+	switch name := method.Sel.Name; {
+	case name == "log" && len(args) >= 2:
+		line.level, args = levelOf(args[0]), args[1:]
+	case name == "Log" && len(args) >= 3 && isLogger(method.X):
+		line.level, args = levelOf(args[1]), args[2:]
+	case levels[name] != "" && name != "Log" && len(args) >= 1 && isLogger(method.X):
+		line.level = levels[name]
+	default:
+		return line, false
+	}
+	if line.message = messageOf(args[0]); strings.Trim(line.message, "… ") == "" {
+		return line, false
+	}
+	for _, arg := range args[1:] {
+		field, ok := arg.(*ast.BasicLit)
+		if ok && field.Kind == token.STRING {
+			line.fields = append(line.fields, strings.Trim(field.Value, "\""))
+		}
+	}
+	return line, true
+}
+
+// levelOf is the level that a call names by a constant of slog.
+func levelOf(e ast.Expr) string {
+	if constant, ok := e.(*ast.SelectorExpr); ok {
+		if level := levels[strings.TrimPrefix(constant.Sel.Name, "Level")]; level != "" {
+			return level
+		}
+	}
+	return "varies"
+}
+
+// isLogger says whether an expression is called as loggers are here: log, Log, Logger, a lossLog's to, or one that
+// loglimit makes.
+func isLogger(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name == "log"
+	case *ast.SelectorExpr:
+		return slices.Contains([]string{"log", "Log", "Logger", "to"}, e.Sel.Name)
+	case *ast.CallExpr:
+		made, ok := e.Fun.(*ast.SelectorExpr)
+		return ok && made.Sel.Name == "Most"
+	}
+	return false
+}
+
+// messageOf is the text of a message, with … for what is known only when it is written.
+func messageOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if text, err := strconv.Unquote(e.Value); err == nil {
+			return text
+		}
+	case *ast.BinaryExpr:
+		return messageOf(e.X) + messageOf(e.Y)
+	}
+	return "…"
+}
+
+// logPage is the whole of docs/LOG.md.
+func logPage(lines []logged) string {
+	var b strings.Builder
+	b.WriteString(`<!-- Written by: go test ./internal/arch -update -->
+
+# Lines in the log
+
+All lines but those of ` + "`--log-level debug`" + `, by their messages. What to do about the most important ones is in
+[OPERATIONS.md](OPERATIONS.md#lines-in-the-log).
+
+| level | message | fields |
+|---|---|---|
+`)
+	for _, l := range lines {
+		message := strings.ReplaceAll(l.message, "|", `\|`)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", l.level, message, strings.Join(l.fields, ", "))
+	}
+	return b.String()
+}
+
+// toldLines is the heading in the runbook below which lines of the log are explained.
+const toldLines = "\n### Lines in the log\n"
+
+// TestLogIsDocumented: docs/LOG.md has the lines that the code writes, and the runbook explains none that nobody writes.
+func TestLogIsDocumented(t *testing.T) {
+	lines := loggedIn(readHouse(t))
+	if len(lines) < 60 {
+		t.Errorf("%d lines were found", len(lines))
+	}
+	path := filepath.Join("..", "..", "docs", "LOG.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(logPage(lines)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != logPage(lines) {
+		t.Errorf("%s is stale (%v): go test ./internal/arch -update", path, err)
+	}
+	_, runbook, found := strings.Cut(readPage(t, "OPERATIONS.md"), toldLines)
+	runbook, _, _ = strings.Cut(runbook, "\n## ")
+	rows := 0
+	for row := range strings.Lines(runbook) {
+		message, is := strings.CutPrefix(row, "| `")
+		if !is {
+			continue
+		}
+		rows++
+		message, _, _ = strings.Cut(message, "`")
+		message = strings.TrimSuffix(message, "…")
+		if !slices.ContainsFunc(lines, func(l logged) bool { return strings.HasPrefix(l.message, message) }) {
+			t.Errorf("OPERATIONS.md explains %q, which no code writes", message)
+		}
+	}
+	if !found || rows < 8 {
+		t.Errorf("OPERATIONS.md explains %d lines", rows)
+	}
+}
