@@ -44,18 +44,32 @@ type Locks struct {
 	IsReply func(error) bool
 }
 
-// Options are how a lock is taken.
-type Options struct {
-	Wait  time.Duration // for somebody else's; 0: ask once; Forever
-	Lease time.Duration // the lock is free after it if the program has died; at least a second; 0: 30 s. Each third of it is a renewal
-	Fair  bool          // first come, first served, Redisson's fair waiters included
-	// Watched makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the
-	// program dies, and lost when the connection breaks.
-	Watched bool
+// Option is how a lock is taken.
+type Option func(*options)
+
+type options struct {
+	wait    time.Duration
+	lease   time.Duration
+	fair    bool
+	watched bool
 }
 
-// Forever is an Options.Wait that does not end.
-const Forever = time.Duration(-1)
+// forever is the wait of a lock that is taken without Wait.
+const forever = time.Duration(math.MaxInt64)
+
+// Wait bounds the wait for somebody else's lock: 0 asks once. Without it With waits for ever, or until its context ends.
+func Wait(d time.Duration) Option { return func(o *options) { o.wait = d } }
+
+// Lease sets after how long the lock is free if the program has died: 30 s without it, a second at least. Each third of
+// it is a renewal.
+func Lease(d time.Duration) Option { return func(o *options) { o.lease = d } }
+
+// Fair takes the lock in the order in which it was asked for, Redisson's fair waiters included.
+func Fair() Option { return func(o *options) { o.fair = true } }
+
+// Watched makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the program
+// dies, and lost when the connection breaks.
+func Watched() Option { return func(o *options) { o.watched = true } }
 
 // Hold is a lock in its holder's hands.
 type Hold struct {
@@ -65,11 +79,15 @@ type Hold struct {
 
 // With holds the lock while work runs, and returns its error. work's context ends when the lock is lost; its cause is
 // then an ErrLost, which With returns, too, unless work has an error of its own. ErrNotAcquired: somebody else had the
-// lock for Options.Wait.
+// lock for as long as Wait says.
 //
 // If work's error is that of a broken connection, or that a deadline is over, a write of work's may still be on its
 // way: the lock is not given back then, and ends with its lease.
-func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx context.Context, held Hold) error) error {
+func (l *Locks) With(ctx context.Context, name string, work func(ctx context.Context, held Hold) error, how ...Option) error {
+	o := options{wait: forever, lease: 30 * time.Second}
+	for _, set := range how {
+		set(&o)
+	}
 	s, err := l.begin(name, o)
 	if err != nil {
 		return err
@@ -105,8 +123,8 @@ func (l *Locks) With(ctx context.Context, name string, o Options, work func(ctx 
 type section struct {
 	*Locks
 	name, owner           string
-	lock, renew, unlock   []any         // what is asked
-	wait                  time.Duration // Forever: no end
+	lock, renew, unlock   []any // what is asked
+	wait                  time.Duration
 	third                 time.Duration // no question takes longer: two thirds of a lease are left at the grant
 	lease                 time.Duration
 	endsWithItsConnection bool
@@ -120,31 +138,31 @@ const (
 )
 
 // begin makes a section that has asked nothing yet.
-func (l *Locks) begin(name string, o Options) (*section, error) {
-	if o.Lease == 0 {
-		o.Lease = 30 * time.Second
-	}
-	if o.Lease < time.Second {
+func (l *Locks) begin(name string, o options) (*section, error) {
+	switch {
+	case o.lease < time.Second:
 		return nil, errors.New("lockproxy: a lease below a second cannot be renewed in time")
+	case o.wait < 0:
+		return nil, errors.New("lockproxy: a wait is 0, which asks once, or longer")
 	}
 	verb := "LOCK"
-	if o.Fair {
+	if o.fair {
 		verb = "FAIRLOCK"
 	}
-	s := &section{Locks: l, name: name, wait: o.Wait, endsWithItsConnection: o.Watched}
-	if o.Watched {
+	s := &section{Locks: l, name: name, wait: o.wait, endsWithItsConnection: o.watched}
+	if o.watched {
 		s.third, s.lease = watchedThird, watchedLease
 		s.lock, s.renew, s.unlock = []any{verb, name, "FENCE", "SELF"}, []any{"RENEW", name}, []any{"UNLOCK", name}
 	} else {
-		s.third, s.lease = o.Lease/3, o.Lease
+		s.third, s.lease = o.lease/3, o.lease
 		host, _ := os.Hostname()
 		s.owner = host + ":" + strconv.Itoa(os.Getpid()) + ":" + uuid.NewString()
-		ms := o.Lease.Milliseconds()
+		ms := o.lease.Milliseconds()
 		s.lock = []any{verb, name, "FENCE", "OWNER", s.owner, "PX", ms}
 		s.renew, s.unlock = []any{"RENEW", name, "OWNER", s.owner, "PX", ms}, []any{"UNLOCK", name, "OWNER", s.owner}
 	}
 	var err error
-	s.conn, err = l.Dial(s.third, o.Watched)
+	s.conn, err = l.Dial(s.third, o.watched)
 	return s, err
 }
 
@@ -187,8 +205,8 @@ func (s *section) giveBack(got <-chan grant) {
 
 // left is how much of the wait that began then is left.
 func (s *section) left(began time.Time) time.Duration {
-	if s.wait == Forever {
-		return math.MaxInt64
+	if s.wait == forever {
+		return forever
 	}
 	return s.wait - time.Since(began)
 }

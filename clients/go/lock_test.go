@@ -100,12 +100,26 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
+// with takes the locks of one library, of one kind.
+type with struct {
+	locks   *lockproxy.Locks
+	watched bool
+}
+
+// hold is With of a lock of that kind.
+func (w with) hold(ctx context.Context, name string, work func(context.Context, lockproxy.Hold) error, how ...lockproxy.Option) error {
+	if w.watched {
+		how = append(how, lockproxy.Watched())
+	}
+	return w.locks.With(ctx, name, work, how...)
+}
+
 // each runs a test with each library, and with both kinds of lock.
-func (p *place) each(t *testing.T, test func(t *testing.T, l *lockproxy.Locks, o lockproxy.Options)) {
+func (p *place) each(t *testing.T, test func(t *testing.T, w with)) {
 	for name, l := range p.locks {
 		for _, watched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, watched %v", name, watched), func(t *testing.T) {
-				test(t, l, lockproxy.Options{Watched: watched, Lease: time.Second})
+				test(t, with{l, watched})
 			})
 		}
 	}
@@ -115,17 +129,16 @@ func nothing(context.Context, lockproxy.Hold) error { return nil }
 
 func TestMoreWaitersThanConnections(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
-	p.each(t, func(t *testing.T, l *lockproxy.Locks, o lockproxy.Options) {
-		o.Wait, o.Lease = time.Minute, 0
+	p.each(t, func(t *testing.T, w with) {
 		p.r.Set(ctx, "n", 0, 0)
 		var all sync.WaitGroup
 		for range 60 {
 			all.Go(func() {
-				err := l.With(ctx, "pool", o, func(ctx context.Context, _ lockproxy.Hold) error {
+				err := w.hold(ctx, "pool", func(ctx context.Context, _ lockproxy.Hold) error {
 					n, err := p.r.Get(ctx, "n").Int()
 					time.Sleep(5 * time.Millisecond)
 					return errors.Join(err, p.r.Set(ctx, "n", n+1, 0).Err())
-				})
+				}, lockproxy.Wait(time.Minute))
 				if err != nil {
 					t.Error(err)
 				}
@@ -138,24 +151,35 @@ func TestMoreWaitersThanConnections(t *testing.T) {
 	})
 }
 
+// Wait(0) asks once, and without Wait With waits for as long as it takes.
 func TestWait(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
-	p.each(t, func(t *testing.T, l *lockproxy.Locks, o lockproxy.Options) {
-		err := l.With(ctx, "busy", o, func(ctx context.Context, held lockproxy.Hold) error {
-			if !o.Watched && !regexp.MustCompile(`^.+:\d+:[0-9a-f-]{36}$`).MatchString(held.Owner) {
+	p.each(t, func(t *testing.T, w with) {
+		var later sync.WaitGroup
+		err := w.hold(ctx, "busy", func(ctx context.Context, held lockproxy.Hold) error {
+			if !w.watched && !regexp.MustCompile(`^.+:\d+:[0-9a-f-]{36}$`).MatchString(held.Owner) {
 				t.Errorf("the owner is %q", held.Owner)
 			}
+			later.Go(func() {
+				if err := w.hold(context.WithoutCancel(ctx), "busy", nothing, lockproxy.Lease(time.Second)); err != nil {
+					t.Errorf("without Wait: %v", err)
+				}
+			})
 			for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
-				began, other := time.Now(), o
-				other.Wait = wait
-				if err := l.With(ctx, "busy", other, nothing); !errors.Is(err, lockproxy.ErrNotAcquired) || time.Since(began) < wait {
+				began := time.Now()
+				err := w.hold(ctx, "busy", nothing, lockproxy.Wait(wait))
+				if !errors.Is(err, lockproxy.ErrNotAcquired) || time.Since(began) < wait {
 					t.Errorf("waiting for %v: %v after %v", wait, err, time.Since(began))
 				}
 			}
+			time.Sleep(3 * time.Second) // several of the questions that a wait consists of
 			return nil
 		})
-		if err != nil {
+		if later.Wait(); err != nil {
 			t.Error(err)
+		}
+		if err := w.hold(ctx, "busy", nothing, lockproxy.Wait(-1)); err == nil {
+			t.Error("a wait below 0 was taken")
 		}
 	})
 }
@@ -168,21 +192,21 @@ func TestWaitLongerThanTheLease(t *testing.T) {
 			entered := make(chan struct{})
 			var holder sync.WaitGroup
 			holder.Go(func() {
-				_ = l.With(ctx, "long", lockproxy.Options{}, func(context.Context, lockproxy.Hold) error {
+				_ = l.With(ctx, "long", func(context.Context, lockproxy.Hold) error {
 					close(entered)
 					time.Sleep(3 * time.Second)
 					return nil
 				})
 			})
 			<-entered
-			err := l.With(ctx, "long", lockproxy.Options{Wait: lockproxy.Forever, Lease: time.Second}, func(ctx context.Context, _ lockproxy.Hold) error {
+			err := l.With(ctx, "long", func(ctx context.Context, _ lockproxy.Hold) error {
 				select {
 				case <-ctx.Done():
 					return context.Cause(ctx)
 				case <-time.After(2 * time.Second):
 					return nil
 				}
-			})
+			}, lockproxy.Lease(time.Second))
 			if holder.Wait(); err != nil {
 				t.Error(err)
 			}
@@ -193,13 +217,12 @@ func TestWaitLongerThanTheLease(t *testing.T) {
 // A caller that gives up waits for no reply, and what is granted to it later is given back.
 func TestCancelledWait(t *testing.T) {
 	p := newPlace(t)
-	p.each(t, func(t *testing.T, l *lockproxy.Locks, o lockproxy.Options) {
-		o.Lease, o.Wait = 30*time.Second, lockproxy.Forever
+	p.each(t, func(t *testing.T, w with) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		mine := errors.New("mine")
-		err := l.With(context.Background(), "cancelled", o, func(context.Context, lockproxy.Hold) error {
+		err := w.hold(context.Background(), "cancelled", func(context.Context, lockproxy.Hold) error {
 			time.AfterFunc(300*time.Millisecond, func() { cancel(mine) })
-			if err := l.With(ctx, "cancelled", o, nothing); !errors.Is(err, mine) {
+			if err := w.hold(ctx, "cancelled", nothing); !errors.Is(err, mine) {
 				t.Errorf("the cancelled wait: %v", err)
 			}
 			return nil
@@ -207,8 +230,7 @@ func TestCancelledWait(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		o.Wait = 10 * time.Second
-		if err := l.With(context.Background(), "cancelled", o, nothing); err != nil {
+		if err := w.hold(context.Background(), "cancelled", nothing, lockproxy.Wait(10*time.Second)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -216,19 +238,19 @@ func TestCancelledWait(t *testing.T) {
 
 func TestLost(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
-	p.each(t, func(t *testing.T, l *lockproxy.Locks, o lockproxy.Options) {
-		err := l.With(ctx, "forced", o, func(ctx context.Context, _ lockproxy.Hold) error {
+	p.each(t, func(t *testing.T, w with) {
+		err := w.hold(ctx, "forced", func(ctx context.Context, _ lockproxy.Hold) error {
 			if err := p.r.Do(context.WithoutCancel(ctx), "UNLOCK", "forced", "FORCE").Err(); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()
 			return nil
-		})
+		}, lockproxy.Lease(time.Second))
 		if !errors.Is(err, lockproxy.ErrLost) {
 			t.Errorf("a lock that was freed by force: %v", err)
 		}
 		mine := errors.New("mine")
-		err = l.With(ctx, "forced", o, func(ctx context.Context, _ lockproxy.Hold) error {
+		err = w.hold(ctx, "forced", func(ctx context.Context, _ lockproxy.Hold) error {
 			_ = p.r.Do(ctx, "UNLOCK", "forced", "FORCE").Err()
 			return mine
 		})
@@ -241,18 +263,18 @@ func TestLost(t *testing.T) {
 // A lock is renewed for as long as the work takes, and given back when that panics.
 func TestLongWorkAndPanic(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
-	p.each(t, func(t *testing.T, l *lockproxy.Locks, o lockproxy.Options) {
+	p.each(t, func(t *testing.T, w with) {
 		func() {
 			defer func() { _ = recover() }()
-			_ = l.With(ctx, "job", o, func(ctx context.Context, _ lockproxy.Hold) error {
+			_ = w.hold(ctx, "job", func(ctx context.Context, _ lockproxy.Hold) error {
 				time.Sleep(3 * time.Second)
-				if err := l.With(ctx, "job", lockproxy.Options{}, nothing); !errors.Is(err, lockproxy.ErrNotAcquired) {
+				if err := w.locks.With(ctx, "job", nothing, lockproxy.Wait(0)); !errors.Is(err, lockproxy.ErrNotAcquired) {
 					t.Errorf("two have it: %v", err)
 				}
 				panic("mine")
-			})
+			}, lockproxy.Lease(time.Second))
 		}()
-		if err := l.With(ctx, "job", lockproxy.Options{Wait: 500 * time.Millisecond}, nothing); err != nil {
+		if err := w.locks.With(ctx, "job", nothing, lockproxy.Wait(500*time.Millisecond)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -263,7 +285,7 @@ func TestRedisIsKilledAndComesBack(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
 	for name, l := range p.locks {
 		t.Run(name, func(t *testing.T) {
-			err := l.With(ctx, "outage", lockproxy.Options{Lease: 6 * time.Second}, func(ctx context.Context, _ lockproxy.Hold) error {
+			err := l.With(ctx, "outage", func(ctx context.Context, _ lockproxy.Hold) error {
 				p.redis.kill()
 				time.Sleep(3 * time.Second)
 				p.redis.start()
@@ -273,11 +295,11 @@ func TestRedisIsKilledAndComesBack(t *testing.T) {
 				case <-time.After(4 * time.Second):
 					return nil
 				}
-			})
+			}, lockproxy.Lease(6*time.Second))
 			if err != nil {
 				t.Error(err)
 			}
-			if err := l.With(ctx, "outage", lockproxy.Options{Wait: 3 * time.Second}, nothing); err != nil {
+			if err := l.With(ctx, "outage", nothing, lockproxy.Wait(3*time.Second)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -288,7 +310,7 @@ func TestProxyIsKilled(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
 	for name, l := range p.locks {
 		t.Run(name, func(t *testing.T) {
-			err := l.With(ctx, "restart", lockproxy.Options{Lease: 5 * time.Second}, func(ctx context.Context, _ lockproxy.Hold) error {
+			err := l.With(ctx, "restart", func(ctx context.Context, _ lockproxy.Hold) error {
 				p.proxy.kill()
 				p.proxy.start()
 				select {
@@ -297,25 +319,25 @@ func TestProxyIsKilled(t *testing.T) {
 				case <-time.After(6 * time.Second):
 					return nil
 				}
-			})
+			}, lockproxy.Lease(5*time.Second))
 			if err != nil {
 				t.Errorf("with a proxy that was there again within the lease: %v", err)
 			}
-			err = l.With(ctx, "dead", lockproxy.Options{Lease: time.Second}, func(ctx context.Context, _ lockproxy.Hold) error {
+			err = l.With(ctx, "dead", func(ctx context.Context, _ lockproxy.Hold) error {
 				p.proxy.kill()
 				<-ctx.Done()
 				p.proxy.start()
 				return nil
-			})
+			}, lockproxy.Lease(time.Second))
 			if !errors.Is(err, lockproxy.ErrLost) || !strings.Contains(err.Error(), "in time") {
 				t.Errorf("with a proxy that was away for longer than the lease: %v", err)
 			}
-			err = l.With(ctx, "watched by "+name, lockproxy.Options{Watched: true}, func(ctx context.Context, _ lockproxy.Hold) error {
+			err = l.With(ctx, "watched by "+name, func(ctx context.Context, _ lockproxy.Hold) error {
 				p.proxy.kill()
 				p.proxy.start()
 				<-ctx.Done()
 				return nil
-			})
+			}, lockproxy.Watched())
 			if !errors.Is(err, lockproxy.ErrLost) {
 				t.Errorf("a connection's lock whose proxy was killed: %v", err)
 			}
@@ -328,16 +350,16 @@ func TestBrokenWork(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
 	for name, l := range p.locks {
 		t.Run(name, func(t *testing.T) {
-			err := l.With(ctx, "write", lockproxy.Options{Lease: 2 * time.Second}, func(context.Context, lockproxy.Hold) error {
+			err := l.With(ctx, "write", func(context.Context, lockproxy.Hold) error {
 				return fmt.Errorf("no answer: %w", net.ErrClosed)
-			})
+			}, lockproxy.Lease(2*time.Second))
 			if !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
-			if err := l.With(ctx, "write", lockproxy.Options{}, nothing); !errors.Is(err, lockproxy.ErrNotAcquired) {
+			if err := l.With(ctx, "write", nothing, lockproxy.Wait(0)); !errors.Is(err, lockproxy.ErrNotAcquired) {
 				t.Errorf("the lock was given back: %v", err)
 			}
-			if err := l.With(ctx, "write", lockproxy.Options{Wait: 10 * time.Second}, nothing); err != nil {
+			if err := l.With(ctx, "write", nothing, lockproxy.Wait(10*time.Second)); err != nil {
 				t.Error(err)
 			}
 		})

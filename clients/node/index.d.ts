@@ -6,7 +6,7 @@ export class Lost extends Error {}
 export class NoAnswer extends Error {}
 
 export interface Options {
-  /** How long to wait for somebody else's lock, in ms: 0 asks once, Infinity waits for ever. 10,000 at first. */
+  /** How long to wait for somebody else's lock, in ms: 0 asks once. Without it the wait has no end. */
   waitMs?: number;
   /** After this the lock is free if the program has died, in ms, at least 1,000. It is renewed every third of it. 30,000 at first. */
   leaseMs?: number;

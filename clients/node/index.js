@@ -46,7 +46,7 @@ export async function withLock(client, name, work, options = {}) {
 
 // Section is the words of one critical section, which do not change, so that each may be said again.
 class Section {
-  constructor(name, { waitMs = 10_000, leaseMs = 30_000, watched = false, fair = false }) {
+  constructor(name, { waitMs = Infinity, leaseMs = 30_000, watched = false, fair = false }) {
     if (!(leaseMs >= 1000)) throw new RangeError('a lease below a second cannot be renewed in time');
     if (!(waitMs >= 0)) throw new RangeError('waitMs is 0 (ask once), a number of ms, or Infinity');
     const verb = fair ? 'FAIRLOCK' : 'LOCK';

@@ -17,7 +17,7 @@ const help = `lockproxy run holds a lock while a command runs.
 Usage: lockproxy run --lock NAME [flags] -- command [argument ...]
 
   --lock NAME       the lock to hold; said several times: all of them, or none
-  --wait TIME       wait so long for it; 0: not at all (default: for ever)
+  --wait TIME       wait so long for it; 0: ask once (default: for ever)
   --fair            first come, first served (one lock)
   --shared          read: others may, too (one lock)
   --exclusive       write: nobody else may, nor read with --shared (one lock)
@@ -41,7 +41,7 @@ type options struct {
 	targets []upstream.Target // one at least
 	keys    []string          // each once
 	verb    string            // that takes them
-	wait    time.Duration     // below 0: for ever
+	wait    time.Duration     // 0: ask once; below 0, when it is not given: for ever
 	atLeast time.Duration
 	lease   time.Duration
 	command []string

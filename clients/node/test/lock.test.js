@@ -49,7 +49,9 @@ for (const [name, connect] of Object.entries(libraries)) {
         assert.equal(Number(await r.ask('GET', 'n')), 150);
       });
 
+      // 0 asks once, and without waitMs it takes as long as it takes: here several of the questions that a wait consists of.
       test(`wait, watched ${watched}`, async () => {
+        let later, got = false;
         await withLock(r.client, key('busy'), async ({ owner, token }) => {
           assert.match(owner, watched ? /^$/ : /^.+:\d+:[0-9a-f-]{36}$/);
           assert.ok(token > 0);
@@ -58,7 +60,13 @@ for (const [name, connect] of Object.entries(libraries)) {
             await assert.rejects(withLock(r.client, key('busy'), () => {}, { waitMs }), NotAcquired);
             assert.ok(Date.now() - began >= waitMs - 1);
           }
+          later = withLock(r.client, key('busy'), () => { got = true; }, { leaseMs: 1000, watched });
+          await sleep(3000);
+          assert.ok(!got);
         }, { watched });
+        await later;
+        assert.ok(got);
+        await assert.rejects(withLock(r.client, key('busy'), () => {}, { waitMs: -1 }), RangeError);
       });
 
       test(`freed by force, watched ${watched}`, async () => {

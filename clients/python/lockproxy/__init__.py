@@ -15,10 +15,10 @@ _pools, _guard = weakref.WeakKeyDictionary(), threading.Lock()
 
 
 @contextlib.contextmanager
-def lock(r, name, wait=10.0, lease=30.0, *, watched=False, fair=False):
+def lock(r, name, wait=None, lease=30.0, *, watched=False, fair=False):
     """Holds a lock while the block runs, and gives the block a Hold.
 
-    wait is in seconds: 0 asks once, None waits for ever. NotAcquired: somebody else had the lock for that long.
+    wait is in seconds: 0 asks once; without it this waits for ever. NotAcquired: somebody else had the lock for that long.
 
     The lock is a lease of that many seconds, of an owner of its own, renewed every third of it by a thread. With
     watched=True it is the connection's: the proxy renews it, it is free at once when the program dies, and lost when the connection

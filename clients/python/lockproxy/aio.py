@@ -15,7 +15,7 @@ _pools = weakref.WeakKeyDictionary()
 
 
 @contextlib.asynccontextmanager
-async def lock(r, name, wait=10.0, lease=30.0, *, watched=False, fair=False):
+async def lock(r, name, wait=None, lease=30.0, *, watched=False, fair=False):
     """As lockproxy.lock. A task renews the lease: a block that never awaits loses it, and held.lost says so by the clock."""
     terms = Terms(name, wait, lease, watched, fair)
     line = _Line(_pool_for(r, terms.patience))

@@ -46,13 +46,29 @@ class Waiters(Case):
                 r.connection_pool.disconnect()
 
     def test_wait(self):
-        r = self.client()
+        """0 asks once, and without wait it takes as long as it takes: here several of the questions that a wait consists of."""
+        r, got = self.client(), []
+
+        def later(watched):
+            with lock(r, "busy", lease=1, watched=watched):
+                got.append(watched)
+
+        waiters = [threading.Thread(target=later, args=(watched,)) for watched in (False, True)]
         with lock(r, "busy"):
+            for waiter in waiters:
+                waiter.start()
             for wait in (0, 0.3):
                 began = time.monotonic()
                 with self.assertRaises(NotAcquired), lock(r, "busy", wait=wait):
                     self.fail("two have it")
                 self.assertGreaterEqual(time.monotonic() - began, wait)
+            time.sleep(3)
+            self.assertEqual(got, [])
+        for waiter in waiters:
+            waiter.join()
+        self.assertCountEqual(got, [False, True])
+        with self.assertRaises(ValueError), lock(r, "busy", wait=-1):
+            pass
 
     def test_a_wait_longer_than_the_lease(self):
         r, began = self.client(), time.monotonic()
