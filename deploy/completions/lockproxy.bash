@@ -71,7 +71,7 @@ _lockproxy() {
 	--idle-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--upstream-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--handshake-timeout) mapfile -t COMPREPLY < <(:) ;;
-	--allow) mapfile -t COMPREPLY < <(:) ;;
+	--allow) mapfile -t COMPREPLY < <(compgen -W "debug monitor" -- "$cur") ;;
 	--deny) mapfile -t COMPREPLY < <(:) ;;
 	--blocking-commands) mapfile -t COMPREPLY < <(:) ;;
 	--operators) mapfile -t COMPREPLY < <(:) ;;

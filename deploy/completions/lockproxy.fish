@@ -62,7 +62,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l client-out
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l idle-timeout -x -d 'Close a client that has sent nothing and taken nothing for this long, holds no lock, waits for nothing and is not subscribed'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l upstream-timeout -x -d 'longest wait for a reply of Redis'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l handshake-timeout -x -d 'Close a client that has not sent its first whole command after this long, or where Redis asks for a password has not authenticated'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l allow -x -d 'Commands to pass on that are refused otherwise'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l allow -x -a 'debug monitor' -d 'Commands to pass on that are refused otherwise'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l deny -x -d 'commands to refuse'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l blocking-commands -x -d 'Commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module’s'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l operators -x -d 'Users of Redis who may run LOCKPROXY, which shows all locks, clients and nodes of this proxy and steers it'

@@ -20,7 +20,7 @@ func TestAdminFaults(t *testing.T) {
 		"--admin-listen :9181 --admin-tls-cert c --admin-tls-key k":                      "needs admin-token-file",
 		"--admin-listen :9181 --admin-token-file t":                                      "",
 		"--admin-listen :9181 --admin-tls-client-ca a":                                   "needs admin-tls-cert",
-		"--admin-listen 127.0.0.1:9181 --admin-tls-cert c":                               "one needs the other",
+		"--admin-listen 127.0.0.1:9181 --admin-tls-cert c":                               "admin-tls-cert: needs admin-tls-key",
 		"--admin-listen 9181 --admin-token-file t":                                       "is not host:port",
 		"--admin-token-file t":                                                           "does nothing without admin-listen",
 		"--admin-tls-client-ca a":                                                        "does nothing without admin-listen",

@@ -38,7 +38,7 @@ func TestQuorumSettings(t *testing.T) {
 		"--upstream redis://d --quorum redis://a,redis://b":                                                        "too few",
 		"--upstream redis://d --quorum redis://a,redis://b,redis://x:secret@a":                                     "redis://a:6379 is named twice",
 		"--upstream redis://d --quorum redis://a,redis://b,redis://b:6379/1":                                       "redis://b:6379/1 is named twice",
-		"--upstream redis://d --upstream-tls-ca f --quorum redis://a,redis://b,redis://c":                          "do nothing without a rediss://",
+		"--upstream redis://d --upstream-tls-ca f --quorum redis://a,redis://b,redis://c":                          "does nothing without a rediss://",
 		"--upstream redis://d --upstream-tls-ca f --quorum redis://a,redis://b,rediss://c":                         "",
 		"--upstream redis://d --quorum redis://a,redis://b,http://secret":                                          "not of the form redis://",
 		"--upstream redis://d --quorum redis://a,redis://b,redis+sentinel://u:secret@s/m":                          "not a redis://",

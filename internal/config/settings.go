@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"math"
@@ -18,6 +19,14 @@ const (
 	checkMeaning   = "Check the settings, and the files that they name, and leave: exit code 0, or 2 and what is wrong."
 	helpMeaning    = "Print the settings that most people need and leave."
 	helpAllMeaning = "Print all settings and leave."
+)
+
+// Shortest periods that still leave time for a round trip to Redis, to a node of a quorum for one that is near.
+const (
+	minWatchdogTimeout = 100 * time.Millisecond
+	minWaitPoll        = 100 * time.Millisecond
+	minCluster         = 100 * time.Millisecond
+	minNodeTimeout     = 5 * time.Millisecond
 )
 
 // setting is one row of the operator's reference. Flag and YAML key are its
@@ -92,15 +101,15 @@ var settings = []setting{
 	{"cluster-address-map", "", true, "With a cluster upstream behind NAT: what its nodes call each other, and where they are reached from here: `host:port=host:port`, or `host=host` for all ports.",
 		list(func(c *Config) *[]string { return &c.Cluster.AddressMap })},
 	{"cluster-refresh", "5s", false, "How often the cluster is asked for its topology when nothing happens, more or less by half. When something happens it is asked at once. At least 100ms.",
-		duration(func(c *Config) *time.Duration { return &c.Cluster.Refresh })},
+		duration(minCluster, func(c *Config) *time.Duration { return &c.Cluster.Refresh })},
 	{"cluster-retry", "5s", false, "How long a command that a cluster did not run is tried again: a node out of reach, CLUSTERDOWN, TRYAGAIN. At least 100ms.",
-		duration(func(c *Config) *time.Duration { return &c.Cluster.Retry })},
+		duration(minCluster, func(c *Config) *time.Duration { return &c.Cluster.Retry })},
 	{"cluster-read-from", "master", false, "Which nodes of a cluster answer commands that only read. `master`. `replica`: a replica of the key's slot that is connected to its master, or the master if there is none; READONLY and READWRITE switch it for a connection. `client`: as `replica` for clients that have said READONLY, as `master` for others. What a replica answers may be out of date, and may lack what the same client has written before: see docs/adr/0017-reads-from-replicas.md. A connection that holds a lock reads at masters.",
 		choice(func(c *Config) *string { return &c.Cluster.ReadFrom }, "master", "replica", "client")},
 	{"present", "standalone", false, "What clients see, whatever is upstream: `standalone`, a Redis alone; `cluster`, a cluster whose only node has all slots, for clients in cluster mode.",
 		choice(func(c *Config) *string { return &c.Listen.Present }, "standalone", "cluster")},
 	{"announce-address", "", false, "The address of this proxy, `host:port`, such as a load balancer's: what `present` `cluster` tells clients, and LOCKINFO at other proxies. Empty: for clients the address that they have connected to; for LOCKINFO the first of `tls-listen` and `listen` that is not `systemd:`.",
-		text(func(c *Config) *string { return &c.Listen.Announce })},
+		hostPort(func(c *Config) *string { return &c.Listen.Announce })},
 	{"config", "", false, "A YAML file with any of these settings under their names; lists as YAML lists. An unknown name in it is an error. It must be a regular file, of at most 1 MiB, as must be all files that settings name.",
 		text(func(c *Config) *string { return &c.File.Name })},
 
@@ -109,69 +118,69 @@ var settings = []setting{
 	{"quorum-password-file", "", false, "As `upstream-password-file`, for the user of each of the `quorum` nodes.",
 		text(func(c *Config) *string { return &c.Quorum.PasswordFile })},
 	{"quorum-max-lease", "1m", false, "With `quorum`: the longest lease, and how long a node must have been up before it counts, since a node that was restarted may have forgotten locks. The same at every proxy; not below `lock-watchdog-timeout`, and at most `24h`.",
-		duration(func(c *Config) *time.Duration { return &c.Quorum.MaxLease })},
+		duration(0, func(c *Config) *time.Duration { return &c.Quorum.MaxLease })},
 	{"quorum-node-timeout", "200ms", false, "With `quorum`: how long a node may take to answer before the others decide. Far above a round trip, and at most a tenth of `lock-watchdog-timeout`.",
-		duration(func(c *Config) *time.Duration { return &c.Quorum.NodeTimeout })},
+		duration(minNodeTimeout, func(c *Config) *time.Duration { return &c.Quorum.NodeTimeout })},
 
 	{"lock-watchdog-timeout", "30s", false, "Lease of a lock taken without EX or PX; it is renewed every third of this while its holder lives. At least 100ms. Keep it the same as Redisson's `lockWatchdogTimeout` where both are used.",
-		duration(func(c *Config) *time.Duration { return &c.Locks.WatchdogTimeout })},
+		duration(minWatchdogTimeout, func(c *Config) *time.Duration { return &c.Locks.WatchdogTimeout })},
 	{"disconnect-grace", "0", false, "How long the locks of a client that hung up are kept before they are released.",
-		duration(func(c *Config) *time.Duration { return &c.Locks.DisconnectGrace })},
+		duration(0, func(c *Config) *time.Duration { return &c.Locks.DisconnectGrace })},
 	{"drain-delay", "", false, "How long a stopping proxy goes on as before, except that `/readyz` says no, so that load balancers send new clients elsewhere. None: 5s with `metrics-listen`, else 0. Not waited for where, with `reuse-port`, another process answers at `metrics-listen`. Together with `drain-timeout` it should stay below what kills the process: 30s in Kubernetes.",
-		duration(func(c *Config) *time.Duration { return &c.Drain.Delay })},
+		duration(0, func(c *Config) *time.Duration { return &c.Drain.Delay })},
 	{"drain-timeout", "20s", false, "How long a stopping proxy waits for clients that hold locks, or are in a wait or a transaction. Locks still held then are not released: they expire.",
-		duration(func(c *Config) *time.Duration { return &c.Drain.Timeout })},
+		duration(0, func(c *Config) *time.Duration { return &c.Drain.Timeout })},
 	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. A lock with `EX` or `PX` is not renewed anyway. 0: never.",
-		duration(func(c *Config) *time.Duration { return &c.Locks.MaxHold })},
+		duration(0, func(c *Config) *time.Duration { return &c.Locks.MaxHold })},
 	{"cluster-pubsub", "both", false, "With a Redis Cluster upstream: how those who wait for a lock are told that it is free. `sharded` (SPUBLISH, as Redisson does by itself since 3.22), `classic` (PUBLISH: before Redis 7, older Redissons, or their shardedSubscriptionMode OFF), or `both`, which is right for all that share the locks. The same at every proxy.",
 		choice(func(c *Config) *string { return &c.Cluster.PubSub }, "both", "sharded", "classic")},
 	{"implicit-reentry", "auto", false, "May a connection that holds a lock take it again without saying OWNER or SELF? `auto`: yes, unless it has named a client library, which may share connections between threads; `always`; `never`.",
 		choice(func(c *Config) *string { return &c.Locks.ImplicitReentry }, "auto", "always", "never")},
 	{"fence-key-ttl", "0", false, "Let the key of a lock's FENCE counter expire after this long without a grant. 0: never, which is the only safe value beside Redisson.",
-		duration(func(c *Config) *time.Duration { return &c.Locks.FenceKeyTTL })},
+		duration(0, func(c *Config) *time.Duration { return &c.Locks.FenceKeyTTL })},
 	{"warm-channels", "1024", false, "How many channels of locks for which nobody waits any more stay subscribed, because the next wait is faster then.",
-		number(func(c *Config) *int { return &c.Locks.WarmChannels })},
+		number(1, func(c *Config) *int { return &c.Locks.WarmChannels })},
 	{"threads", "0", false, "Processors to use. 0: half of those that this process may use (a container's limit counts), since Redis needs the others, but at least one. GOMAXPROCS in the environment wins.",
-		number(func(c *Config) *int { return &c.Threads })},
+		number(0, func(c *Config) *int { return &c.Threads })},
 	{"wait-poll", "3s", false, "How long a waiter waits for a message before it asks Redis about the lock itself. At least 100ms.",
-		duration(func(c *Config) *time.Duration { return &c.Locks.WaitPoll })},
+		duration(minWaitPoll, func(c *Config) *time.Duration { return &c.Locks.WaitPoll })},
 
 	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed, but for eight that are kept for `operators`. Lowered at the start if the process may not open that many files besides those of `max-upstream-connections` and 128 others.",
-		number(func(c *Config) *int { return &c.Limits.MaxClients })},
+		number(1, func(c *Config) *int { return &c.Limits.MaxClients })},
 	{"max-upstream-connections", "0", false, "Most connections to Redis on behalf of clients: shared ones, and those that a client has to itself in a transaction, while it waits, is subscribed or tracks keys. Above it such a command gets an error. A quarter, at most 64, is reserved for shared ones; idle ones are closed to make room. Connections for locks, passwords and the proxy's own questions do not count. 0: what the limit of open files leaves room for beside `max-clients`, at least a third of it, at most 10000.",
-		number(func(c *Config) *int { return &c.Limits.MaxUpstream })},
+		number(0, func(c *Config) *int { return &c.Limits.MaxUpstream })},
 	{"max-upstream-connections-per-user", "0", false, "Of these, those that the clients of one user have to themselves. Clients that have not logged in count as one user; where a password is asked for they get none. 0: three quarters.",
-		number(func(c *Config) *int { return &c.Limits.MaxUpstreamPerUser })},
+		number(0, func(c *Config) *int { return &c.Limits.MaxUpstreamPerUser })},
 	{"max-clients-per-address", "0", false, "Client connections from one IP address; more are told so and closed. Unix sockets are not counted. 0: no limit.",
-		number(func(c *Config) *int { return &c.Limits.MaxPerAddress })},
+		number(0, func(c *Config) *int { return &c.Limits.MaxPerAddress })},
 	{"max-clients-per-user", "0", false, "Clients that have logged in as one user; a further AUTH is refused. Clients that have not logged in are not counted. 0: no limit.",
-		number(func(c *Config) *int { return &c.Limits.User.Clients })},
+		number(0, func(c *Config) *int { return &c.Limits.User.Clients })},
 	{"max-commands-per-user", "0", false, "Commands a second of all clients of one user together; a second's worth may come at once. More are refused, but for those that others depend on (MULTI, SELECT …) and those that give locks back, which wait for their turn. Clients of one address that have not logged in count as one user, here and below. 0: no limit.",
-		number(func(c *Config) *int { return &c.Limits.User.Commands })},
+		number(0, func(c *Config) *int { return &c.Limits.User.Commands })},
 	{"max-locks-per-user", "0", false, "Locks that one user's connections to this proxy hold or ask for, those that they wait for included. More are refused. 0: no limit.",
-		number(func(c *Config) *int { return &c.Limits.User.Locks })},
+		number(0, func(c *Config) *int { return &c.Limits.User.Locks })},
 	{"max-waits-per-user", "0", false, "Lock verbs of one user that wait at this proxy. More are refused when they would begin to wait. 0: no limit.",
-		number(func(c *Config) *int { return &c.Limits.User.Waits })},
+		number(0, func(c *Config) *int { return &c.Limits.User.Waits })},
 	{"max-bulk", "512mb", false, "Longest single argument of a command.",
-		size(func(c *Config) *int { return &c.Limits.MaxBulk })},
+		size(1, func(c *Config) *int { return &c.Limits.MaxBulk })},
 	{"max-args", "1048576", false, "Most arguments of a command.",
-		number(func(c *Config) *int { return &c.Limits.MaxArgs })},
+		number(1, func(c *Config) *int { return &c.Limits.MaxArgs })},
 	{"max-command", "1gb", false, "Longest whole command. Not below `max-bulk`.",
-		size(func(c *Config) *int { return &c.Limits.MaxCommand })},
+		size(1, func(c *Config) *int { return &c.Limits.MaxCommand })},
 	{"max-query-memory", "1gb", false, "Most bytes of unfinished commands and of transactions queued before a cluster, of all clients together; clients below 64kb are not counted. Above it, the clients with the longest are closed. A buffer that grows takes up to three times its bytes for a while. What clients send that do not read their replies is kept besides, up to half as much. 0: no limit.",
-		size(func(c *Config) *int { return &c.Limits.MaxQueryMemory })},
+		size(0, func(c *Config) *int { return &c.Limits.MaxQueryMemory })},
 	{"max-reply-memory", "1gb", false, "Most bytes of replies that wait here to be written, or are kept until others come, of all clients together; clients below 64kb are not counted. Above it, the clients with the most are closed. 0: no limit.",
-		size(func(c *Config) *int { return &c.Limits.MaxReplyMemory })},
+		size(0, func(c *Config) *int { return &c.Limits.MaxReplyMemory })},
 	{"client-output-buffer-limit", "normal 0 0 0, pubsub 32mb 8mb 60", true, "Redis' setting: class, hard limit, soft limit, seconds. A client is closed when more than the hard limit waits here to be written, or more than the soft limit for so many seconds. Replies passed on as they come (those of a client with big ones) wait in Redis, where its own limit applies.",
 		outputLimits},
 	{"idle-timeout", "0", false, "Close a client that has sent nothing and taken nothing for this long, holds no lock, waits for nothing and is not subscribed. 0: never.",
-		duration(func(c *Config) *time.Duration { return &c.Limits.IdleTimeout })},
+		duration(0, func(c *Config) *time.Duration { return &c.Limits.IdleTimeout })},
 	{"upstream-timeout", "0", false, "How long Redis may take to answer a command; one that waits by itself (BLPOP …) has its own time besides, and no limit if it waits for ever. Then the command gets `ERR upstream timeout, the outcome of this command is unknown`, and its client's locks are not released but expire. What the proxy asks Redis to answer a command itself (SELECT, INFO, HELLO) is waited for as long, 5 s at most; AUTH has deadlines of its own. 0: as long as it likes.",
-		duration(func(c *Config) *time.Duration { return &c.Upstream.Timeout })},
+		duration(0, func(c *Config) *time.Duration { return &c.Upstream.Timeout })},
 	{"handshake-timeout", "0", false, "Close a client that has not sent its first whole command after this long, or where Redis asks for a password has not authenticated. 0: never, as Redis; set it where strangers can reach the port.",
-		duration(func(c *Config) *time.Duration { return &c.Limits.HandshakeTimeout })},
+		duration(0, func(c *Config) *time.Duration { return &c.Limits.HandshakeTimeout })},
 	{"allow", "", true, "Commands to pass on that are refused otherwise: `monitor`, which shows everybody's commands, and `debug`, which can stop Redis.",
-		commandNames(func(c *Config) *[]string { return &c.Commands.Allow })},
+		optionalNames},
 	{"deny", "", true, "Names of commands, or `name|subcommand`, that are refused rather than passed on. Scripts can still run them: only Redis' ACLs stop that.",
 		commandNames(func(c *Config) *[]string { return &c.Commands.Deny })},
 	{"blocking-commands", "", true, "Commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module's: each call gets a connection to itself. A module's command that is not answered for some seconds while others are is recognised, and treated in this way from then on.",
@@ -179,7 +188,7 @@ var settings = []setting{
 	{"operators", "", true, "Users of Redis who may run `LOCKPROXY`, which shows all locks, clients and nodes of this proxy and steers it: see docs/OPERATIONS.md. Where Redis asks for no password, `default` is everybody who can connect. Empty: nobody.",
 		list(func(c *Config) *[]string { return &c.Commands.Operators })},
 	{"slowlog-slower-than", "10ms", false, "Commands that take longer, from their arrival until their reply is here, are listed by `LOCKPROXY SLOWLOG`, the last 128 of them. Waiting, as in `LOCK … BLOCK` and `BLPOP`, does not count. 0: none are.",
-		duration(func(c *Config) *time.Duration { return &c.Commands.Slow })},
+		duration(0, func(c *Config) *time.Duration { return &c.Commands.Slow })},
 
 	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP over HTTP is set by the standard `OTEL_` variables: see docs/OPERATIONS.md.",
 		text(func(c *Config) *string { return &c.Admin.Metrics })},
@@ -258,8 +267,38 @@ func quorumNodes(c *Config, v string) error {
 }
 
 func commandNames(field func(*Config) *[]string) func(*Config, string) error {
-	split := list(field)
-	return func(c *Config, v string) error { return split(c, strings.ToLower(v)) }
+	return func(c *Config, v string) error {
+		names := words(strings.ToLower(v))
+		for _, name := range names {
+			if strings.ContainsAny(name, " \t\r\n\"") {
+				return fmt.Errorf("%q is not a command name", name)
+			}
+		}
+		*field(c) = names
+		return nil
+	}
+}
+
+func optionalNames(c *Config, v string) error {
+	names := words(strings.ToLower(v))
+	for _, name := range names {
+		if !slices.Contains(optional, name) {
+			return fmt.Errorf("%q is not one of %s", name, strings.Join(optional, ", "))
+		}
+	}
+	c.Commands.Allow = names
+	return nil
+}
+
+// hostPort takes host:port, or nothing.
+func hostPort(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		*field(c) = v
+		if v == "" {
+			return nil
+		}
+		return validHostPort(v)
+	}
 }
 
 func choice(field func(*Config) *string, allowed ...string) func(*Config, string) error {
@@ -272,26 +311,33 @@ func choice(field func(*Config) *string, allowed ...string) func(*Config, string
 	}
 }
 
-func number(field func(*Config) *int) func(*Config, string) error {
+func number(least int, field func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			return fmt.Errorf("%q is not a whole number", v)
 		}
-		*field(c) = n
-		return nil
+		return atLeast(least, n, field(c))
 	}
 }
 
-func duration(field func(*Config) *time.Duration) func(*Config, string) error {
+func duration(least time.Duration, field func(*Config) *time.Duration) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		d, err := time.ParseDuration(v)
 		if err != nil {
 			return fmt.Errorf("%q is not a duration such as 500ms, 30s or 1h30m", v)
 		}
-		*field(c) = d
-		return nil
+		return atLeast(least, d, field(c))
 	}
+}
+
+// atLeast sets a field, unless the value is below the least one.
+func atLeast[T cmp.Ordered](least, value T, field *T) error {
+	if value < least {
+		return fmt.Errorf("%v is below %v", value, least)
+	}
+	*field = value
+	return nil
 }
 
 // sizeUnits are redis.conf's: k is 1000, kb is 1024.
@@ -302,13 +348,13 @@ var sizeUnits = map[string]int{
 	"g": 1000_000_000, "gb": 1 << 30,
 }
 
-func size(field func(*Config) *int) func(*Config, string) error {
+func size(least int, field func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		n, err := parseSize(v)
-		if err == nil {
-			*field(c) = n
+		if err != nil {
+			return err
 		}
-		return err
+		return atLeast(least, n, field(c))
 	}
 }
 
