@@ -18,17 +18,31 @@ const (
 	ConnMonitor
 )
 
-// Starts says that a client without a connection of its own needs one for such a command. EXEC without MULTI is an error
-// on every connection, UNWATCH without WATCH changes none.
-func (k ConnKind) Starts() bool {
-	return k != ConnNone && k != ConnExec && k != ConnDiscard && k != ConnUnwatch
+// connKinds is what follows from the kind alone. EXEC without MULTI is an error on every connection, UNWATCH without
+// WATCH changes none.
+var connKinds = [...]struct{ starts, ends, cannotFail bool }{
+	ConnNone:      {},
+	ConnAlone:     {starts: true},
+	ConnBlock:     {starts: true},
+	ConnWait:      {starts: true},
+	ConnMulti:     {starts: true, cannotFail: true},
+	ConnExec:      {ends: true},
+	ConnDiscard:   {ends: true},
+	ConnWatch:     {starts: true, cannotFail: true},
+	ConnUnwatch:   {},
+	ConnSubscribe: {starts: true},
+	ConnTracking:  {starts: true},
+	ConnMonitor:   {starts: true},
 }
 
+// Starts says that a client without a connection of its own needs one for such a command.
+func (k ConnKind) Starts() bool { return connKinds[k].starts }
+
 // Ends says that such a command, without an argument, ends a transaction.
-func (k ConnKind) Ends() bool { return k == ConnExec || k == ConnDiscard }
+func (k ConnKind) Ends() bool { return connKinds[k].ends }
 
 // CannotFail says that what follows such a command would do harm if this proxy failed to run it at all.
-func (k ConnKind) CannotFail() bool { return k == ConnMulti || k == ConnWatch }
+func (k ConnKind) CannotFail() bool { return connKinds[k].cannotFail }
 
 // ScriptKind is what a command has to do with scripts and functions.
 type ScriptKind byte

@@ -2,6 +2,7 @@ package commandtable
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -16,6 +17,9 @@ type CommandSpec struct {
 	sorts             bool // SORT, whose specification leaves out what it stores into
 	sortsOnly         bool // SORT_RO, whose specification leaves open what else it reads, and which stores nothing
 }
+
+// flagged says that Redis gives the command that flag.
+func (t *CommandSpec) flagged(flag string) bool { return t != nil && slices.Contains(t.Flags, flag) }
 
 // keySpec is one of Redis' key specifications: where the search begins, and what is found from there.
 type keySpec struct {
@@ -35,11 +39,9 @@ func readCommandSpec(name string, entry resp.Reply) *CommandSpec {
 	if len(entry.Elems) < 6 {
 		return nil
 	}
-	t := &CommandSpec{Flags: texts(entry.Elems[2]), first: entry.Elems[3].Int(), last: entry.Elems[4].Int(), step: entry.Elems[5].Int(),
-		sorts: name == "sort", sortsOnly: name == "sort_ro"}
-	for _, flag := range t.Flags {
-		t.movable = t.movable || flag == "movablekeys"
-	}
+	flags := texts(entry.Elems[2])
+	t := &CommandSpec{Flags: flags, first: entry.Elems[3].Int(), last: entry.Elems[4].Int(), step: entry.Elems[5].Int(),
+		movable: slices.Contains(flags, "movablekeys"), sorts: name == "sort", sortsOnly: name == "sort_ro"}
 	if len(entry.Elems) < 9 { // before Redis 7
 		return t
 	}
@@ -52,9 +54,7 @@ func readCommandSpec(name string, entry resp.Reply) *CommandSpec {
 
 func readSpec(e resp.Reply) (k keySpec) {
 	begin, find := field(e, "begin_search"), field(e, "find_keys")
-	for _, flag := range texts(field(e, "flags")) {
-		k.unknown = k.unknown || flag == "incomplete"
-	}
+	k.unknown = slices.Contains(texts(field(e, "flags")), "incomplete")
 	how := field(begin, "spec")
 	switch string(field(begin, "type").Text) {
 	case "index":
@@ -74,7 +74,9 @@ func readSpec(e resp.Reply) (k keySpec) {
 	default:
 		k.unknown = true
 	}
-	k.unknown = k.unknown || k.step < 1
+	if k.step < 1 {
+		k.unknown = true
+	}
 	return k
 }
 
@@ -85,18 +87,15 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 	case t.sorts:
 		return sortKeys(args, dst), true
 	case t.sortsOnly:
-		return append(dst, span(1, 1, 1, len(args))...), true
+		return span(dst, 1, 1, 1, len(args)), true
 	case len(t.specs) == 0 && t.movable:
 		return dst, false
 	case len(t.specs) == 0:
-		if t.first < 1 || t.step < 1 {
-			return dst, true
-		}
 		last := t.last
 		if last < 0 {
 			last += len(args)
 		}
-		return append(dst, span(t.first, last, t.step, len(args))...), true
+		return span(dst, t.first, last, t.step, len(args)), true
 	}
 	none := dst
 	for i := range t.specs {
@@ -112,9 +111,7 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 		if !fits {
 			return none, true
 		}
-		for ; from > 0 && from <= to; from += k.step { // a step that is far too long makes from a number below zero
-			dst = append(dst, from)
-		}
+		dst = span(dst, from, to, k.step, len(args))
 	}
 	return dst, true
 }
@@ -136,16 +133,12 @@ func (k *keySpec) begin(args [][]byte) (at int, there bool) {
 	return 0, false
 }
 
-// reach is the first and the last key; false: the call does not fit, or the specification names what is no word of a call.
+// reach is the first and the last key; false: the call does not fit.
 func (k *keySpec) reach(args [][]byte, at int) (from, to int, fits bool) {
 	from = at
 	switch {
 	case k.keynum:
-		number := at + k.number
-		if number < 0 || number >= len(args) {
-			return 0, 0, false
-		}
-		n := leading(args[number])
+		n := leading(wordAt(args, at+k.number))
 		if n < 0 || n > len(args) {
 			return 0, 0, false
 		}
@@ -158,33 +151,39 @@ func (k *keySpec) reach(args [][]byte, at int) (from, to int, fits bool) {
 	default:
 		to = len(args) + k.last
 	}
-	return from, to, from > 0 && to < len(args)
+	return from, to, to < len(args)
+}
+
+// wordAt is a word of a call; nil: the call has none there.
+func wordAt(args [][]byte, i int) []byte {
+	if i < 0 || i >= len(args) {
+		return nil
+	}
+	return args[i]
 }
 
 // leading is the number a word begins with, as C's atoi has it, by which Redis goes; -1 when it is none above zero.
 func leading(word []byte) int {
 	word = bytes.TrimLeft(word, " \t\n\v\f\r")
 	word = bytes.TrimPrefix(word, []byte("+"))
-	end := 0
-	for end < len(word) && end < 9 && '0' <= word[end] && word[end] <= '9' {
-		end++
-	}
-	n, err := strconv.Atoi(string(word[:end]))
+	digits := len(word) - len(bytes.TrimLeft(word, "0123456789"))
+	n, err := strconv.Atoi(string(word[:min(digits, 9)]))
 	if err != nil {
 		return -1
 	}
 	return n
 }
 
-// span is from, from+step … up to last, if they are words of the call.
-func span(from, last, step, words int) (at []int) {
-	if last >= words {
-		return nil
+// span appends from, from+step … up to last, unless those are no words of a call: what Redis, or what calls itself so,
+// tells is not trusted.
+func span(dst []int, from, last, step, words int) []int {
+	if from < 1 || step < 1 || last >= words {
+		return dst
 	}
-	for ; from > 0 && from <= last; from += step { // as in Keys
-		at = append(at, from)
+	for ; 0 < from && from <= last; from += step { // a step that is far too long makes from a number below zero
+		dst = append(dst, from)
 	}
-	return at
+	return dst
 }
 
 // sortKeys are those of SORT: the key, and the one it stores into, the last STORE counting.

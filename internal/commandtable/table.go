@@ -200,14 +200,14 @@ func (t *Table) All(f func(c *Command)) {
 // for CLIENT PAUSE WRITE. What a transaction will do is not known, so it may.
 func (c *Command) MayWrite() bool {
 	switch {
-	case slices.Contains(mayReplicate, c.Name), c.Spec != nil && slices.Contains(c.Spec.Flags, "may_replicate"):
+	case slices.Contains(mayReplicate, c.Name), c.Spec.flagged("may_replicate"):
 		return true
 	case c.ReadOnly:
 		return false
 	case c.Spec == nil, c.Conn == ConnExec, c.Script.Runs():
 		return true
 	}
-	return slices.Contains(c.Spec.Flags, "write")
+	return c.Spec.flagged("write")
 }
 
 // mayReplicate are the commands, other than scripts, that Redis flags may_replicate. COMMAND of Redis 7.0 leaves that flag out. PFCOUNT,
@@ -284,4 +284,12 @@ func blocks(args [][]byte) bool {
 func is(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
 
 // ArityFits says whether a call of n words fits Redis' arity: so many, or at least so many if it is negative; 0: any.
-func ArityFits(arity, n int) bool { return arity == n || arity < 0 && n >= -arity || arity == 0 }
+func ArityFits(arity, n int) bool {
+	switch {
+	case arity == 0:
+		return true
+	case arity < 0:
+		return n >= -arity
+	}
+	return n == arity
+}
