@@ -8,7 +8,7 @@ import (
 )
 
 // A doubt about a write concerns the locks of the connection that wrote. Over another connection of a pool an owner unlocks
-// although the write may still come to pass: docs/GUARANTEES.md says what such a program is to do.
+// although the write may still come to pass: docs/VERBS.md says what such a program is to do.
 func TestDoubtIsTheConnections(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

@@ -17,7 +17,7 @@ import (
 func TestDepartedClientsLeaveAHungRedis(t *testing.T) {
 	t.Parallel()
 	if late := 2*stuckAfter + stuckEvery; late > 2500*time.Millisecond { // an idle proxy looks every stuckAfter
-		t.Errorf("a place may be given back after %v, and docs/GUARANTEES.md says 2.5 s", late)
+		t.Errorf("a place may be given back after %v, and docs/OPERATIONS.md says 2.5 s", late)
 	}
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.MaxClients = 12 })
