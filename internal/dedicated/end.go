@@ -79,6 +79,7 @@ func (p *Conn) giveBack() {
 // client that has a part of a reply is cut off, as why says.
 func (p *Conn) leave(to life, why string) {
 	p.life = to
+	p.silence.stop()
 	p.unknown = p.said.pending.any((*Reply).changes)
 	p.kept.Set(0)
 	p.out.cut(why)

@@ -46,8 +46,9 @@ func (s *State) sent(e *Reply) {
 	if e.Kind == commandtable.ConnSubscribe {
 		e.Effect = subscribes{e.Cmd.Name, e.Args}
 	}
-	if set, _ := e.Effect.(Setting); set.Of == client.SettingName {
-		s.transaction.name = &set.Value
+	if set, ok := e.Effect.(Setting); ok && set.Of == client.SettingName {
+		name := set.Value // a copy of its own, so that other commands allocate nothing here
+		s.transaction.name = &name
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 // for ever has no time-out.
 type silence struct {
 	limit  time.Duration // --upstream-timeout
-	timer  *time.Timer
+	check  func()
+	timer  *time.Timer // nil: it was never armed. One that is armed keeps the connection in memory
 	armed  bool
 	heard  time.Time                 // when Redis sent something last, or got the first pending command
 	writes atomic.Pointer[time.Time] // since when the client's goroutine writes; nil: it does not
@@ -24,11 +25,9 @@ const forEver time.Duration = 1 << 60
 
 // start has it be without a limit, if that is 0, and end call check when it may have lasted too long.
 func (s *silence) start(limit time.Duration, check func()) {
-	if s.limit = limit; limit <= 0 {
+	if s.limit, s.check = limit, check; limit <= 0 {
 		s.limit = forEver
 	}
-	s.timer = time.AfterFunc(forEver, check)
-	s.timer.Stop()
 }
 
 // left is how long it may still last: patience for the reply that comes next, limit for what is written.
@@ -44,7 +43,11 @@ func (s *silence) left(now time.Time, patience time.Duration) time.Duration {
 // arm has it be looked at after d; another command may be the oldest by then.
 func (s *silence) arm(d time.Duration) {
 	s.armed = true
-	s.timer.Reset(min(d, s.limit))
+	if d = min(d, s.limit); s.timer == nil {
+		s.timer = time.AfterFunc(d, s.check)
+	} else {
+		s.timer.Reset(d)
+	}
 }
 
 // sent has it be looked at once e, which is sent now, may be late.
@@ -55,8 +58,15 @@ func (s *silence) sent(e *Reply, first bool) {
 	switch {
 	case e.Within > 0: // nothing else is pending
 		s.arm(e.Within)
-	case !s.armed:
+	case !s.armed && s.limit < forEver:
 		s.arm(s.limit)
+	}
+}
+
+// stop has nothing be looked at any more: the connection is over.
+func (s *silence) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
 	}
 }
 
