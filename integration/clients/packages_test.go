@@ -32,6 +32,14 @@ var packages = []struct {
 		project: harness.Project{Name: "package-go", Folder: "../../clients/go", Tools: []string{"go"}, Fetch: [][]string{{"go", "mod", "download"}}},
 		run:     []string{"go", "test", "-count=1", "./..."},
 	},
+	{
+		project: harness.Project{
+			Name: "package-java", Folder: "../../clients/java", Tools: []string{"java", "mvn"},
+			// One test that needs no server brings all that the others need.
+			Fetch: [][]string{{"mvn", "--quiet", "--batch-mode", "test", "-Dtest=SectionTest#optionsThatCannotBe"}},
+		},
+		run: []string{"mvn", "--quiet", "--batch-mode", "--offline", "test"},
+	},
 }
 
 func TestInteropPackages(t *testing.T) {

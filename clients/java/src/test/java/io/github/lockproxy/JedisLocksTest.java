@@ -1,0 +1,41 @@
+package io.github.lockproxy;
+
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.util.SafeEncoder;
+
+class JedisLocksTest extends LocksCase {
+  @Override
+  Client connect(int port) {
+    var pool = new ConnectionPoolConfig();
+    pool.setMaxTotal(10);
+    RedisClient redis = RedisClient.builder().hostAndPort("127.0.0.1", port).poolConfig(pool).build();
+    Locks locks = JedisLocks.of(redis);
+    return new Client() {
+      @Override
+      public Locks locks() {
+        return locks;
+      }
+
+      @Override
+      public Object ask(String... words) {
+        byte[][] args = new byte[words.length - 1][];
+        for (int i = 1; i < words.length; i++) args[i - 1] = SafeEncoder.encode(words[i]);
+        byte[] verb = SafeEncoder.encode(words[0]);
+        return SafeEncoder.encodeObject(redis.sendCommand(() -> verb, args));
+      }
+
+      @Override
+      public void close() {
+        redis.close();
+      }
+    };
+  }
+
+  @Override
+  RuntimeException broken() {
+    return new JedisConnectionException("the write has no answer");
+  }
+}
