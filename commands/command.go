@@ -9,8 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Redis' replies to COMMAND and its subcommands, with the lock verbs and LOCKPROXY added. The embedded store answers
-// all of them with its whole table, so each of these can work from the table too.
+// Redis' replies to COMMAND and its subcommands, with the lock verbs and LOCKPROXY added.
 
 // commandReply runs the command as it came, and adds to what Redis replied.
 func commandReply(c *Client, args [][]byte, out []byte, add func(r CommandReply, out []byte) []byte) []byte {
@@ -18,11 +17,7 @@ func commandReply(c *Client, args [][]byte, out []byte, add func(r CommandReply,
 	if _, bad := resp.ErrorLine(answer); err != nil || bad || len(answer) == 0 || !c.MayHold(2*len(answer)) {
 		return relay(c, answer, err, out)
 	}
-	_, body, _ := resp.Open(answer)
-	first, _ := resp.Cut(body)
-	_, _, list := resp.Open(first)
-	return add(CommandReply{Raw: answer, Proto: c.proto(), Table: c.Proxy.About().Embedded && list, may: c.MayHold},
-		out)
+	return add(CommandReply{Raw: answer, Proto: c.proto(), may: c.MayHold}, out)
 }
 
 // commandAll is COMMAND, and whatever subcommand is not known here.
@@ -100,24 +95,9 @@ func (v *Verb) innerKeys(c *Client, args [][]byte, out []byte) []byte {
 // added.
 type CommandReply struct {
 	Raw   []byte
-	Proto int  // the client's
-	Table bool // it is COMMAND's whole table, whatever was asked, as the embedded store answers
+	Proto int // the client's
 
 	may func(n int) bool // says whether so many bytes may be held
-}
-
-// length is how many elements the reply has.
-func (r CommandReply) length() int {
-	n, _, _ := resp.Open(r.Raw)
-	return n
-}
-
-// commandName is the name in an entry of the reply; "": there is none.
-func commandName(entry []byte) string {
-	_, body, _ := resp.Open(entry)
-	first, _ := resp.Cut(body)
-	name, _ := resp.Outline(first)
-	return lower(name.Text)
 }
 
 // appendAll appends the reply to COMMAND.
@@ -137,12 +117,8 @@ func countAdded() int { return len(verbs) + 1 } // LOCKPROXY
 
 // appendCount appends the reply to COMMAND COUNT.
 func (r CommandReply) appendCount(out []byte) []byte {
-	n := r.length()
-	if !r.Table {
-		count, _ := resp.Outline(r.Raw)
-		n = count.Int()
-	}
-	return resp.AppendInt(out, int64(n+countAdded()))
+	count, _ := resp.Outline(r.Raw)
+	return resp.AppendInt(out, int64(count.Int()+countAdded()))
 }
 
 // appendInfo appends the reply to COMMAND INFO [name …].
@@ -151,22 +127,12 @@ func (r CommandReply) appendInfo(out []byte, args [][]byte) []byte {
 		return r.appendAll(out)
 	}
 	names := args[2:]
-	entries := map[string][]byte{} // of a whole table
-	if r.Table = r.Table && !r.answers(names); r.Table {
-		for e := range resp.Elements(r.Raw) {
-			if name := commandName(e); entries[name] == nil {
-				entries[name] = e
-			}
-		}
-	}
 	_, left, _ := resp.Open(r.Raw)
 	out, counted := resp.AppendArray(out, len(names)), 0
 	for _, name := range names {
 		var e []byte
 		name := lower(name)
-		if e, left = resp.Cut(left); r.Table {
-			e = entries[name]
-		}
+		e, left = resp.Cut(left)
 		at := slices.IndexFunc(additions(), func(a addition) bool { return a.name == name })
 		switch {
 		case at >= 0:
@@ -191,56 +157,25 @@ const countStep = 64 << 10
 // lower is the name of a command in lower case.
 func lower(name []byte) string { return strings.ToLower(string(name)) }
 
-// answers says whether the reply's entries are those asked for, one for one.
-func (r CommandReply) answers(names [][]byte) bool {
-	if r.length() != len(names) {
-		return false
-	}
-	i := 0
-	for e := range resp.Elements(r.Raw) {
-		if v, _ := resp.Outline(e); !v.Null && commandName(e) != lower(names[i]) {
-			return false
-		}
-		i++
-	}
-	return true
-}
-
-// appendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then
-// listed without, so that redis-cli completes their names and hints the verbs.
+// appendDocs appends the reply to COMMAND DOCS [name …].
 func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 	asked := make(map[string]bool)
 	for _, name := range args[2:] {
 		asked[lower(name)] = true
 	}
-	wanted := func(name string) bool { return len(args) == 2 || asked[name] }
 	var added [][]byte
-	if r.Table {
-		for e := range resp.Elements(r.Raw) {
-			if name := commandName(e); name != "" && wanted(name) {
-				added = append(added, bareDoc(r.Proto, name))
-			}
-		}
-	}
 	for _, a := range additions() {
-		if wanted(a.name) && (!a.isSub() || len(args) > 2) {
+		wanted := len(args) == 2 && !a.isSub() || asked[a.name]
+		if wanted {
 			added = append(added, a.appendDoc(nil, r.Proto))
 		}
 	}
 	n, body, _ := resp.Open(r.Raw)
-	if r.Table {
-		n, body = 0, nil
-	}
 	out = append(resp.AppendMap(out, r.Proto, n/2+len(added)), body...)
 	for _, pair := range added {
 		out = append(out, pair...)
 	}
 	return out
-}
-
-func bareDoc(proto int, name string) []byte {
-	return appendValue(resp.AppendBulkString(nil, strings.ToLower(name)), proto,
-		fields{{"summary", ""}, {"since", "1.0.0"}, {"group", "generic"}})
 }
 
 // appendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters what is added
@@ -251,14 +186,6 @@ func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 		fits = glob.New(strings.ToLower(string(args[4]))).Matches
 	}
 	n, names, _ := resp.Open(r.Raw)
-	if r.Table {
-		n, names = 0, nil
-		for e := range resp.Elements(r.Raw) {
-			if name := commandName(e); fits(name) {
-				n, names = n+1, resp.AppendBulkString(names, name)
-			}
-		}
-	}
 	var added []byte
 	for _, a := range additions() {
 		if fits(a.name) {

@@ -53,11 +53,8 @@ func (p *ProxyFacts) appendInfo(out []byte, proto int, args [][]byte, answer []b
 		return append(out, answer...)
 	}
 	r, ok := resp.ParseReply(answer)
-	line, bad := resp.ErrorLine(answer)
-	switch {
-	case bad && p.Embedded && !strings.HasPrefix(line, "NO"):
-		r.Text = nil // the embedded store answers sections it does not have with an error
-	case !ok || bad || r.Kind != '$' && r.Kind != '=':
+	_, bad := resp.ErrorLine(answer)
+	if !ok || bad || r.Kind != '$' && r.Kind != '=' {
 		return append(out, answer...)
 	}
 	text := string(p.inOwnMode(r.Text))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
+	"github.com/lockproxy/lockproxy/internal/embedded"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
@@ -41,7 +42,7 @@ type app struct {
 	log    *slog.Logger
 	budget *upstream.Budget // of the connections to Redis that clients cause
 	observed
-	store     *embedded          // nil with a Redis of the user's
+	store     *embedded.Store    // nil with a Redis of the user's
 	follower  *sentinel.Follower // nil without Sentinels
 	address   *upstream.Address  // nil with Sentinels, a cluster or the embedded store
 	node      *upstream.Node     // nil with a cluster, as are control and locks
@@ -90,10 +91,10 @@ func (a *app) build(ctx context.Context) (err error) {
 		if err = loopbackOnly(slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen)); err != nil {
 			return err
 		}
-		if a.store, err = startEmbedded(log); err != nil {
+		if a.store, err = embedded.Start(log); err != nil {
 			return err
 		}
-		if url, err = a.store.url(); err != nil {
+		if url, err = upstream.ParseURL("redis://" + a.store.Addr()); err != nil {
 			return err
 		}
 	}
@@ -300,7 +301,7 @@ func (a *app) close() {
 		a.cluster.Close()
 	}
 	if a.store != nil {
-		a.store.close()
+		a.store.Close()
 	}
 	if a.telemetry != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), telemetryFlush)

@@ -331,3 +331,23 @@ func TestBuildText(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The longest lease that the grammar knows is one in the embedded store, too.
+func TestLongestLeaseEmbedded(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	p := start(t, "--listen", addr, "--drain-timeout", "0")
+	first, second := p.dial("tcp", addr), p.dial("tcp", addr)
+	for verb, other := range map[string]string{"LOCK": "LOCK", "WLOCK": "WLOCK", "RLOCK": "WLOCK"} {
+		for _, owner := range [][]any{nil, {"OWNER", "o"}} {
+			for _, lease := range [][]any{{"EX", 9999999999}, {"EX", 9007199254740}, {"PX", 9007199254740992}} {
+				words := append(append([]any{"k"}, owner...), lease...)
+				expect(t, first, "OK", verb, words...)
+				expect(t, second, nil, other, "k")
+				expect(t, first, int64(1), "RENEW", words...)
+				expect(t, second, nil, other, "k")
+				expect(t, first, int64(1), "UNLOCK", append([]any{"k"}, owner...)...)
+			}
+		}
+	}
+}

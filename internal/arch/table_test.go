@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 7, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/loglimit", "internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/page", "internal/systemd", "internal/backend", "internal/runlock", "internal/top"}},
+		may: []string{"internal/loglimit", "internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/page", "internal/systemd", "internal/backend", "internal/runlock", "internal/top", "internal/embedded"}},
 	{pkg: "internal/session", floor: 6, what: "one client connection: read, order, reply, hang up",
 		may: []string{"internal/client", "internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/own", "internal/dedicated", "internal/scriptcache", "internal/share", "internal/slowlog", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/display", "internal/loglimit", "internal/telemetry"}},
 	{pkg: "internal/own", floor: 5, what: "what a client has of connections of its own: when, at which node, and what becomes of them",
@@ -74,6 +74,8 @@ var table = []row{
 		may: []string{"internal/logqueue", "internal/retry", "upstream", "proto/resp"}, libs: []string{"golang.org/x/sys/unix"}},
 	{pkg: "internal/top", floor: 2, what: "lockproxy top: who holds and waits for which lock, in a terminal",
 		may: []string{"upstream", "internal/checked", "internal/display"}, libs: []string{"github.com/redis/rueidis", "github.com/gdamore/tcell/v2", "github.com/rivo/tview"}},
+	{pkg: "internal/embedded", floor: 2, what: "a Redis in this process, for trying lockproxy out and for tests",
+		may: []string{"internal/commandtable", "internal/glob", "proto/resp"}, libs: []string{"github.com/alicebob/miniredis/v2", "github.com/alicebob/miniredis/v2/server"}},
 	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream", "internal/tlsfiles"}},
 	{pkg: "internal/commandtable", floor: 1, what: "what a command is, and where it goes: our rows, and what Redis' COMMAND tells",
 		may: []string{"proto/resp", "internal/telemetry"}, libs: stdOnly},
@@ -104,7 +106,7 @@ var table = []row{
 	{pkg: "internal/program", floor: 0, what: "the servers that tools start: bench, and Redis' own suite", libs: stdOnly},
 	{pkg: "internal/history", floor: 0, what: "random users of locks, what they did, and the oracles over it"},
 	{pkg: "internal/simulation", floor: beside, what: "the lock engine and Redis in simulated time"},
-	{pkg: "internal/simulation/world", floor: 0, what: "Redis servers and wires inside a synctest bubble, for tests"},
+	{pkg: "internal/simulation/world", floor: beside, what: "Redis servers and wires inside a synctest bubble, for tests", may: []string{"internal/embedded"}},
 	{pkg: "internal/arch", floor: 0, what: "this table as a test", libs: stdOnly},
 }
 

@@ -323,9 +323,6 @@ func (s *Session) resolve(c *call) {
 }
 
 func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {
-	if s.srv.o.Embedded {
-		return ofStore, nil
-	}
 	if len(args[0]) > longestAsked {
 		return refusedFor(s.srv.facts.table.Load().refusal(args))
 	}
@@ -352,10 +349,6 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 	}
 	return t.answered(c.Of(args))
 }
-
-// ofStore stands for a command that the embedded store does not list: it leaves the newer ones out. None is renamed,
-// and the table has all that concern a connection.
-var ofStore = &commandtable.Command{}
 
 // describe asks Redis about a command, which a module may have added or redis.conf renamed: as the service account, or
 // where that may not ask, as the client. What Redis says does not depend on who asks. Nothing is told of a command that

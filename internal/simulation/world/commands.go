@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/lockproxy/lockproxy/internal/embedded"
 )
 
 // own are the commands that miniredis has not, or answers in another way than Redis does.
@@ -40,6 +42,8 @@ func (n *Node) hook(p *server.Peer, command string, args ...string) bool {
 		p.WriteInt(n.publish(kind, args[0], args[1]))
 	case command == "WAIT":
 		p.WriteInt(0)
+	case command == "COMMAND":
+		embedded.Command(p, args)
 	case command == "PUBSUB" && len(args) > 1 && strings.EqualFold(args[0], "NUMSUB"):
 		n.writeNumsub(p, classic, args[1:])
 	case command == "PUBSUB" && len(args) > 1 && strings.EqualFold(args[0], "SHARDNUMSUB"):

@@ -1,4 +1,4 @@
-package main
+package embedded
 
 import (
 	"log/slog"
@@ -9,13 +9,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-func startStore(t *testing.T) *embedded {
+func startStore(t *testing.T) *Store {
 	t.Helper()
-	store, err := startEmbedded(slog.New(slog.DiscardHandler))
+	store, err := Start(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.close)
+	t.Cleanup(store.Close)
 	return store
 }
 
@@ -111,26 +111,6 @@ func TestClockLeavesTime(t *testing.T) {
 		}
 		if time.Now().After(patience) { // on a busy machine one tick may take several times as long as the next
 			t.Fatalf("%v after a tick of %v or more", rest, took)
-		}
-	}
-}
-
-// The longest lease that the grammar knows is one in the embedded store, too.
-func TestLongestLeaseEmbedded(t *testing.T) {
-	t.Parallel()
-	addr := freeAddr(t)
-	p := start(t, "--listen", addr, "--drain-timeout", "0")
-	first, second := p.dial("tcp", addr), p.dial("tcp", addr)
-	for verb, other := range map[string]string{"LOCK": "LOCK", "WLOCK": "WLOCK", "RLOCK": "WLOCK"} {
-		for _, owner := range [][]any{nil, {"OWNER", "o"}} {
-			for _, lease := range [][]any{{"EX", 9999999999}, {"EX", 9007199254740}, {"PX", 9007199254740992}} {
-				words := append(append([]any{"k"}, owner...), lease...)
-				expect(t, first, "OK", verb, words...)
-				expect(t, second, nil, other, "k")
-				expect(t, first, int64(1), "RENEW", words...)
-				expect(t, second, nil, other, "k")
-				expect(t, first, int64(1), "UNLOCK", append([]any{"k"}, owner...)...)
-			}
 		}
 	}
 }
