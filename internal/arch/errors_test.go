@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,5 +73,62 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 		if !strings.Contains(string(page), "| `"+code+"` |") && !strings.Contains(string(page), "| `"+code+" ") {
 			t.Errorf("docs/ERRORS.md has no row for %s", code)
 		}
+	}
+}
+
+// textsIn are the strings of the code, each concatenation as one, with … for what is known only when it is made.
+func textsIn(files []source) string {
+	var all strings.Builder
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			e, is := n.(ast.Expr)
+			if !is {
+				return true
+			}
+			switch e := e.(type) {
+			case *ast.BinaryExpr:
+				if e.Op == token.ADD {
+					all.WriteString(messageOf(e) + "\n")
+				}
+			case *ast.BasicLit:
+				if e.Kind == token.STRING {
+					all.WriteString(messageOf(e) + "\n")
+				}
+			}
+			return true
+		})
+	}
+	return all.String()
+}
+
+// errorRow is a row of docs/ERRORS.md, with the errors that it is about.
+var errorRow = regexp.MustCompile("(?m)^\\| (.+?) \\| .*\\|$")
+
+// quoted is what stands between backticks.
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// varies is what the code puts into the text of an error, as the page has it: numbers, a command, what there is too much of.
+var varies = regexp.MustCompile(`…|\d+|\b(?:NOPERM|WAIT|BLPOP|clients|Client names|commands a second|waiting locks|near)\b`)
+
+// TestDocumentedErrorsAreMade: what docs/ERRORS.md says of errors, some code says: each part of one between what varies.
+func TestDocumentedErrorsAreMade(t *testing.T) {
+	texts, n := textsIn(readHouse(t)), 0
+	for _, row := range errorRow.FindAllStringSubmatch(readPage(t, "ERRORS.md"), -1) {
+		told, _, _ := strings.Cut(row[1], " in answer to ")
+		for _, e := range quoted.FindAllStringSubmatch(told, -1) {
+			n++
+			text := strings.TrimPrefix(e[1], "ERR ")
+			for _, part := range varies.Split(text, -1) {
+				if part = strings.Trim(part, " '"); part != "" && !strings.Contains(texts, part) {
+					t.Errorf("no code says %q of %q", part, e[1])
+				}
+			}
+		}
+	}
+	if n < 60 {
+		t.Errorf("%d errors were found", n)
 	}
 }
