@@ -72,7 +72,7 @@ func (f *Forwarder) usesOwn() {
 	b := &f.big
 	b.used = time.Now()
 	if b.back == nil {
-		b.back = time.AfterFunc(f.OwnFor, f.client.Reader.WakeToAttend)
+		b.back = time.AfterFunc(f.OwnFor, f.client.Reader.Notify)
 		return
 	}
 	b.back.Reset(f.OwnFor)

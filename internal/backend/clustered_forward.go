@@ -86,7 +86,7 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 		u.executor().As(u.client.Identity())
 		return resp.Reply{}, err
 	}
-	u.Adopt(id)
+	u.SetIdentity(id)
 	answer, _ := resp.ParseReply(got)
 	return answer, nil
 }

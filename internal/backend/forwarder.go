@@ -369,8 +369,8 @@ func (c *Common) Trouble(err error) {
 	}
 }
 
-// Adopt makes id, which Redis has accepted, the client's identity, and gives back the connections of the one before.
-func (f *Forwarder) Adopt(id upstream.Identity) {
+// SetIdentity makes id, which Redis has accepted, the client's identity, and gives back the connections of the one before.
+func (f *Forwarder) SetIdentity(id upstream.Identity) {
 	if id != f.client.Identity() {
 		f.Leave()
 		f.client.SetIdentity(id)

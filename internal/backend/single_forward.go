@@ -143,7 +143,7 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 		return resp.Reply{}, err
 	}
 	if p != u.shared {
-		u.Adopt(id)
+		u.SetIdentity(id)
 		u.leave(false)
 		u.shared = p
 	}
@@ -164,7 +164,7 @@ func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
 	if err != nil && !client.NoFurther(err) {
 		return nil, err
 	}
-	u.Adopt(id)
+	u.SetIdentity(id)
 	u.shared = p
 	return okReply, nil
 }

@@ -13,7 +13,7 @@ import (
 type Client interface {
 	FlushReplies()          // a protocol error ends the connection: replies that are pending are to be written now
 	End()                   // the connection is over
-	Attend()                // WakeToAttend was called, and no command is at work
+	Notified()              // Notify was called, and no command is at work
 	MustAuthenticate() bool // Redis asks for a password, and this client has not sent one
 	MayLeave() bool         // a drain may close it
 	MayIdle() bool          // it may be silent for as long as it likes

@@ -35,7 +35,7 @@ type anybody struct{}
 
 func (anybody) FlushReplies()          {}
 func (anybody) End()                   {}
-func (anybody) Attend()                {}
+func (anybody) Notified()              {}
 func (anybody) MustAuthenticate() bool { return false }
 func (anybody) MayLeave() bool         { return true }
 func (anybody) MayIdle() bool          { return false }

@@ -26,11 +26,11 @@ type Reader struct {
 	unfinished Account
 	silence    deadlines
 
-	mu      sync.Mutex // guards what follows up to ahead
-	mode    mode
-	armed   time.Time // the deadline the socket has now
-	attends bool      // Client.Attend is to be called
-	ahead   ahead
+	mu       sync.Mutex // guards what follows up to ahead
+	mode     mode
+	armed    time.Time // the deadline the socket has now
+	notified bool      // Client.Notified is to be called
+	ahead    ahead
 }
 
 // mode is what reads are for.
@@ -77,14 +77,14 @@ func (r *Reader) begin() error {
 	r.unfinished.Set(unfinished)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.ahead.done != nil || r.attends && r.mode == forCommands {
+	for r.ahead.done != nil || r.notified && r.mode == forCommands {
 		if r.ahead.done != nil {
 			r.haltAhead()
 			continue
 		}
-		r.attends = false
+		r.notified = false
 		r.mu.Unlock()
-		r.client.Attend()
+		r.client.Notified()
 		r.mu.Lock()
 	}
 	switch {
@@ -157,12 +157,12 @@ func (r *Reader) wake() {
 	}
 }
 
-// WakeToAttend makes the goroutine that reads call the client's Attend, as soon as it is between two reads. Any
+// Notify makes the goroutine that reads call the client's Notified, as soon as it is between two reads. Any
 // goroutine may call it. It never blocks.
-func (r *Reader) WakeToAttend() {
+func (r *Reader) Notify() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.attends = true
+	r.notified = true
 	r.wake()
 }
 

@@ -249,7 +249,7 @@ func TestForgetsWhatItReadMeanwhile(t *testing.T) {
 			if idle {
 				o.forwarder.Send()
 				o.client.Flush()
-				o.Attend()
+				o.ReleaseUnneeded()
 			}
 			get, c := command("GET", "k")
 			o.Run(get, nil, c, false)
@@ -317,7 +317,7 @@ func TestConnectionOfAnUnlistedCommand(t *testing.T) {
 			t.Fatalf("%s would be forwarded", line)
 		}
 		o.conn.Settled()
-		o.Attend()
+		o.ReleaseUnneeded()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			used, waiting := o.Backend.Node().DedicatedCount()
 			if used == 0 && waiting == idle {

@@ -138,7 +138,7 @@ func (o *Connections) current() *conn {
 	if held.DB != o.client.Identity().DB { // SELECT within a transaction
 		id := o.client.Identity()
 		id.DB = held.DB
-		o.forwarder.Adopt(id)
+		o.forwarder.SetIdentity(id)
 	}
 	if !held.Released {
 		return p
@@ -170,8 +170,8 @@ func (o *Connections) open() (*conn, error) {
 	return p, err
 }
 
-// Attend gives back a connection that only other clients needed, while no command is at work.
-func (o *Connections) Attend() {
+// ReleaseUnneeded gives back a connection that only other clients needed, while no command is at work.
+func (o *Connections) ReleaseUnneeded() {
 	if o.any() {
 		o.current()
 		o.release()

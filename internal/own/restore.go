@@ -70,7 +70,7 @@ func (p *conn) Remake(what dedicated.Remains) {
 func (r *restore) run() {
 	if r.remade() {
 		r.forget()
-		r.o.client.Reader.WakeToAttend() // an idle client uses the new connection at once
+		r.o.client.Reader.Notify() // an idle client uses the new connection at once
 	}
 }
 

@@ -82,7 +82,7 @@ func (p *conn) connectionOf(id int64) (redisID int64, found bool) {
 // noTarget notes the end of one redirection to the client.
 func (o *Connections) noTarget() {
 	if o.View.Targets.Add(-1) == 0 {
-		o.client.Reader.WakeToAttend()
+		o.client.Reader.Notify()
 	}
 }
 
@@ -111,7 +111,7 @@ func (o *Connections) requestConn(ctx context.Context) int64 {
 	if !o.request.CompareAndSwap(nil, &answer) { // somebody else asks just now
 		return 0
 	}
-	o.client.Reader.WakeToAttend()
+	o.client.Reader.Notify()
 	ctx, cancel := context.WithTimeout(ctx, requestWait)
 	defer cancel()
 	select {

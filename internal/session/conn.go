@@ -22,13 +22,13 @@ func closeHow(how downstream.How) lock.CloseHow {
 	return lock.Left
 }
 
-// Attend does what other sessions ask of this one, and gives back what it has not needed for a while.
-func (s *Session) Attend() {
-	s.access.refuseStranger()
+// Notified does what other sessions ask of this one, and gives back what it has not needed for a while.
+func (s *Session) Notified() {
+	s.access.refuseRemote()
 	if s.own.Requested() {
 		s.own.ServeRequest(s.access.Admitted())
 	}
-	s.own.Attend()
+	s.own.ReleaseUnneeded()
 	s.pipes.ReturnOwn()
 }
 

@@ -141,7 +141,7 @@ func (s *Session) Reset() {
 
 // identity makes the client another user, or none, after Redis has agreed to it.
 func (s *Session) identity(id upstream.Identity) {
-	s.pipes.Adopt(id)
+	s.pipes.SetIdentity(id)
 	s.activity.operates.Store(false)
 	if id.Anonymous() {
 		s.countFor(s.srv.users.JoinNobody(networkOf(s.client.Peer.Addr)))

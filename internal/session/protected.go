@@ -44,13 +44,18 @@ func (p *protection) isKnown() bool {
 	}
 }
 
-// strangers returns the error for a client from another machine that connects; "": it is let in. Until Redis has told
-// whether it asks for a password the client is let in, and its first command waits for that: see stays.
-func (s *Server) strangers() string {
-	if !s.o.Protected || !s.access.protection.isKnown() || s.access.mustAuth.Load() {
-		return ""
+// refusesRemote says that clients from other machines are known not to be served.
+func (s *Server) refusesRemote() bool {
+	return s.o.Protected && s.access.protection.isKnown() && !s.access.mustAuth.Load()
+}
+
+// refuseRemote returns the error for a client from another machine that connects; "": it is let in. Until Redis has
+// told whether it asks for a password the client is let in, and its first command waits for that: see mayStay.
+func (s *Server) refuseRemote() string {
+	if s.refusesRemote() {
+		return string(resp.AppendError(nil, deniedLine))
 	}
-	return string(resp.AppendError(nil, deniedLine))
+	return ""
 }
 
 // listens notes that there is a listener at addr.
@@ -77,7 +82,7 @@ func (s *Server) protectionLearned(asked, changed bool) {
 	s.sayProtection()
 	// Those that must authenticate get a deadline for it, and those that may not stay are closed.
 	for _, c := range s.clients.snapshot() {
-		c.client.Reader.WakeToAttend()
+		c.client.Reader.Notify()
 	}
 }
 
@@ -120,10 +125,10 @@ func (a *access) mayStay() bool {
 	return false
 }
 
-// refuseStranger closes a client from another machine that has sent no command yet, once it is known that it may not
+// refuseRemote closes a client from another machine that has sent no command yet, once it is known that it may not
 // stay.
-func (a *access) refuseStranger() {
-	if a.remote && a.srv.access.protection.isKnown() && !a.srv.access.mustAuth.Load() {
+func (a *access) refuseRemote() {
+	if a.remote && a.srv.refusesRemote() {
 		a.deny(deniedLine)
 	}
 }

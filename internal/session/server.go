@@ -202,7 +202,7 @@ func NewServer(o Options) *Server {
 		OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.strangers, Keeps: s.keepsPlaces,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.refuseRemote, Keeps: s.keepsPlaces,
 		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log,
 	})
 	s.setTable(nil)
