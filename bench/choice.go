@@ -41,8 +41,11 @@ func (f figures) gets() (all []table) {
 func (f figures) cost() table {
 	t := untitled("", "a second, direct", "a second", "p50 µs, direct", "p50 µs", "p99 µs, direct", "p99 µs", "CPU µs")
 	for _, l := range f.gets() {
-		t.add(l.title, l.of(direct, "a second"), l.of(lockproxy, "a second"), l.of(direct, "p50 µs"), l.of(lockproxy, "p50 µs"),
-			l.of(direct, "p99 µs"), l.of(lockproxy, "p99 µs"), l.of(lockproxy, "proxy CPU µs"))
+		cells := []string{l.title}
+		for _, column := range []string{"a second", "p50 µs", "p99 µs"} {
+			cells = append(cells, l.of(direct, column), l.of(lockproxy, column))
+		}
+		t.add(append(cells, l.of(lockproxy, "proxy CPU µs"))...)
 	}
 	return t
 }
@@ -60,11 +63,17 @@ func (f figures) proxies() (all []table) {
 	}
 	cpu := table{title: "**CPU µs of the proxy per command**", head: []string{""}}
 	for _, row := range sum.rows {
+		if row[0] == clusterLockproxy || row[0] == clusterPredixy {
+			continue // measured with those of the sum only
+		}
 		if slices.ContainsFunc(f.gets(), func(t table) bool { return t.of(row[0], "proxy CPU µs") != "–" }) {
 			cpu.head = append(cpu.head, row[0])
 		}
 	}
 	for _, t := range f.gets() {
+		if t.title == getP1.String() || t.title == getP16.String() {
+			continue // the sum has these
+		}
 		cells := []string{t.title}
 		for _, row := range cpu.head[1:] {
 			cells = append(cells, t.of(row, "proxy CPU µs"))
@@ -78,10 +87,12 @@ func (f figures) proxies() (all []table) {
 func (f figures) libraries() table {
 	one, many := named(f.locks, lockLoad(pair, 1).String()), named(f.locks, lockLoad(pair, pairsClients).String())
 	all := named(f.locks, lockLoad(handoff, handoffGoal).String())
-	t := untitled("", "1 client: p50 µs", "50 clients: a second", "CPU µs of Redis", "commands in Redis", "128 want one: changed hands a second", "p99 µs")
+	t := untitled("", "1 client: p50 µs", "50 clients: a second", "CPU µs of Redis", "commands in Redis",
+		"128 want one: changed hands a second", "p99 µs")
 	for _, c := range contestants {
 		cells := []string{
-			c.name, one.of(c.name, "p50 µs"), many.of(c.name, "a second"), many.of(c.name, "CPU µs: Redis"), many.of(c.name, "commands"),
+			c.name, one.of(c.name, "p50 µs"),
+			many.of(c.name, "a second"), many.of(c.name, "CPU µs: Redis"), many.of(c.name, "commands"),
 			all.of(c.name, "changed hands"), all.of(c.name, "p99 µs"),
 		}
 		if slices.ContainsFunc(cells[1:], func(cell string) bool { return cell != "–" }) {
@@ -102,8 +113,9 @@ func (f figures) itself() (all []table) {
 
 // onPage are the steps that the page has; the list has all.
 var onPage = []string{
-	"plain: acquire", "plain: release, the last", "plain: the pair", "plain: renew 1", "plain: renew 100", "OWNER: acquire", "OWNER: release",
-	"OWNER: renew 1", "fair: acquire, nobody waits", "fair: release, nobody waits", "read: acquire", "read: release, the last",
+	"plain: acquire", "plain: release, the last", "plain: the pair", "plain: renew 1", "plain: renew 100",
+	"OWNER: acquire", "OWNER: release", "OWNER: renew 1", "fair: acquire, nobody waits", "fair: release, nobody waits",
+	"read: acquire", "read: release, the last",
 }
 
 func (f figures) steps() (all []table) {

@@ -17,7 +17,10 @@ func (f figures) write(folder string) error {
 		file    string
 		tables  []table
 		ofLoads bool
-	}{{"goals", f.goals, false}, {"commands", f.loads(), true}, {"locks", f.locks, true}, {"scripts", f.scripts, false}, {"own", f.own, false}} {
+	}{
+		{"goals", f.goals, false}, {"commands", f.loads(), true}, {"locks", f.locks, true},
+		{"scripts", f.scripts, false}, {"own", f.own, false},
+	} {
 		text, err := list(one.tables, one.ofLoads)
 		if err == nil && text != "" {
 			err = os.WriteFile(filepath.Join(folder, one.file+".csv"), []byte(text), 0o644)
@@ -57,7 +60,7 @@ func list(tables []table, ofLoads bool) (string, error) {
 	return text.String(), err
 }
 
-// headOf is a table's head without what only the page needs: "busy %: client", "proxy" are there "busy %: client", "busy %: proxy".
+// headOf is a table's head in which each column has its whole name: "proxy" behind "busy %: client" is "busy %: proxy".
 func headOf(t table) []string {
 	head, of := slices.Clone(t.head), ""
 	for i, name := range head {

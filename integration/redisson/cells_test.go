@@ -21,21 +21,19 @@ func tablesOf(where string) []table {
 	return []table{
 		{
 			title:   "Side by side" + title,
-			text:    "Of each pair the first holds the lock and the second wants it." + around,
+			text:    around,
 			columns: []string{theyFirst, weFirst, bothJava},
 			verbs:   func(column string) bool { return column != bothJava },
 			cells:   in(where, pairCells()),
 		},
 		{
 			title:   "All together" + title,
-			text:    "Two JVMs at Redis itself and two or four lockproxies, all at once.",
 			columns: []string{""},
 			verbs:   func(string) bool { return true },
 			cells:   in(where, togetherCells()),
 		},
 		{
 			title:   "Redisson with lockproxy as its server" + title,
-			text:    "Nothing here uses lockproxy's verbs: Redisson's own scripts, messages and handshakes pass through.",
 			columns: columns,
 			verbs:   func(string) bool { return false },
 			cells:   in(where, throughCells()),

@@ -25,12 +25,16 @@ func (b *environment) key() string {
 func (b *environment) table(v *verdict) string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "## Suite of %s\n\n", b.key())
-	fmt.Fprintf(&t, "Served by %s. Tags denied: %s.\n\n", b.suite.serves, strings.Join(b.s.deny, ", "))
+	fmt.Fprintf(&t, "Served by %s.", b.suite.serves)
+	if !slices.Equal(b.s.deny, denied) {
+		fmt.Fprintf(&t, " Tags denied: %s.", strings.Join(b.s.deny, ", "))
+	}
+	t.WriteString("\n\n")
 	if b.s.nodes > 0 {
 		fmt.Fprintf(&t, "Behind lockproxy, which is one Redis to its clients (`--present standalone`), are %d masters with the slots dealt out evenly; "+
 			"straight is one server. Both are run with the suite's `--cluster-mode`, which leaves out the tests it calls unfit for a cluster.\n\n", b.s.nodes)
 	}
-	fmt.Fprintf(&t, "**%d of %d** tests that pass straight pass through lockproxy; %d do not, each with its reason below. "+
+	fmt.Fprintf(&t, "**%d of %d** tests that pass straight pass through lockproxy; %d do not. "+
 		"%d more are not for external servers, or denied.\n\n", v.passed, v.direct, v.direct-v.passed, v.ignored)
 	if b.s.nodes > 0 {
 		fmt.Fprintf(&t, "Of those %d, %d want keys of several slots where a cluster has one (marked *slots*); of the %d others **%s** pass.\n\n",
@@ -133,23 +137,26 @@ const pageHead = `<!-- Written by: make tcl ARGS="-write docs/SUITES.md" -->
 
 # Redis' own test suites, through lockproxy
 
-What the suites say of lockproxy as an external server: one unit at a time, each on a fresh server behind a fresh lockproxy, every
-command through lockproxy. [integration/tcl](../integration/tcl/README.md) says how it is done, [COMPATIBILITY.md](COMPATIBILITY.md) what it
-means. How many tests of each unit pass is in [suites/units.csv](suites/units.csv), every test that does not pass in
-[suites/not-passing.csv](suites/not-passing.csv).
+What the suites say of lockproxy as an external server: one unit at a time, each on a fresh server behind a fresh
+lockproxy, every command through lockproxy. [integration/tcl](../integration/tcl/README.md) says how it is done,
+[COMPATIBILITY.md](COMPATIBILITY.md) what it means. How many tests of each unit pass is in
+[suites/units.csv](suites/units.csv), every test that does not pass in
+[suites/not-passing.csv](suites/not-passing.csv). Unless a section says otherwise, the tags that ` + "`make tcl ARGS=-h`" + ` names are denied.
 `
 
 // write replaces what the page and the lists beside it say about this run, or adds it.
 func (b *environment) write(v *verdict) error {
 	page, key := b.s.write, b.key()
-	folder := filepath.Join(filepath.Dir(page), strings.ToLower(strings.TrimSuffix(filepath.Base(page), filepath.Ext(page))))
+	folder := strings.ToLower(strings.TrimSuffix(filepath.Base(page), filepath.Ext(page)))
+	folder = filepath.Join(filepath.Dir(page), folder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+	units, misses := filepath.Join(folder, "units.csv"), filepath.Join(folder, "not-passing.csv")
 	return errors.Join(
 		writeTable(page, key, b.table(v)),
-		writeList(filepath.Join(folder, "units.csv"), key, []string{"suite", "unit", "straight", "through lockproxy"}, unitRows(key, v)),
-		writeList(filepath.Join(folder, "not-passing.csv"), key, []string{"suite", "unit", "test", "why"}, missRows(key, v)))
+		writeList(units, key, []string{"suite", "unit", "straight", "through lockproxy"}, unitRows(key, v)),
+		writeList(misses, key, []string{"suite", "unit", "test", "why"}, missRows(key, v)))
 }
 
 // writeTable replaces the section of that key in the page, or adds it.

@@ -12,7 +12,7 @@ const (
 	replication    = "It turns the connection into a replica's."
 	kinOnly        = "Only relatives of Redis have it: it changes the connection."
 	scripts        = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
-	echoes         = "No other client's commands go over the connection that it is sent on: an error of it may have line ends of the call in it, and so look like several replies."
+	echoes         = "Its connection is shared with nobody: an error of it may look like several replies."
 	functions      = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
 )
 

@@ -22,9 +22,10 @@ const referenceHead = `<!-- Written by: go test ./internal/session -update, with
 
 # Commands
 
-What becomes of each command that Redis 7.0.15, Redis 8.2.3 or Valkey 8.1.8 lists. What is different from a bare Redis stands, shorter, in
-[COMPATIBILITY.md](COMPATIBILITY.md). A command that is not here, of a module or of a newer Redis, is forwarded as Redis' COMMAND describes it. While Redis
-does not answer that, the command is refused. What Redis does not have goes over a connection of the client's own, and Redis says so.
+What becomes of each command that Redis 7.0.15, Redis 8.2.3 or Valkey 8.1.8 lists;
+[COMPATIBILITY.md](COMPATIBILITY.md) sums it up. A command of a module or of a newer Redis is forwarded as Redis' COMMAND
+describes it, and refused while Redis does not answer that. What Redis does not have goes over a connection of the
+client's own, and Redis says so.
 
 | Goes | Meaning |
 |---|---|
@@ -33,11 +34,11 @@ does not answer that, the command is refused. What Redis does not have goes over
 | scripts | Forwarded as it came, on connections that serve scripts only. |
 | here | Answered by this proxy. |
 | refused | An error. ` + "`--deny`" + ` adds to these, ` + "`--allow`" + ` allows those that say so. |
-| lock | A lock verb, see [VERBS.md](VERBS.md). |
+| lock | A lock verb. |
 
-Redis' ACL decides about all of them. The proxy asks Redis before it answers a command here,
-except for SELECT, RESET, QUIT, CLUSTER, READONLY, READWRITE, ASKING and LOCKPROXY. In a transaction, commands that Redis knows are
-queued there; all others are errors that abort it. [CLUSTER.md](CLUSTER.md) says to which node of a cluster a command goes.
+Redis' ACL decides about all of them. The proxy asks Redis before it answers a command here, except for SELECT, RESET,
+QUIT, CLUSTER, READONLY, READWRITE, ASKING and LOCKPROXY. In a transaction, commands that Redis knows are queued there;
+all others are errors that abort it. [CLUSTER.md](CLUSTER.md) says to which node of a cluster a command goes.
 
 `
 
@@ -75,8 +76,8 @@ func TestReference(t *testing.T) {
 // referenceRow says what becomes of one command.
 type referenceRow struct{ name, where, note string }
 
-// ofOthers are those commands of the page that only other servers have: nothing but a server's list brings a command that is
-// shared, or a subcommand of CLUSTER.
+// ofOthers are those commands of the page that only other servers have: nothing but a server's list brings a command
+// that is shared, or a subcommand of CLUSTER.
 func ofOthers(page string, rows []referenceRow) (others []referenceRow) {
 	here := make(map[string]bool)
 	for _, r := range rows {
@@ -118,7 +119,12 @@ func versionOf(t *testing.T, server *testredis.Server) string {
 func referenceRows(tab, allowed *commandtable.Table) (rows []referenceRow) {
 	row := func(c, full *commandtable.Command) {
 		where, note := whereItGoes(c), c.About()
-		if where == "refused" && !full.Refusal {
+		switch {
+		case where == "lock":
+			note = "See [VERBS.md](VERBS.md)."
+		case strings.HasPrefix(c.Name, "lockproxy"):
+			note = "See [OPERATIONS.md](OPERATIONS.md#at-redis-cli)."
+		case where == "refused" && !full.Refusal:
 			note += " `--allow " + c.Name + "`: on a connection of the client's own."
 		}
 		rows = append(rows, referenceRow{strings.ToUpper(strings.ReplaceAll(c.Name, "|", " ")), where, note})
