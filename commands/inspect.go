@@ -2,13 +2,14 @@ package commands
 
 import (
 	"context"
-	"errors"
+	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // lockinfo answers LOCKINFO key with a map: kind, ttl-ms, holders, waiting, fence.
@@ -20,15 +21,23 @@ func lockinfo(_ *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
 	}
-	who, holders := c.Access.SeesClients(), list{}
+	return appendValue(out, c.proto(), infoFields(c, in, c.Access.SeesClients()))
+}
+
+// infoFields are what is known of a lock; who: with whose connections hold it.
+func infoFields(c *Client, in lock.Info, who bool) fields {
+	holders := list{}
 	for _, h := range in.Holders {
-		proxy := ""
+		var elsewhere fields
 		if who && !h.Local {
-			proxy = c.Proxy.ProxyOf(h.Owner, c.Forwarder)
+			elsewhere = whereabouts(c, h.Owner)
 		}
-		holders = append(holders, holderFields(h, who, proxy))
+		holders = append(holders, holderFields(h, who, elsewhere))
 	}
 	all := fields{{"kind", in.Kind}, {"ttl-ms", in.TTL}, {"holders", holders}}
+	if in.Unread > 0 {
+		all = append(all, field{"more-holders", in.Unread})
+	}
 	if in.Nodes != nil {
 		nodes := list{}
 		for _, n := range in.Nodes {
@@ -40,20 +49,39 @@ func lockinfo(_ *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if in.Fenced {
 		fence.value = in.Token
 	}
-	return appendValue(out, c.proto(), append(all, field{"waiting", fields{{"queue", in.Queue}, {"here", in.Here}}},
-		fence))
+	return append(all, field{"waiting", fields{{"queue", in.Queue}, {"here", in.Here}}}, fence)
+}
+
+// whereabouts say of a holder elsewhere at which proxy it is, or of which Redisson, as far as that is known.
+func whereabouts(c *Client, owner string) fields {
+	at, none := c.Proxy.ProxyOf(owner, c.Forwarder)
+	if at != "" {
+		return fields{{"proxy", at}}
+	}
+	if id, thread, is := lockstore.ConnectionIn(owner); none && is {
+		return fields{{"redisson", id}, {"thread", thread}}
+	}
+	return nil
 }
 
 // locklist answers LOCKLIST with an array of maps.
 func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	g, err := parse(v.Options, args[1:])
-	if err == nil && len(g.words["MATCH"]) > glob.MaxLength {
+	switch {
+	case err != nil:
+	case len(g.words["MATCH"]) > glob.MaxLength:
 		err = errPattern
+	case g.has("COUNT") && !g.has("SCAN"):
+		err = syntaxNear([]byte("COUNT"))
 	}
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	entries, err := visible(c, c.Session.Locks().List(g.words["OWNER"], g.words["MATCH"]))
+	if g.has("SCAN") {
+		return lockscan(c, g, out)
+	}
+	entries, err := visible(c, c.Session.Locks().List(g.words["OWNER"], g.words["MATCH"]),
+		func(e lock.Entry) string { return e.Key })
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
 	}
@@ -64,16 +92,45 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	return out
 }
 
-// visible keeps the locks whose keys the client may read.
-func visible(c *Client, all []lock.Entry) ([]lock.Entry, error) {
+// lockscan answers LOCKLIST SCAN with an array: the cursor for the next call, and the locks that were found.
+func lockscan(c *Client, g given, out []byte) []byte {
+	db := c.Identity().DB
+	next, keys, err := c.Forwarder.Scan(backend.Scan{Cursor: g.words["SCAN"], Match: g.words["MATCH"],
+		Count: g.numbers["COUNT"]})
+	if err == nil {
+		keys, err = visible(c, keys, func(key string) string { return key })
+	}
+	var found []lock.Found
+	if err == nil {
+		found, err = c.Session.Locks().Found(c.Context(), db, keys)
+	}
+	if err != nil {
+		return appendFailure(out, c.proto(), err)
+	}
+	locks, who := list{}, c.Access.SeesClients()
+	for _, one := range found {
+		locks = append(locks, append(fields{{"key", one.Key}, {"db", db}}, infoFields(c, one.Info, who)...))
+	}
+	return appendValue(out, c.proto(), list{next, locks})
+}
+
+// visible keeps what is about keys that the client may read. A client that may read none, for want of a command, gets
+// Redis' error.
+func visible[T any](c *Client, all []T, keyOf func(T) string) ([]T, error) {
+	keys := make([][]byte, len(all))
+	for i, one := range all {
+		keys[i] = []byte(keyOf(one))
+	}
+	refusals, err := c.Access.Refusals(false, keys...)
+	if err != nil || refusals == nil {
+		return all, err
+	}
 	out := all[:0]
-	for _, e := range all {
-		var refusal *upstream.ReplyError
-		err := c.Access.May(false, []byte(e.Key))
-		switch {
+	for i, one := range all {
+		switch err := refusals[i]; {
 		case err == nil:
-			out = append(out, e)
-		case !errors.As(err, &refusal):
+			out = append(out, one)
+		case strings.Contains(err.Error(), " run the "): // and not that key alone
 			return nil, err
 		}
 	}
@@ -81,16 +138,13 @@ func visible(c *Client, all []lock.Entry) ([]lock.Entry, error) {
 }
 
 // holderFields are one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who
-// it is, for those who may know. proxy is the other one that it is on; "": not known.
-func holderFields(h lock.Holder, who bool, proxy string) fields {
+// it is, for those who may know. elsewhere is where another one is.
+func holderFields(h lock.Holder, who bool, elsewhere fields) fields {
 	all := fields{{"owner", h.Owner}}
 	if h.Kind != lock.Plain {
 		all = append(all, field{"kind", h.Kind.String()})
 	}
-	all = append(all, field{"holds", h.Holds})
-	if proxy != "" {
-		all = append(all, field{"proxy", proxy})
-	}
+	all = append(append(all, field{"holds", h.Holds}), elsewhere...)
 	if !h.Local {
 		return all
 	}

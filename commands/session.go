@@ -61,6 +61,9 @@ type Access interface {
 	Ask(at backend.Place, args ...[]byte) (reply []byte, err error)
 	// May asks whether the client may write, or read, all of the keys. The error is Redis' answer.
 	May(write bool, keys ...[]byte) error
+	// Refusals are what May would be for each key alone; none: the client may use all. The error is that Redis cannot be
+	// asked.
+	Refusals(write bool, keys ...[]byte) ([]error, error)
 	// MayDelete asks whether the client may delete a key that it may write. The error is Redis' answer.
 	MayDelete(key []byte) error
 	// SeesClients asks whether the client may see who other clients are: may run CLIENT LIST.
@@ -79,9 +82,9 @@ type Proxy interface {
 	// Fields are those of Redis' own CLIENT INFO; nil: not known. LearnFields notes them.
 	Fields() ClientFields
 	LearnFields(f ClientFields)
-	// ProxyOf is where another proxy is found whose connection that owner is; "": it is none, or that is not known. It
-	// asks with f.
-	ProxyOf(owner string, f *backend.Forwarder) string
+	// ProxyOf is where another proxy is found whose connection that owner is; "": it is none, or that is not known.
+	// none: Redis knows of no proxy whose it is. It asks with f.
+	ProxyOf(owner string, f *backend.Forwarder) (at string, none bool)
 	// Kill closes the clients that are meant, but for the one with the number by, whose locks run out then. itself:
 	// that one is meant, too.
 	Kill(f KillFilter, by int64) (killed int, itself bool)

@@ -144,8 +144,8 @@ func lockVerbs() []*Verb {
 		},
 		{
 			Name: "locklist", Arity: -1, Flags: []string{"readonly", "noscript", "admin"}, Group: "lock", Since: since,
-			Summary: "Lists the locks held and waited for through this proxy.",
-			Options: []Option{optAnyOwner, optMatch}, do: locklist,
+			Summary: "Lists the locks held and waited for through this proxy; with SCAN, step by step, those in Redis, whoever holds them.",
+			Options: []Option{optAnyOwner, optScan, optMatch, optCount}, do: locklist,
 		},
 	}
 }

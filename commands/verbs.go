@@ -25,6 +25,8 @@ var (
 	optWrite    = Option{Keyword: "WRITE", group: "side"}
 	optAnyOwner = Option{Keyword: "OWNER", Value: "id", kind: text, group: "owner"}
 	optMatch    = Option{Keyword: "MATCH", Value: "pattern", kind: text}
+	optScan     = Option{Keyword: "SCAN", Value: "cursor", kind: text, group: "owner"}
+	optCount    = Option{Keyword: "COUNT", Value: "count", kind: count}
 )
 
 // acquire is the verb that takes locks of one kind.

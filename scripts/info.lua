@@ -1,11 +1,12 @@
--- info reads one lock for LOCKINFO.
+-- info reads one lock for LOCKINFO and LOCKLIST SCAN.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] fencing token
 -- KEYS[3] Redisson's fair queue
 -- ARGV[1] prefix of the keys of all read holds (see rw.lua), by which readers whose holds have expired are left out
--- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, field, value, field, value, …}; the type is `other` for
---         a hash that is no lock: it has several fields and no mode, or more fields or bytes than a lock has
+-- ARGV[2] how many fields are read: of a hash with more only about as many
+-- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, number of fields that were not read, field, value, field, value, …};
+--         the type is `other` for a hash that is no lock: it has several fields and no mode, or more fields or bytes than a lock has
 
 -- include rw
 
@@ -18,16 +19,24 @@ local out = {
   redis.call('PTTL', KEYS[1]),
   type(token) == 'string' and token or '',
   type(queue) == 'number' and queue or 0,
+  0,
 }
 if kind ~= 'hash' then return out end
 
-local mode, fields = text(KEYS[1], 'mode'), redis.call('HLEN', KEYS[1])
-local bytes = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', '0')
-local other = {'other', out[2], out[3], out[4]}
+local mode, fields, most = text(KEYS[1], 'mode'), redis.call('HLEN', KEYS[1]), tonumber(ARGV[2])
+local other = {'other', out[2], out[3], out[4], 0}
 if not mode and fields > 1 or mode and mode ~= 'read' and mode ~= 'write' or fields > 5000 then return other end
-if type(bytes) == 'number' and bytes > 4096 + 1024 * fields then return other end
-looks = math.max(looks, fields)
-local all = redis.call('HGETALL', KEYS[1])
+-- This looks at every field, so it comes after the bound on their number.
+local bytes = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', '0')
+if type(bytes) == 'number' and bytes > 8192 + 1024 * fields then return other end
+looks = math.max(looks, math.min(fields, most))
+local all
+if fields > most then
+  all = redis.call('HSCAN', KEYS[1], '0', 'COUNT', ARGV[2])[2]
+else
+  all = redis.call('HGETALL', KEYS[1])
+end
+out[5] = math.max(0, fields - #all / 2)
 for i = 1, #all, 2 do
   local field, value = all[i], all[i + 1]
   local reader = mode and counted(value) > 0 and string.sub(field, -6) ~= ':write'

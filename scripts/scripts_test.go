@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -303,8 +304,28 @@ func TestLookAndInfo(t *testing.T) {
 	s.Do(t, "RPUSH", queue, "a", "b")
 	want(t, look("me"), "1 0 0 -1 0")
 	want(t, look("you"), "0 0 0 -1 0")
-	want(t, run(t, s, scripts.Info, []string{"k", token, queue}, "{k}"), "[hash -1 42 2 me 2]")
-	want(t, run(t, s, scripts.Info, []string{token, "k", "none"}, "{k}"), "[string -1  0]")
+	want(t, run(t, s, scripts.Info, []string{"k", token, queue}, "{k}", 5000), "[hash -1 42 2 0 me 2]")
+	want(t, run(t, s, scripts.Info, []string{token, "k", "none"}, "{k}", 5000), "[string -1  0 0]")
+	// Of a hash with many fields some are read. What has more than a lock may have is not looked at field by field.
+	fields := []any{"many", "mode", "write"}
+	for i := range 1000 {
+		fields = append(fields, "o"+strconv.Itoa(i)+":write", 1)
+	}
+	s.Do(t, append([]any{"HSET"}, fields...)...)
+	reply := strings.Fields(run(t, s, scripts.Info, []string{"many", token, queue}, "{many}", 16))
+	if unread, _ := strconv.Atoi(reply[4]); unread < 900 || unread+(len(reply)-5)/2 != 1001 {
+		t.Errorf("%d fields were not read, %d were", unread, (len(reply)-5)/2)
+	}
+	for i := range 5000 {
+		s.Do(t, "HSET", "many", i, 1)
+	}
+	calls := regexp.MustCompile("cmdstat_(memory[^:]*|hscan|hgetall):calls=[0-9]+")
+	stats := func() []string { return calls.FindAllString(string(s.Do(t, "INFO", "commandstats").([]byte)), -1) }
+	before := stats()
+	want(t, run(t, s, scripts.Info, []string{"many", token, queue}, "{many}", 16), "[other -1 42 2 0]")
+	if after := stats(); !slices.Equal(before, after) {
+		t.Error("a huge hash was read")
+	}
 	s.Do(t, "FLUSHALL")
 	s.Do(t, "HSET", "k", "mode", "write", "me:write", 1, "me", 1)
 	want(t, look("me"), "0 1 0 -1 0")
@@ -395,7 +416,7 @@ func everyScript() map[string]scriptCall {
 		{scripts.RWHandoff, rwKeys, slices.Concat([]any{rwChannel, "", "PUBLISH"}, rwRelease, rwAcquire)},
 		{scripts.RWVote, rwKeys, append([]any{0}, rwAcquire...)},
 		{scripts.Look, one, []any{"me", "me", "{k}"}},
-		{scripts.Info, []string{"k", token, queue}, []any{"{k}"}},
+		{scripts.Info, []string{"k", token, queue}, []any{"{k}", 5000}},
 		{scripts.Vacant, plain("k")[:2], []any{"PUBLISH", "P", "me"}},
 	} {
 		all[call.script.Name] = call

@@ -136,7 +136,8 @@ func TestLockInfoElsewhere(t *testing.T) {
 	if m["kind"] != "read" || m["ttl-ms"] != int64(-1) {
 		t.Errorf("LOCKINFO rw: %v", m)
 	}
-	expectFields(t, harness.Objects(t, m["holders"])[0], map[string]any{"owner": "0f8fad5b-d9cb-469f-a165-70867728950e:52", "kind": "read", "holds": int64(3)})
+	expectFields(t, harness.Objects(t, m["holders"])[0], map[string]any{"owner": "0f8fad5b-d9cb-469f-a165-70867728950e:52", "kind": "read", "holds": int64(3),
+		"redisson": "0f8fad5b-d9cb-469f-a165-70867728950e", "thread": "52"})
 	m = harness.Object(t, harness.Decode(t, asker.Do("LOCKINFO", "k")))
 	if m["fence"] != int64(17) || harness.Object(t, m["waiting"])["queue"] != int64(3) {
 		t.Errorf("LOCKINFO k: %v", m)

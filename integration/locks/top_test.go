@@ -49,7 +49,7 @@ func TestTop(t *testing.T) {
 	}
 	for _, want := range []string{
 		`(?m)^lockproxy .*, before redis ` + regexp.QuoteMeta(server.Addr()) + `; clients: [1-9]`,
-		`(?m)^locks: 1 held, .*; 1 wait, `,
+		`(?m)^locks of this proxy: 1 held, .*; 1 wait, `,
 		`(?m)^orders\\x1b\[2J +plain +0 +\S+:[0-9]+ +` + regexp.QuoteMeta(holder.C.LocalAddr().String()) + ` shop +default +[0-9.]+ s +1 `,
 		`(?m)^orders\\x1b\[2J +plain +0 +1 +[0-9.]+ s .*` + regexp.QuoteMeta(waiter.C.LocalAddr().String()),
 		`(?m)^[0-9]+ +\S+ lockproxy-top +default `,

@@ -31,15 +31,21 @@ func Ask(ctx context.Context, n *upstream.Node, id upstream.Identity, words ...s
 // such questions share. It gives up when ctx ends. Without a reply the error is a *upstream.NotSentError: it is as if
 // nothing had been asked.
 func (c *Common) AskAsService(ctx context.Context, n *upstream.Node, words ...string) ([]byte, error) {
-	p, err := n.Open(ctx, c.AsService())
+	var got upstream.Gathered
+	err := askShared(ctx, n, c.AsService(), resp.AppendCommand(nil, words...), &got)
+	return got, err
+}
+
+// askShared is AskAsService for any identity, with the reply to a sink.
+func askShared(ctx context.Context, n *upstream.Node, id upstream.Identity, raw []byte, to upstream.Sink) error {
+	p, err := n.Open(ctx, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer p.Release()
-	var got upstream.Gathered
-	r := &upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got, Patient: true}
+	r := &upstream.Request{Cmds: [][]byte{raw}, Sink: to, Patient: true}
 	defer context.AfterFunc(ctx, func() { r.End(r.Turn, context.Cause(ctx)) })()
-	return got, notAsked(p.Do(r))
+	return notAsked(p.Do(r))
 }
 
 // Ping says why a node serves nobody; nil: it answers.

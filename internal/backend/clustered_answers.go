@@ -34,6 +34,8 @@ func (u *clusteredPath) ask(words [][]byte, at Place) ([]byte, error) {
 		return u.askNode(at.node, c.Raw)
 	case apart:
 		return u.askApart(words, at.cmd)
+	case scanning:
+		c.Facts = scanFacts
 	case queued:
 		n := u.nodes.Snapshot().Owner(cluster.Slot(words[1]))
 		if n == nil {

@@ -206,6 +206,7 @@ const (
 	atNode
 	apart
 	queued
+	scanning
 )
 
 // AtSlot is the node that has a slot.
@@ -313,7 +314,7 @@ func (f *Forwarder) AskKeys(all [][][]byte) (replies [][]byte, err error) { retu
 // question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as
 // its replies do. The wait for it ends as that for a run does, and after QuestionTime.
 func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
-	g := &counted{client: f.client}
+	g := &counted{holder: f.client}
 	for _, one := range raw {
 		g.beside += len(one)
 	}
@@ -321,26 +322,34 @@ func (f *Forwarder) question(p *upstream.Pipe, raw ...[]byte) ([]byte, error) {
 	f.request.Store(r)
 	_, err := p.Ask(r, QuestionTime)
 	f.request.Store(nil)
-	if g.refused {
-		return nil, cluster.ErrTooMuch
+	if g.err() != nil {
+		return nil, g.err()
 	}
 	return f.answered(g.got, err)
 }
 
-// counted is a Sink that keeps what its client may hold.
+// counted is a Sink that keeps what its holder may hold.
 type counted struct {
-	client  *client.Client
+	holder  cluster.Holder
 	beside  int // bytes that are held besides
 	got     []byte
 	refused bool
 }
 
 func (g *counted) Reply(p []byte) {
-	if g.refused = g.refused || !g.client.MayHold(g.beside+len(g.got)+len(p)); g.refused {
+	if g.refused = g.refused || !g.holder.MayHold(g.beside+len(g.got)+len(p)); g.refused {
 		g.got = nil
 		return
 	}
 	g.got = append(g.got, p...)
+}
+
+// err says that there was more.
+func (g *counted) err() error {
+	if g.refused {
+		return cluster.ErrTooMuch
+	}
+	return nil
 }
 
 // answered returns the reply to a question.

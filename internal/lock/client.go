@@ -100,6 +100,11 @@ func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {
 	return c.m.Info(ctx, db, key)
 }
 
+// Found is Manager.Found.
+func (c *Client) Found(ctx context.Context, db int, keys []string) ([]Found, error) {
+	return c.m.Found(ctx, db, keys)
+}
+
 // List is Manager.List.
 func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pattern) }
 

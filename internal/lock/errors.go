@@ -17,6 +17,10 @@ var ErrNotAcquired = errors.New("lock: not acquired in time")
 var errLeaseless = &Error{Code: "ERR",
 	Text: "OWNER needs EX or PX: a named owner has the lock for that long, and RENEW begins it anew"}
 
+// errScan is the answer to who looks for locks among all keys of a quorum.
+var errScan = &Error{Code: "ERR", Text: "LOCKLIST SCAN is not available with --quorum: a lock is on several nodes, " +
+	"where clients have no accounts; LOCKINFO asks these nodes about one lock"}
+
 // about is an error about a lock, whose name is the %s of the text.
 func about(key, code, text string) error {
 	return &Error{Code: code, Text: fmt.Sprintf(text, lockstore.Printable(key))}

@@ -69,10 +69,46 @@ func (m *Manager) Able() (where []Ability, err error) { return m.store.Able() }
 
 // Info reads a lock from Redis and adds what this proxy knows. Errors are Redis' own or that it cannot be reached.
 func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
+	return m.info(ctx, db, key, lockstore.AllOwners)
+}
+
+// Found is a lock that was found among the keys of Redis.
+type Found struct {
+	Key string
+	Info
+}
+
+// mostShown is about how many holders are shown of each lock that was found.
+const mostShown = 16
+
+// Found reads those of some keys of Redis that look like locks that somebody holds, one after the other. It passes over
+// those that the service account may not use.
+func (m *Manager) Found(ctx context.Context, db int, keys []string) (all []Found, err error) {
+	if m.rules.Votes {
+		return nil, errScan
+	}
+	for _, key := range keys {
+		if len(key) > lockstore.MaxName || m.nameable(key) != nil {
+			continue
+		}
+		in, err := m.info(ctx, db, key, mostShown)
+		switch {
+		case lockstore.Forbidden(err):
+		case err != nil:
+			return nil, err
+		case in.Held():
+			all = append(all, Found{key, in})
+		}
+	}
+	return all, nil
+}
+
+// info is Info with about so many holders.
+func (m *Manager) info(ctx context.Context, db int, key string, most int) (Info, error) {
 	if err := m.nameable(key); err != nil {
 		return Info{}, err
 	}
-	said, err := m.store.Info(ctx, db, key)
+	said, err := m.store.Info(ctx, db, key, most)
 	if err != nil {
 		return Info{Info: said}, err
 	}

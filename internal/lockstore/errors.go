@@ -50,6 +50,12 @@ func NotSent(err error) bool {
 	return errors.As(err, &notSent)
 }
 
+// Forbidden says that Redis refused something for want of a right.
+func Forbidden(err error) bool {
+	refusal, is := errors.AsType[*upstream.ReplyError](err)
+	return is && strings.HasPrefix(refusal.Line, "NOPERM ")
+}
+
 // Passing says whether a waiter waits until err has passed: Redis is away, starting, between masters, or busy with
 // somebody's script, or has too few replicas (min-replicas-to-write), as a new master has until they have found it.
 func Passing(err error) bool {

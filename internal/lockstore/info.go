@@ -1,16 +1,34 @@
 package lockstore
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Info is what Redis has of one lock.
 type Info struct {
 	Kind   string // "none", "plain", "read", "write", or "other" for a key that is no lock
 	TTL    int64  // ms; -2 no key, -1 no TTL
 	Owners []Owned
+	Unread int64      // fields of the hash beside those of Owners, which were not read
 	Queue  int64      // waiters in Redisson's fair queue
 	Token  int64      // last fencing token
 	Fenced bool       // there is one
 	Nodes  []NodeInfo // of a quorum, each with what it has; nil without
+}
+
+// AllOwners is as many owners as a lock may have that is read: what has more is no lock to scripts/info.lua.
+const AllOwners = 5000
+
+// Held says whether what was read looks like a lock that somebody holds. Nothing marks a lock in Redis: it is a hash
+// that expires, in which each field is an owner's and counts. A named owner counts one.
+func (in Info) Held() bool {
+	return in.TTL > 0 && in.Unread+int64(len(in.Owners)) > 0 && !slices.ContainsFunc(in.Owners, func(o Owned) bool {
+		if _, _, is := ConnectionIn(o.Owner); is {
+			return o.Holds < 1
+		}
+		return o.Holds != 1 || !ValidOwner(o.Owner)
+	})
 }
 
 // Owned is what one owner has of a lock.

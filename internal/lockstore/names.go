@@ -52,13 +52,15 @@ func ValidOwner(id string) bool {
 	case id == "", id == "mode", len(id) > maxOwner, strings.HasSuffix(id, writeSuffix):
 		return false
 	}
-	return !implicitOwner(id)
+	_, _, is := ConnectionIn(id)
+	return !is
 }
 
-// implicitOwner says whether owner is `<uuid>:<number>`: a connection of some proxy, or a Java thread.
-func implicitOwner(owner string) bool {
-	id, number, _ := strings.Cut(owner, ":")
-	return isUUID(id) && isNumber(number)
+// ConnectionIn takes an owner apart that is `<uuid>:<number>`: a connection of some proxy, or a thread of Java, whose
+// uuid is its Redisson's getId().
+func ConnectionIn(owner string) (uuid, number string, is bool) {
+	uuid, number, _ = strings.Cut(owner, ":")
+	return uuid, number, isUUID(uuid) && isNumber(number)
 }
 
 const (

@@ -13,7 +13,7 @@ import (
 // rwField is the field of an owner in the hash of a read/write lock, without the suffix of a write hold. With the name
 // of the lock it makes keys that no other lock and owner have.
 func rwField(name, owner string) string {
-	implicit := implicitOwner(owner)
+	_, _, implicit := ConnectionIn(owner)
 	whole := wholeTag(name)
 	if implicit && !whole {
 		return owner

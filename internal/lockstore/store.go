@@ -35,7 +35,8 @@ type Reads interface {
 	// Look reads what there is of one owner's holds. It waits until final has passed, so that a request that was sent
 	// before is not done any more. It tries again after failures, until giveUp.
 	Look(id ID, final, giveUp time.Time) (Seen, error)
-	Info(ctx context.Context, db int, key string) (Info, error)
+	// Info reads a lock, and about so many of its owners: AllOwners, or fewer.
+	Info(ctx context.Context, db int, key string, most int) (Info, error)
 	// Able is why locks cannot be had, by trial locks of the last ten seconds; nil: they can. where has it for each
 	// Redis that keeps locks.
 	Able() (where []Ability, err error)

@@ -38,38 +38,45 @@ var grants = sync.OnceValue(func() *expirable.LRU[grant, error] {
 	return expirable.NewLRU[grant, error](grantsKept, nil, grantKept)
 })
 
-// May returns Redis' refusal if this client may not write, or read, one of the keys. Redis is asked as the client, with
-// commands that change nothing, about all keys at once. For the service account it need not be asked.
+// May returns Redis' refusal if this client may not write, or read, one of the keys.
 func (a *access) May(write bool, keys ...[]byte) error {
+	refusals, err := a.Refusals(write, keys...)
+	for i := 0; err == nil && i < len(refusals); i++ {
+		err = refusals[i]
+	}
+	return err
+}
+
+// Refusals returns for each of the keys Redis' refusal, nil if this client may write, or read, it; none: it may all.
+// Redis is asked as the client, with commands that change nothing, about all keys at once. For the service account it
+// need not be asked.
+func (a *access) Refusals(write bool, keys ...[]byte) (refusals []error, err error) {
 	if a.isService() {
-		return nil
+		return nil, nil
 	}
 	var asked []grant
 	var questions [][][]byte
-	for _, key := range keys {
+	var places []int // of keys
+	refusals = make([]error, len(keys))
+	for i, key := range keys {
 		one := grant{of: a.srv.up.backend, ident: a.client.Identity(), key: string(key), write: write,
 			rights: a.srv.access.rights.Load()}
 		err, known := grants().Get(one)
-		if err != nil {
-			return err
-		}
-		if !known {
-			asked, questions = append(asked, one), append(questions, one.question())
+		switch {
+		case err != nil:
+			refusals[i] = err
+		case !known:
+			asked, questions, places = append(asked, one), append(questions, one.question()), append(places, i)
 		}
 	}
 	if len(asked) == 0 {
-		return nil
+		return refusals, nil
 	}
 	replies, err := a.pipes.AskKeys(questions)
-	if err != nil {
-		return err
-	}
 	for i, reply := range replies {
-		if err := asked[i].answered(reply); err != nil {
-			return err
-		}
+		refusals[places[i]] = asked[i].answered(reply)
 	}
-	return nil
+	return refusals, err
 }
 
 // question is what Redis is asked about a key.

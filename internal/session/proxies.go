@@ -30,10 +30,10 @@ type proxies struct {
 }
 
 // ProxyOf implements commands.Proxy.
-func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) string {
+func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) (at string, none bool) {
 	uuid, _ := cutUUID(owner)
 	if uuid == p.self {
-		return ""
+		return "", false
 	}
 	if p.turn.TryLock() {
 		if now := time.Now(); now.After(p.until) {
@@ -45,10 +45,13 @@ func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) string {
 		}
 		p.turn.Unlock()
 	}
-	if known := p.known.Load(); known != nil {
-		return (*known)[uuid]
+	known := p.known.Load()
+	if known == nil {
+		return "", false
 	}
-	return ""
+	at, is := (*known)[uuid]
+	_, self := (*known)[p.self] // else its Redis is not asked: see --quorum
+	return at, self && !is
 }
 
 // cutUUID cuts "<uuid>:<rest>"; "": it is no such thing.
@@ -78,7 +81,7 @@ func proxiesIn(lists []resp.Reply, service string) map[string]string {
 				}
 			}
 			said, is := strings.CutPrefix(name, "lockproxy:")
-			if uuid, at := cutUUID(said); is && user == service && at != "" {
+			if uuid, at := cutUUID(said); is && user == service && uuid != "" {
 				known[uuid] = reachedAt(at, addr)
 			}
 		}

@@ -128,7 +128,7 @@ func head(before, now facts) []string {
 	return []string{
 		"lockproxy " + s["version"] + ", up " + display.Ago(time.Duration(s.number("uptime_in_seconds"))*time.Second) + ", before " + s["upstream"] + " " +
 			display.Shown(s["upstream_addr"]) + "; clients: " + number("clients"),
-		"locks: " + number("locks_held") + " held, the oldest for " + display.Ago(s.span("oldest_hold_ms")) + "; " + number("locks_waiting") +
+		"locks of this proxy: " + number("locks_held") + " held, the oldest for " + display.Ago(s.span("oldest_hold_ms")) + "; " + number("locks_waiting") +
 			" wait, the first since " + display.Ago(s.span("longest_wait_ms")),
 		"granted " + rate("locks_granted") + ", renewed " + rate("locks_renewed") + ", lost " + number("locks_lost") + " in all; commands forwarded " + rate("forwarded"),
 	}

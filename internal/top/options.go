@@ -20,6 +20,9 @@ Usage: lockproxy top [flags]
   --rows N          how many rows of a list it asks for (200)
   --once            print all lists once, as text, and end
 
+It shows this lockproxy's locks only: those of other proxies and of Redisson are
+found by LOCKLIST SCAN 0, one by its name by LOCKINFO, both at redis-cli.
+
 The user must be one of the proxy's --operators. Keys: 1 to 6 or Tab for another
 list, / to show only rows with some text in them, p to pause, q to leave.
 `

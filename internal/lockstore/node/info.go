@@ -9,10 +9,10 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// Info is the script that says what there is of a lock.
-func Info(db int, key string) Call {
+// Info is the script that says what there is of a lock, and about so many of its owners.
+func Info(db int, key string, most int) Call {
 	return Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.OwnQueueKey(key)},
-		Args: []string{lockstore.ReadPrefix(key)}}
+		Args: []string{lockstore.ReadPrefix(key), strconv.Itoa(most)}}
 }
 
 // ParseInfo takes its reply apart.
@@ -24,7 +24,7 @@ func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
 	if err != nil {
 		return lockstore.Info{}, err
 	}
-	if len(parts) < 4 {
+	if len(parts) < 5 {
 		return lockstore.Info{}, errOdd(scripts.Info.Name)
 	}
 	text := make([]string, len(parts))
@@ -43,7 +43,8 @@ func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
 	case "none":
 		in.Kind = "none"
 	case "hash":
-		in.Kind, in.Owners = ownersIn(text[4:])
+		in.Kind, in.Owners = ownersIn(text[5:])
+		in.Unread, _ = strconv.ParseInt(text[4], 10, 64)
 	}
 	return in, nil
 }

@@ -42,7 +42,7 @@ func (t tryOut) steps() []probeStep {
 	back := t.scripts().Release(&lockstore.Release{ID: t.id, Named: true}, ever)
 	renewal := lockstore.Renewal{RW: t.id.Kind.Spec().RW,
 		Holds: []lockstore.Renewed{{ID: t.next(), Counts: one, Lease: probeLease}}}
-	all = append(all, probeStep{Look(t.id), anyCode}, probeStep{Info(0, t.id.Key), anyCode},
+	all = append(all, probeStep{Look(t.id), anyCode}, probeStep{Info(0, t.id.Key, lockstore.AllOwners), anyCode},
 		probeStep{Extend(lockstore.Extension{ID: t.id, Named: true, Lease: probeLease}, false, ever), 1},
 		probeStep{handing(back, []Call{t.scripts().Acquire(conn, ever)}, t.id.Line(), "turn", t.verb), 1},
 		probeStep{t.scripts().Acquire(conn, ever), 1}, // others may have had their turn
@@ -82,7 +82,7 @@ func (t tryOut) brief() []probeStep {
 func (t tryOut) votes() []probeStep {
 	vote := probeStep{t.scripts().Vote([]*lockstore.Acquire{t.acquire(t.id, lockstore.Counts{})}, ever), 1}
 	return []probeStep{
-		vote, {Look(t.id), anyCode}, {Info(0, t.id.Key), anyCode},
+		vote, {Look(t.id), anyCode}, {Info(0, t.id.Key, lockstore.AllOwners), anyCode},
 		{t.scripts().Raise(t.id, 1, ever), 1},
 		{Extend(lockstore.Extension{ID: t.id, Named: true, Lease: probeLease}, false, ever), 1},
 		{t.scripts().Release(&lockstore.Release{ID: t.id, Named: true}, ever), 1},

@@ -99,7 +99,7 @@ func TestOddAnswersToQuestions(t *testing.T) {
 		if _, err := n.publishesWith(PubSubBoth); err == nil {
 			t.Errorf("%q: commands", says)
 		}
-		if _, err := ParseInfo(n.Eval(Info(0, "k"), false)); err == nil {
+		if _, err := ParseInfo(n.Eval(Info(0, "k", 10), false)); err == nil {
 			t.Errorf("%q: a lock", says)
 		}
 		if _, _, err := n.askTime(); err == nil {

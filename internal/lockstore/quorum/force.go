@@ -12,7 +12,7 @@ import (
 // those owners are made to lose it: whoever has waited for it gets it when the first nodes are free, and must not lose
 // it on the others.
 func (q *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
-	in, err := q.Info(ctx, f.DB, f.Key)
+	in, err := q.Info(ctx, f.DB, f.Key, lockstore.AllOwners)
 	if err != nil {
 		return 0, err
 	}

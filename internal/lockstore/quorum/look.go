@@ -54,9 +54,11 @@ func valuesOf[T any](answers []said[T]) []T {
 
 // Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the
 // lock.
-func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, error) {
+func (q *store) Info(_ context.Context, db int, key string, most int) (lockstore.Info, error) {
 	answers, err := each(q, "what is held cannot be said",
-		func(n *quorumNode) (lockstore.Info, error) { return node.ParseInfo(n.Eval(node.Info(db, key), false)) })
+		func(n *quorumNode) (lockstore.Info, error) {
+			return node.ParseInfo(n.Eval(node.Info(db, key, most), false))
+		})
 	if err != nil {
 		return lockstore.Info{}, err
 	}

@@ -125,7 +125,7 @@ func TestNodeThatReturnsTooFewNumbers(t *testing.T) {
 			}
 		}
 		l.says.Store(nil) // so that what goes on behind the answers ends
-		_, _ = q.Info(t.Context(), 0, "k")
+		_, _ = q.Info(t.Context(), 0, "k", 10)
 		running.Wait()
 	}
 }

@@ -36,6 +36,6 @@ func (d *store) Look(id lockstore.ID, final, giveUp time.Time) (lockstore.Seen, 
 }
 
 // Info reads a lock.
-func (d *store) Info(ctx context.Context, db int, key string) (lockstore.Info, error) {
-	return node.ParseInfo(d.read(ctx, node.Info(db, key)))
+func (d *store) Info(ctx context.Context, db int, key string, most int) (lockstore.Info, error) {
+	return node.ParseInfo(d.read(ctx, node.Info(db, key, most)))
 }
