@@ -62,9 +62,9 @@ type tracking struct {
 	caching string     // what CLIENT CACHING has just said of the next command
 }
 
-// take takes a call that Redis has agreed to. Only those with BCAST add to the ones before.
+// take takes a call that Redis has agreed to. Only those with ON and BCAST add to the ones before.
 func (t *tracking) take(call Tracking) {
-	if !call.BCast {
+	if !call.On || !call.BCast {
 		t.calls, t.bytes = nil, 0
 	}
 	if call.On && !slices.Contains(t.calls, call) {

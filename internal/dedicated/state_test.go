@@ -264,6 +264,18 @@ func TestRemains(t *testing.T) {
 	}
 }
 
+// CLIENT TRACKING OFF ends all tracking, also when it says BCAST, which Redis takes.
+func TestTrackingOffWithBCast(t *testing.T) {
+	t.Parallel()
+	c := talkIn(2)
+	for _, call := range []Tracking{{On: true, BCast: true, Call: "one"}, {BCast: true, Call: "off"}} {
+		c.state.answered(&Reply{Effect: call}, []byte("+OK\r\n"))
+	}
+	if c.state.tracking.on() || c.state.remains() != nil {
+		t.Errorf("after CLIENT TRACKING OFF BCAST: %+v", c.state.tracking)
+	}
+}
+
 // Very many subscriptions are made again by several calls, each of which is answered in time.
 func TestRemainsOfMany(t *testing.T) {
 	t.Parallel()
