@@ -32,7 +32,7 @@ type proxies struct {
 // ProxyOf implements commands.Proxy.
 func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) (at string, none bool) {
 	uuid, _ := cutUUID(owner)
-	if uuid == p.self {
+	if uuid == "" || uuid == p.self {
 		return "", false
 	}
 	if p.turn.TryLock() {

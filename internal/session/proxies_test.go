@@ -30,3 +30,14 @@ func TestProxiesInClientList(t *testing.T) {
 		}
 	}
 }
+
+// Redis is not asked about a holder that is no proxy's, as those are that other programs have written.
+func TestProxyOfNoProxy(t *testing.T) {
+	t.Parallel()
+	p := proxies{self: "11111111-1111-1111-1111-111111111111"}
+	for _, owner := range []string{"", "worker-7", "worker:7", p.self + ":1"} {
+		if at, none := p.ProxyOf(owner, nil); at != "" || none || !p.until.IsZero() {
+			t.Errorf("%q: %q, %v, asked at %v", owner, at, none, p.until)
+		}
+	}
+}
