@@ -51,6 +51,9 @@ func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 			u.client.Give(reply)
 			return cluster.Refusal{}
 		}
+		if lost == nil { // the reply has come just when it was no longer waited for
+			lost = &upstream.NotSentError{Cause: dedicated.ErrGone}
+		}
 		p.Close()
 		u.conn = nil
 		return cluster.Unreached
