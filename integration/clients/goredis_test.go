@@ -156,3 +156,46 @@ func TestInteropGoRedisGivesUp(t *testing.T) {
 	goRedisLibrary(patient).must(t, nil, "LOCK", "busy", "OWNER", "patient", "EX", "30", "BLOCK", "700")
 	givenUp(t, p, holder, "busy")
 }
+
+// A context that is cancelled while LOCK waits is not looked at, and what is granted is the caller's to give back. A deadline ends the
+// wait only with ContextTimeoutEnabled: go-redis closes the connection then.
+func TestInteropGoRedisContext(t *testing.T) {
+	t.Parallel()
+	_, p := startInterop(t)
+	for _, c := range []struct{ enabled, deadline, granted bool }{{false, false, true}, {false, true, true}, {true, false, true}, {true, true, false}} {
+		holder := harness.Dial(t, p.Addr())
+		harness.Expect(t, holder, "+OK\r\n", "LOCK", "busy")
+		r := harness.NewGoRedis(t, &redis.Options{Addr: p.Addr(), ContextTimeoutEnabled: c.enabled, ReadTimeout: harness.Patience})
+		if err := r.Ping(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(context.Background())
+		if c.deadline {
+			ctx, end = context.WithTimeout(context.Background(), 3*time.Second)
+		}
+		answer := make(chan error, 1)
+		go waitWithGoRedis(ctx, r, answer)
+		if c.granted {
+			harness.Eventually(t, "it waits", func() bool { return harness.WaitingHere(t, holder, "busy") == 1 })
+			if !c.deadline {
+				end()
+			}
+			<-ctx.Done()
+			harness.Expect(t, holder, ":1\r\n", "UNLOCK", "busy")
+			if err := <-answer; err != nil {
+				t.Errorf("%+v: %v", c, err)
+			}
+			harness.Expect(t, holder, ":1\r\n", "UNLOCK", "busy", "OWNER", "late")
+		} else {
+			if err := <-answer; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			givenUp(t, p, holder, "busy")
+		}
+		end()
+	}
+}
+
+func waitWithGoRedis(ctx context.Context, r *redis.Client, answer chan<- error) {
+	answer <- r.Do(ctx, "LOCK", "busy", "OWNER", "late", "EX", "30", "BLOCK", "30000").Err()
+}

@@ -165,6 +165,12 @@ async function locks(r) {
   const hasty = connect({ commandTimeout: 500 });
   await assert.rejects(hasty.call('LOCK', 'busy', 'BLOCK', 60000), /timed out/);
   hasty.disconnect();
+  const waiting = mine.duplicate(); // so that what mine sends meanwhile is not held up
+  const never = waiting.call('LOCK', 'busy', 'BLOCK', 60000);
+  await sleep(300);
+  assert.equal(await mine.ping(), 'PONG');
+  waiting.disconnect();
+  await assert.rejects(never, /UNBLOCKED|closed/);
   assert.equal(await other.call('UNLOCK', 'busy'), 1);
   assert.equal(await r.call('LOCK', 'busy', 'OWNER', 'late', 'EX', '30', 'BLOCK', 4000), 'OK');
   assert.equal(await r.call('UNLOCK', 'busy', 'OWNER', 'late'), 1);
