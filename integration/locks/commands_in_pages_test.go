@@ -184,6 +184,12 @@ func TestCommandsOfTheReadme(t *testing.T) {
 			}
 		},
 		"make dist VERSION=1.2.3": r.planned,
+		"go install ./cmd/lockproxy": func(line string) {
+			bin := t.TempDir()
+			r.env = append(r.env, "GOBIN="+bin)
+			r.runs(r.root, line, "")
+			r.runs(bin, "./lockproxy --version", "")
+		},
 		"lockproxy run --lock deploy --wait 10m -- ./deploy.sh": func(line string) {
 			script := "#!/bin/sh\nredis-cli -p " + strconv.Itoa(r.port) + " LOCK deploy\n"
 			if err := os.WriteFile(filepath.Join(r.dir, "deploy.sh"), []byte(script), 0o755); err != nil {

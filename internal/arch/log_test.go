@@ -133,11 +133,11 @@ All lines but those of ` + "`--log-level debug`" + `, by their messages.
 
 // toDo says what to do about the lines that are not enough by themselves, by their messages or how these begin.
 var toDo = map[string]string{
-	"lock lost": "the holder was told; look at `reason`: see [LockproxyLocksLost](OPERATIONS.md#lockproxylockslost)",
+	"lock lost": "the holder was told; look at `reason`: see [LockproxyLocksLost](ALERTS.md#lockproxylockslost)",
 	"the service account lacks rights without which no lock is given": "give it its " +
 		"[rights](OPERATIONS.md#who-may-lock)",
 	"no lock can be had: a trial lock could not be taken and released": "`error` has Redis' words: see " +
-		"[LockproxyNoLocks](OPERATIONS.md#lockproxynolocks). If a command is missing, or renamed, no lock is given " +
+		"[LockproxyNoLocks](ALERTS.md#lockproxynolocks). If a command is missing, or renamed, no lock is given " +
 		"until it is there",
 	"clients were closed that held locks, which end with their leases": "`why` is that of the `last` one. " +
 		"`no sign of life`: its machine or network is gone, or [drops packets](OPERATIONS.md#processors)",

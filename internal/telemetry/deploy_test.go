@@ -25,7 +25,7 @@ var (
 	grouping    = regexp.MustCompile(`\bby \(([^)]*)\)`)
 	alertName   = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
 	alertTested = regexp.MustCompile(`(?m)^ +- alertname: (\w+)$`)
-	alertInDocs = regexp.MustCompile(`(?m)^#### (Lockproxy\w+)$`)
+	alertInDocs = regexp.MustCompile(`(?m)^## (Lockproxy\w+)$`)
 )
 
 // scraped is what /metrics shows of everything that is counted.
@@ -107,7 +107,7 @@ func TestDeployedQueriesName(t *testing.T) {
 	}
 }
 
-// What each alert means is in docs/OPERATIONS.md, and when it fires in the tests that promtool runs.
+// What each alert means is in docs/ALERTS.md, and when it fires in the tests that promtool runs.
 func TestAlertsAreDocumented(t *testing.T) {
 	named := func(re *regexp.Regexp, file string) (all []string) {
 		text, err := os.ReadFile(file)
@@ -120,7 +120,7 @@ func TestAlertsAreDocumented(t *testing.T) {
 		return all
 	}
 	have := named(alertName, rules)
-	for file, re := range map[string]*regexp.Regexp{"../../docs/OPERATIONS.md": alertInDocs, ruleTests: alertTested} {
+	for file, re := range map[string]*regexp.Regexp{"../../docs/ALERTS.md": alertInDocs, ruleTests: alertTested} {
 		if told := named(re, file); len(have) == 0 || !slices.Equal(have, told) {
 			t.Errorf("%s has the alerts\n%q, %s\n%q", rules, have, file, told)
 		}
