@@ -29,7 +29,8 @@ func asked(t *testing.T, addr, name string) string {
 	return w.Do(strings.Split(name, "|")...)
 }
 
-// COMMAND LIST of the embedded store has the commands and subcommands that are answered before it, and no others of Redis'.
+// COMMAND LIST of the embedded store has the commands and subcommands that are answered before it, and no others of
+// Redis'.
 func TestDropinEmbeddedCommands(t *testing.T) {
 	t.Parallel()
 	p := harness.StartProxy(t, "")
@@ -49,7 +50,8 @@ func TestDropinEmbeddedCommands(t *testing.T) {
 		switch is := slices.Contains(listed, name); {
 		case strings.HasPrefix(name, "lockproxy|"): // they are for operators, of whom there is none here
 		case answered != is:
-			t.Errorf("%s: it is answered: %v; it is listed: %v (go test ./integration/dropin -run EmbeddedCommands -update)", name, answered, is)
+			t.Errorf("%s: it is answered: %v; it is listed: %v (go test ./integration/dropin -run EmbeddedCommands -update)",
+				name, answered, is)
 		}
 	}
 	if n := len(listed); n < 250 || len(all) < 300 {
@@ -69,7 +71,8 @@ func words(t *testing.T, reply string) (all []string) {
 	return all
 }
 
-// writeEmbedded writes what Redis says of the commands that are answered. Of a command that this Redis has not, what the file says is kept.
+// writeEmbedded writes what Redis says of the commands that are answered. Of a command that this Redis has not, what
+// the file says is kept.
 func writeEmbedded(t *testing.T, direct *harness.Wire, has map[string]bool) {
 	t.Helper()
 	have, err := os.ReadFile(embeddedCommands)

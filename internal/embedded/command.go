@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// commandsFile has what Redis says in COMMAND, in RESP3, of each command that a client finds at a proxy before this store. A test in
-// integration/dropin holds it to what is answered there, and writes it with -update.
+// commandsFile has what Redis says in COMMAND, in RESP3, of each command that a client finds at a proxy before this
+// store. A test in integration/dropin holds it to what is answered there, and writes it with -update.
 //
 //go:embed commands.resp
 var commandsFile []byte
@@ -168,11 +168,13 @@ func writeNames(p *server.Peer, filter []string) {
 	p.WriteStrings(names)
 }
 
-// writeDocs answers COMMAND DOCS [name …]. There is no documentation here, so redis-cli completes the names and has no hints.
+// writeDocs answers COMMAND DOCS [name …]. There is no documentation here, so redis-cli completes the names and has
+// no hints.
 func writeDocs(p *server.Peer, names []string) {
 	var documented []string
 	for _, e := range entries() {
-		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, e.name) }) {
+		is := func(name string) bool { return strings.EqualFold(name, e.name) }
+		if len(names) == 0 || slices.ContainsFunc(names, is) {
 			documented = append(documented, e.name)
 		}
 	}

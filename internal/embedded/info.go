@@ -61,13 +61,16 @@ func (s *Store) sections() []section {
 	srv := s.redis.Server()
 	return []section{
 		{"Server", []line{
-			{"redis_version", version}, {"redis_mode", "standalone"}, {"os", runtime.GOOS}, {"arch_bits", strconv.IntSize},
-			{"process_id", os.Getpid()}, {"uptime_in_seconds", int(up.Seconds())}, {"uptime_in_days", int(up.Hours() / 24)},
+			{"redis_version", version}, {"redis_mode", "standalone"},
+			{"os", runtime.GOOS}, {"arch_bits", strconv.IntSize}, {"process_id", os.Getpid()},
+			{"uptime_in_seconds", int(up.Seconds())}, {"uptime_in_days", int(up.Hours() / 24)},
 		}},
 		{"Clients", []line{{"connected_clients", srv.ClientsLen()}}},
 		{"Memory", []line{{"used_memory", memory()}, {"maxmemory", 0}, {"maxmemory_policy", "noeviction"}}},
 		{"Persistence", []line{{"loading", 0}, {"rdb_bgsave_in_progress", 0}, {"aof_enabled", 0}}},
-		{"Stats", []line{{"total_connections_received", srv.TotalConnections()}, {"total_commands_processed", srv.TotalCommands()}}},
+		{"Stats", []line{
+			{"total_connections_received", srv.TotalConnections()}, {"total_commands_processed", srv.TotalCommands()},
+		}},
 		{"Replication", []line{{"role", "master"}, {"connected_slaves", 0}}},
 		{"Cluster", []line{{"cluster_enabled", 0}}},
 	}

@@ -27,7 +27,9 @@ func TestInfo(t *testing.T) {
 		t.Errorf("HELLO says version %q, INFO %q, %v", told, version, err)
 	}
 	for _, sections := range [][]any{{}, {"ALL"}, {"default"}, {"Server", "memory", "replication"}} {
-		for _, want := range []string{"# Server\r\nredis_version:" + version + "\r\n", "\r\nmaxmemory_policy:noeviction\r\n", "\r\nrole:master\r\n"} {
+		for _, want := range []string{
+			"# Server\r\nredis_version:" + version + "\r\n", "\r\nmaxmemory_policy:noeviction\r\n", "\r\nrole:master\r\n",
+		} {
 			if got := info(sections...); !strings.Contains(got, want) {
 				t.Errorf("INFO %v has no %q: %q", sections, want, got)
 			}
@@ -45,10 +47,12 @@ func TestInfo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if replies, err := redis.Strings(c.Do("EXEC")); err != nil || len(replies) != 1 || !strings.HasPrefix(replies[0], "# Server\r\n") {
+	replies, err := redis.Strings(c.Do("EXEC"))
+	if err != nil || len(replies) != 1 || !strings.HasPrefix(replies[0], "# Server\r\n") {
 		t.Errorf("EXEC: %q, %v", replies, err)
 	}
-	if got, err := redis.String(c.Do("EVAL", "return redis.call('INFO', 'replication')", 0)); err != nil || !strings.HasPrefix(got, "# Replication\r\n") {
+	got, err := redis.String(c.Do("EVAL", "return redis.call('INFO', 'replication')", 0))
+	if err != nil || !strings.HasPrefix(got, "# Replication\r\n") {
 		t.Errorf("in a script: %q, %v", got, err)
 	}
 }

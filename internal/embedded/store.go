@@ -1,5 +1,5 @@
-// Package embedded is a Redis-like store in this process, for trying lockproxy out and for tests of programs that use it: miniredis, a
-// clock for it, and what miniredis has not and clients ask for.
+// Package embedded is a Redis-like store in this process, for trying lockproxy out and for tests of programs that use
+// it: miniredis, a clock for it, and what miniredis has not and clients ask for.
 package embedded
 
 import (
@@ -17,16 +17,17 @@ const clockRest = 9
 
 // Store is one store. It is empty at the start, and its data is gone with it.
 type Store struct {
-	redis *miniredis.Miniredis
-	began time.Time
-	next  atomic.Int64 // ns after began from which a command moves the store's clock
+	redis   *miniredis.Miniredis
+	began   time.Time
+	next    atomic.Int64 // ns after began from which a command moves the store's clock
+	scripts sync.Map     // those of clients that need what miniredis' Lua has not: a script, by the SHA of the client's
 
 	mu   sync.Mutex
 	last time.Time // what the clock was moved to; under mu
 }
 
-// Start starts a store on a loopback port of its own. Its clock does not run by itself: commands move it, so that a store that nobody uses
-// costs nothing.
+// Start starts a store on a loopback port of its own. Its clock does not run by itself: commands move it, so that a
+// store that nobody uses costs nothing.
 func Start(log *slog.Logger) (*Store, error) {
 	began := time.Now()
 	s := &Store{redis: miniredis.NewMiniRedis(), began: began, last: began}
@@ -34,8 +35,8 @@ func Start(log *slog.Logger) (*Store, error) {
 		return nil, err
 	}
 	s.redis.Server().SetPreHook(s.before)
-	log.Warn("no --upstream given: this is the EMBEDDED STORE, for trying lockproxy out and for tests. It forgets everything when " +
-		"lockproxy ends, knows only part of Redis' commands, and no other lockproxy shares its locks")
+	log.Warn("no --upstream given: this is the EMBEDDED STORE, for trying lockproxy out and for tests. It forgets " +
+		"everything when lockproxy ends, knows only part of Redis' commands, and no other lockproxy shares its locks")
 	return s, nil
 }
 
@@ -46,24 +47,33 @@ func (s *Store) before(p *server.Peer, cmd string, args ...string) bool {
 	}
 	switch cmd {
 	case "CLUSTER":
-		// miniredis would say that it is a cluster, at its own address, and clients that ask, such as rueidis, would go there: past the
-		// proxy and its locks.
+		// miniredis would say that it is a cluster, at its own address, and clients that ask, such as rueidis, would
+		// go there: past the proxy and its locks.
 		p.WriteError("ERR This instance has cluster support disabled")
 	case "COMMAND":
 		Command(p, args)
 	case "INFO":
 		s.info(p, args)
+	case "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO":
+		return s.eval(p, cmd, args)
+	case "XREAD", "XREADGROUP":
+		if !p.Resp3 { // so are those that readStreams sends
+			return false
+		}
+		s.readStreams(p, cmd, args)
+	case "SCRIPT":
+		return s.scriptCommand(p, args)
 	default:
 		return false
 	}
 	return true
 }
 
-// moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is served
-// meanwhile: with many keys it is done less often. What has passed counts for all keys, also for one that was set since the last tick:
-// it ends early by up to the clock's rest, some 10 µs with ten keys and 20 ms with ten thousand. While a script has the store, its own
-// commands come here, too: for them the time stands still, as it does in Redis. Whoever else finds the store taken is behind a command
-// that has moved the clock.
+// moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is
+// served meanwhile: with many keys it is done less often. What has passed counts for all keys, also for one that was
+// set since the last tick: it ends early by up to the clock's rest, some 10 µs with ten keys and 20 ms with ten
+// thousand. While a script has the store, its own commands come here, too: for them the time stands still, as it does
+// in Redis. Whoever else finds the store taken is behind a command that has moved the clock.
 func (s *Store) moveClock() {
 	if !s.redis.TryLock() {
 		return

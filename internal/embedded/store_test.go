@@ -31,7 +31,8 @@ func dialEmbedded(t *testing.T) redis.Conn {
 	return c
 }
 
-// Commands alone move the clock: a key's time runs out while nobody asks, and a script that takes longer than a tick comes to its end.
+// Commands alone move the clock: a key's time runs out while nobody asks, and a script that takes longer than a tick
+// comes to its end.
 func TestCommandsMoveTheClock(t *testing.T) {
 	t.Parallel()
 	c := dialEmbedded(t)
