@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"encoding/csv"
 	"fmt"
 	"go/ast"
 	"os"
@@ -85,50 +86,44 @@ func readPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-var (
-	promise = regexp.MustCompile(`(?m)^- \*\*(.+?)[.,]?\*\*`)
-	shownBy = regexp.MustCompile(`(?m)^\| (.+) \| (.+) \|$`)
-)
+// promise is the beginning of a bullet, by which docs/shown.csv knows it.
+var promise = regexp.MustCompile(`(?m)^- \*\*(.+?)[.,]?\*\*`)
 
-// TestGuaranteesAreShown: the promises are few enough to be read, and SHOWN.md names tests for each of them.
-func TestGuaranteesAreShown(t *testing.T) {
-	page := readPage(t, "GUARANTEES.md")
-	if len(page) > 12<<10 {
-		t.Errorf("GUARANTEES.md has %d bytes, more than anybody reads", len(page))
+// TestPromisesAreShown: docs/shown.csv names tests for each promise of GUARANTEES.md, and for each thing that SECURITY.md
+// says somebody may try. The promises are few enough to be read.
+func TestPromisesAreShown(t *testing.T) {
+	file, err := os.Open(filepath.Join("..", "..", "docs", "shown.csv"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	shown, _, _ := strings.Cut(readPage(t, "SHOWN.md"), tries)
-	areShown(t, page, shown)
-}
-
-// TestSecurityIsShown: SHOWN.md names tests for each thing that somebody may try.
-func TestSecurityIsShown(t *testing.T) {
-	_, shown, _ := strings.Cut(readPage(t, "SHOWN.md"), tries)
-	areShown(t, readPage(t, "SECURITY.md"), shown)
-}
-
-// tries is where SHOWN.md begins to be about SECURITY.md.
-const tries = "\n## What somebody may try\n"
-
-// areShown wants a row for each claim of a page, by its first words and in the same order, with tests that are there.
-func areShown(t *testing.T, page, shown string) {
-	t.Helper()
-	var promises, rows []string
-	for _, claim := range claims(page) {
-		if words := promise.FindStringSubmatch(claim); words == nil {
-			t.Errorf("%q does not begin with words by which SHOWN.md knows it", claim)
-		} else {
-			promises = append(promises, words[1])
-		}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
 	}
-	tests := testsIn(readHouse(t))
-	for _, row := range shownBy.FindAllStringSubmatch(shown, -1)[1:] {
-		rows = append(rows, row[1])
+	tests, shown := testsIn(readHouse(t)), map[string][]string{}
+	for _, row := range rows[1:] {
+		shown[row[0]] = append(shown[row[0]], row[1])
 		for _, fault := range unshown("- "+row[1]+" ("+row[2]+")\n", tests) {
 			t.Error(fault)
 		}
 	}
-	if len(promises) < 25 || !slices.Equal(promises, rows) {
-		t.Errorf("the promises are %q, and SHOWN.md has %q", promises, rows)
+	for _, name := range []string{"GUARANTEES", "SECURITY"} {
+		page := readPage(t, name+".md")
+		if len(page) > 12<<10 {
+			t.Errorf("%s.md has %d bytes, more than anybody reads", name, len(page))
+		}
+		var promises []string
+		for _, claim := range claims(page) {
+			if words := promise.FindStringSubmatch(claim); words == nil {
+				t.Errorf("%q does not begin with words by which shown.csv knows it", claim)
+			} else {
+				promises = append(promises, words[1])
+			}
+		}
+		if len(promises) < 25 || !slices.Equal(promises, shown[name]) {
+			t.Errorf("%s.md promises %q, and shown.csv has %q", name, promises, shown[name])
+		}
 	}
 }
 
