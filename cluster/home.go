@@ -51,18 +51,6 @@ func failureOf(err error) failure {
 // outOfReach says that the node cannot be reached. One that has only not answered yet is slow.
 func (f failure) outOfReach() bool { return f == unsent || f == lost || f == ended }
 
-// again says that the command may be sent again, wherever it goes. What may have been done may be if it changes
-// nothing.
-func (f failure) again(repeatable bool) bool {
-	switch f {
-	case unsent:
-		return true
-	case lost, slow:
-		return repeatable
-	}
-	return false
-}
-
 // pass is the rule for a command that any of so many masters can answer, and that has passed over some of them: how
 // many it has passed over when one has failed it so, and whether it is sent to the next for that alone. Home's
 // refusal stands when all others have been asked. If there may be no connection to another node, it goes back to

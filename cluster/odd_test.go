@@ -50,6 +50,12 @@ func TestReadRefusal(t *testing.T) {
 		if r := readRefusal([]byte(reply)); r.kind != want.kind || r.slot != want.slot || r.addr != want.addr {
 			t.Errorf("%q: got %+v", reply, r)
 		}
+		if got := RefusedForSlot([]byte(reply)); got != (want.kind >= moved && want.kind <= clusterDown) {
+			t.Errorf("%q: refused for its slot: %v", reply, got)
+		}
+	}
+	if !RefusedForSlot([]byte("-MOVED 1 a-name-that-goes-on-behind-the-bytes-that-are-looked-at")) {
+		t.Error("the beginning of a reply is not enough")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 const (
@@ -63,10 +64,9 @@ func (e *Executor) unanswered(u *unit, b *batch) {
 
 // failed decides what happens to a unit whose request has ended with err.
 func (e *Executor) failed(u *unit, err error) {
-	f := failureOf(err)
-	again := f.again(u.plan.repeatable())
+	next := upstream.Attempt{Err: err, Repeatable: u.plan.repeatable(), Left: e.c.opts.RetryFor}.Outcome()
 	u.reply, u.pieces = nil, nil
-	if e.passOn(u, f) || again {
+	if e.passOn(u, failureOf(err)) || next == upstream.SendAgain {
 		u.to, u.ask = nil, false
 		e.c.Refresh()
 		if !u.optional && e.later(u, longPause) {

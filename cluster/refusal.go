@@ -81,6 +81,10 @@ func (r Refusal) Moving() bool { return r.kind >= moved && r.kind <= tryAgain }
 // OfSlot says that the refusal is about the slot: another node, or the same one later, runs the command.
 func (r Refusal) OfSlot() bool { return r.kind >= moved && r.kind <= clusterDown }
 
+// RefusedForSlot says that a node has refused a command because of its slot: it has not run, and can be sent again. The
+// first hundred bytes of a reply are enough.
+func RefusedForSlot(reply []byte) bool { return readRefusal(reply).OfSlot() }
+
 // readRefusal reads an error that from gave.
 func (s *Snapshot) readRefusal(from *Node, reply []byte) Refusal {
 	r := readRefusal(reply)

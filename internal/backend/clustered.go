@@ -4,10 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -37,13 +35,12 @@ func (b *Clustered) Admit(ctx context.Context, from string) error {
 	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error { return n.Admit(ctx, from) })
 }
 
-// askAbout asks about one client, and again for RetryFor while no node is reached: a client that greets a cluster which
-// restarts waits for it, as one that sends a command does (docs/adr/0018).
+// askAbout asks about one client, and again while no node is reached, as commands are tried again: a client that greets
+// a cluster which restarts waits for it, as one that sends a command does (docs/adr/0018).
 func (b *Clustered) askAbout(ctx context.Context, ask func(context.Context, *upstream.Node) error) error {
-	pause := retry.Insist()
-	for until := time.Now().Add(b.RetryFor()); ; {
+	for t := b.Tries(NoSlot); ; {
 		err := b.askOnce(ctx, ask)
-		if !upstream.IsNotSent(err) || time.Now().After(until) || !retry.Sleep(ctx, pause.Next(), nil) {
+		if !upstream.IsNotSent(err) || !t.Again(ctx, cluster.Unreached) {
 			return err
 		}
 	}

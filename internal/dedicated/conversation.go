@@ -3,6 +3,7 @@ package dedicated
 import (
 	"bytes"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -142,7 +143,7 @@ func (c *conversation) intercept(kind frameKind, frame []byte) verdict {
 func (e *Reply) judge(frame []byte) verdict {
 	refuses := frame[0] == '-'
 	v := verdict{whole: refuses}
-	if e.Queues && IsRedirect(frame) {
+	if e.Queues && cluster.RefusedForSlot(frame) {
 		v.kind = frameRedirect
 	}
 	switch {

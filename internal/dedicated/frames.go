@@ -1,11 +1,10 @@
 package dedicated
 
 import (
-	"bytes"
 	"regexp"
-	"slices"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -18,20 +17,13 @@ var queuedReply = []byte("+QUEUED\r\n")
 // ForgetAll tells a client in RESP3 that nothing it has cached is valid.
 var ForgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
 
-// IsRedirect says that a node has refused a command because the slot is not there: it has not run, and can be sent
-// again.
-func IsRedirect(reply []byte) bool {
-	return begins(reply, "-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN ")
-}
-
 // Aborted says whether an error of EXEC ends the transaction; other errors leave all as it was.
 func Aborted(reply []byte) bool {
-	return IsRedirect(reply) || begins(reply, "-EXECABORT", "-CROSSSLOT") || bytes.Contains(reply, []byte("EXEC aborted"))
+	return cluster.RefusedForSlot(reply) || aborts.Match(reply)
 }
 
-func begins(reply []byte, words ...string) bool {
-	return slices.ContainsFunc(words, func(word string) bool { return bytes.HasPrefix(reply, []byte(word)) })
-}
+// aborts matches the other errors that end a transaction.
+var aborts = regexp.MustCompile("^-EXECABORT|^-CROSSSLOT|EXEC aborted")
 
 // elements is how many an array has, by its head. It is 0 of null, and of everything else.
 func elements(head []byte) int {

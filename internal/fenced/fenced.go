@@ -215,7 +215,7 @@ func (f *Fence) run() (done bool, err error) {
 	case !in: // the client has gone
 		return false, &upstream.LostError{Cause: dedicated.ErrGone}
 	}
-	if dedicated.IsRedirect(guard) {
+	if _, refused := resp.ErrorLine(guard); refused { // the slot is not there, or not all of it
 		queued = guard
 	}
 	return false, f.notRun(queued, answered)
