@@ -43,21 +43,22 @@ public final class Held implements AutoCloseable {
     if (lost()) throw loss();
   }
 
-  /** Completes when the lock is lost: {@code held.whenLost().thenRun(thread::interrupt)}. */
+  /** Completes when the lock is lost before {@link #close}: {@code held.whenLost().thenRun(job::cancel)}. */
   public CompletionStage<Lost> whenLost() {
     return loss.minimalCompletionStage();
   }
 
   /**
-   * Leaves the lock to its lease: {@link #close} will only end its renewals. This is for a write that has had no answer, and
-   * may still be on its way. A watched lock has no lease: it is free when close has ended its connection.
+   * Leaves the lock to its lease: {@link #close} will only end its renewals. This is for a write that has had no
+   * answer, and may still be on its way. A watched lock has no lease: it is free when close has ended its connection.
    */
   public synchronized void leave() {
     left = true;
   }
 
   /**
-   * Gives the lock back, once. While Redis is away it asks again, until the lease is over; then the lock ends by itself.
+   * Gives the lock back, once. While Redis is away it asks again, until the lease is over; then the lock ends by
+   * itself.
    *
    * @throws Lost if the lock was lost while it was held
    */
@@ -83,7 +84,9 @@ public final class Held implements AutoCloseable {
     return section.clock() - until >= 0;
   }
 
-  /** Redis has confirmed the lease, which counts from before the question was sent: it is never later than Redis has it. */
+  /**
+   * Redis has confirmed the lease, which counts from before the question was sent: it is never later than Redis has it.
+   */
   synchronized void answered(long sent) {
     if (lost()) return;
     until = sent + section.lease;
@@ -98,14 +101,14 @@ public final class Held implements AutoCloseable {
 
   /** Redis or the connection has said that the lock is not held any more. */
   synchronized void gone(Throwable error) {
-    if (why == null) lose(error.getMessage(), error);
+    if (why == null) lose(Locks.text(error), error);
   }
 
   private void lose(String text, Throwable error) {
-    why = text == null ? error.toString() : text;
+    why = text;
     cause = error;
     Lost lost = loss();
-    Locks.THREADS.execute(() -> loss.complete(lost));
+    if (!over) Locks.THREADS.execute(() -> loss.complete(lost));
   }
 
   private Lost loss() {

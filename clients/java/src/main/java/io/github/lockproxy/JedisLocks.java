@@ -16,8 +16,8 @@ public final class JedisLocks {
   private JedisLocks() {}
 
   /**
-   * Locks whose connections are made as those of redis are, beside its pool: waiters must not use up the connections that a
-   * holder needs.
+   * Locks whose connections are made as those of redis are, beside its pool: waiters must not use up the connections
+   * that a holder needs.
    */
   public static Locks of(RedisClient redis) {
     var factory = redis.getPool().getFactory();

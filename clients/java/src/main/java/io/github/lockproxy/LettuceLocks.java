@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Locks by Lettuce. */
@@ -24,8 +25,8 @@ public final class LettuceLocks {
   private LettuceLocks() {}
 
   /**
-   * Locks over connections of redis that nobody else uses: a LOCK that waits holds up what is sent behind it. The client has
-   * been made with the address of a lockproxy.
+   * Locks over connections of redis that nobody else uses: a LOCK that waits holds up what is sent behind it. The
+   * client has been made with the address of a lockproxy.
    */
   public static Locks of(RedisClient redis) {
     return of(() -> redis.connect(StringCodec.UTF8));
@@ -46,7 +47,7 @@ public final class LettuceLocks {
 
     @Override
     public boolean isReply(Throwable error) {
-      Throwable e = error instanceof RedisConnectionException ? error.getCause() : error; // to what it says at the connect
+      Throwable e = error instanceof RedisConnectionException ? error.getCause() : error; // to the words of the connect
       return e instanceof RedisCommandExecutionException;
     }
 
@@ -87,6 +88,8 @@ public final class LettuceLocks {
       } catch (ExecutionException e) {
         if (e.getCause() instanceof Exception cause) throw cause;
         throw e;
+      } catch (TimeoutException e) {
+        throw new TimeoutException(words.get(0) + ": no answer within " + most.toMillis() + " ms");
       }
     }
 
@@ -101,8 +104,8 @@ public final class LettuceLocks {
     }
 
     /**
-     * Closes a connection that has been interrupted. Lettuce would make it anew and send again what had no answer, UNLOCK
-     * included, without a word about it.
+     * Closes a connection that has been interrupted. Lettuce would make it anew and send again what had no answer,
+     * UNLOCK included, without a word about it.
      */
     @Override
     public void onRedisDisconnected(RedisChannelHandler<?, ?> interrupted) {

@@ -11,8 +11,8 @@ import java.util.concurrent.TimeoutException;
 import java.util.function.LongSupplier;
 
 /**
- * The locks that a program reaches by one client of Jedis ({@link JedisLocks}) or Lettuce ({@link LettuceLocks}). They are
- * Redisson's locks. Make one for each client, beside it. Any thread may use it.
+ * The locks that a program reaches by one client of Jedis ({@link JedisLocks}) or Lettuce ({@link LettuceLocks}). They
+ * are Redisson's locks. Make one for each client, beside it. Any thread may use it.
  *
  * <pre>{@code
  * try (var held = locks.lock("orders", new Options().wait(Duration.ofSeconds(10)))) {
@@ -59,8 +59,8 @@ public final class Locks implements AutoCloseable {
   }
 
   /**
-   * Takes the lock, for a try statement that gives it back. The end of the block throws {@link Lost} if the lock was lost
-   * meanwhile; beside an exception of the block's own that is a suppressed one.
+   * Takes the lock, for a try statement that gives it back. The end of the block throws {@link Lost} if the lock was
+   * lost meanwhile; beside an exception of the block's own that is a suppressed one.
    *
    * @throws NotAcquired if somebody else had the lock for as long as the options say
    * @throws LockException if Redis refuses, or cannot be reached
@@ -72,14 +72,18 @@ public final class Locks implements AutoCloseable {
     section.start();
     try {
       Held held = section.granted.get();
-      if (held == null) throw new NotAcquired(name + ": somebody else has had it for " + options.wait.toMillis() + " ms");
+      if (held == null) throw new NotAcquired(name + ": somebody else has it, for " + options.wait.toMillis() + " ms");
       return held;
     } catch (InterruptedException e) {
       if (!section.granted.cancel(false)) section.granted.thenAcceptAsync(Locks::giveBack, THREADS);
       throw e;
     } catch (ExecutionException e) {
-      throw new LockException(name + ": " + e.getCause().getMessage(), e.getCause());
+      throw new LockException(name + ": " + text(e.getCause()), e.getCause());
     }
+  }
+
+  static String text(Throwable error) {
+    return error.getMessage() == null ? error.toString() : error.getMessage();
   }
 
   private static void giveBack(Held held) {
@@ -128,7 +132,7 @@ public final class Locks implements AutoCloseable {
       return opening.get(most.toNanos(), TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
       opening.thenAccept(LockConnection::close);
-      throw e;
+      throw new TimeoutException("no connection within " + most.toMillis() + " ms");
     } catch (ExecutionException e) {
       if (e.getCause() instanceof Exception cause) throw cause;
       throw e;

@@ -4,8 +4,8 @@ import java.time.Duration;
 import java.util.Objects;
 
 /**
- * How a lock is taken: {@code new Options().wait(Duration.ofSeconds(10)).fair()}. Without an option the wait has no end and
- * the lease is 30 s.
+ * How a lock is taken: {@code new Options().wait(Duration.ofSeconds(10)).fair()}. Without an option the wait has no end
+ * and the lease is 30 s.
  */
 public final class Options {
   private static final Duration LONGEST = Duration.ofDays(36_500);
@@ -35,8 +35,8 @@ public final class Options {
   }
 
   /**
-   * Makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the program dies, and
-   * lost when the connection breaks.
+   * Makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the program dies,
+   * and lost when the connection breaks.
    */
   public Options watched() {
     watched = true;

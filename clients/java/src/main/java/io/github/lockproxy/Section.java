@@ -79,8 +79,7 @@ final class Section implements Runnable {
     try {
       Held held = acquire();
       if (granted.complete(held) && held != null) keep(held);
-      if (held != null && !held.isLeft()) release(held);
-      if (held != null && held.isLeft() && watched) drop();
+      if (held != null) giveUp(held);
     } catch (Throwable e) {
       if (!granted.completeExceptionally(e) && !granted.isCancelled()) LOG.log(Level.WARNING, name, e);
     } finally {
@@ -104,7 +103,7 @@ final class Section implements Runnable {
         trouble = false;
         answered = clock();
       } catch (Exception e) {
-        // An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
+        // An idle connection may have been closed on the way, or the proxy is away: a second LOCK joins the first.
         boolean late = clock() - answered >= third || clock() - began >= wait;
         if (locks.library.isReply(e) || granted.isCancelled() || trouble && late) throw e;
         trouble = true;
@@ -142,8 +141,13 @@ final class Section implements Runnable {
   /** Whether an error to a question means that the lock is not held. Of a lease only Redis can say so. */
   private boolean isGone(Exception e) {
     if (!locks.library.isReply(e)) return watched;
-    String text = "" + e.getMessage();
+    String text = Locks.text(e);
     return text.startsWith("NOTHELD") || text.startsWith("LOCKLOST");
+  }
+
+  private void giveUp(Held held) throws InterruptedException {
+    if (!held.isLeft()) release(held);
+    else if (watched) drop();
   }
 
   /** Gives the lock back. If that cannot be done it ends with its lease. */
@@ -162,6 +166,7 @@ final class Section implements Runnable {
         }
         if (watched || i == UNLOCKS || held.isLate()) {
           LOG.log(Level.WARNING, name + " was not given back and ends with its lease", e);
+          if (watched) drop(); // which frees it, and leaves no hold to the next section
           return;
         }
         done |= !locks.library.isReply(e);

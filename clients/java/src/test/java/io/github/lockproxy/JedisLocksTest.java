@@ -2,6 +2,8 @@ package io.github.lockproxy;
 
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.util.SafeEncoder;
@@ -32,6 +34,13 @@ class JedisLocksTest extends LocksCase {
         redis.close();
       }
     };
+  }
+
+  @Override
+  Locks oneByOne(int port) {
+    var address = new HostAndPort("127.0.0.1", port);
+    var config = DefaultJedisClientConfig.builder().build();
+    return JedisLocks.of(() -> new Connection(address, config));
   }
 
   @Override

@@ -2,13 +2,22 @@ package io.github.lockproxy;
 
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandTimeoutException;
+import io.lettuce.core.RedisURI;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
+import org.junit.jupiter.api.AfterAll;
 
 class LettuceLocksTest extends LocksCase {
+  private final RedisClient without = RedisClient.create(); // an address
+
+  @AfterAll
+  void shutdown() {
+    without.shutdown();
+  }
+
   private record Verb(String text) implements ProtocolKeyword {
     @Override
     public byte[] getBytes() {
@@ -45,6 +54,12 @@ class LettuceLocksTest extends LocksCase {
         redis.shutdown();
       }
     };
+  }
+
+  @Override
+  Locks oneByOne(int port) {
+    var uri = RedisURI.create("127.0.0.1", port);
+    return LettuceLocks.of(() -> without.connect(uri));
   }
 
   @Override

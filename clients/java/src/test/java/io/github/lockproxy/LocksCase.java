@@ -46,6 +46,9 @@ abstract class LocksCase {
 
   abstract Client connect(int port);
 
+  /** Locks over connections that are made one by one. */
+  abstract Locks oneByOne(int port);
+
   /** What the library throws when a connection breaks. */
   abstract RuntimeException broken();
 
@@ -212,6 +215,20 @@ abstract class LocksCase {
   }
 
   @Test
+  void connectionsThatAreMadeOneByOne() throws Exception {
+    try (var others = oneByOne(servers.proxy.port)) {
+      try (var held = others.lock("one by one")) {
+        assertThrows(NotAcquired.class, () -> locks.lock("one by one", once()));
+        held.check();
+      }
+      try (var held = locks.lock("one by one", once())) {
+        assertThrows(NotAcquired.class, () -> others.lock("one by one", once().watched()));
+        held.check();
+      }
+    }
+  }
+
+  @Test
   void tokensRise() throws Exception {
     long last = 0;
     for (boolean watched : new boolean[] {false, true, false}) {
@@ -248,6 +265,7 @@ abstract class LocksCase {
     assertFalse(held.lost());
     assertThrows(Lost.class, held::close);
     assertTrue(held.lost());
+    assertFalse(held.whenLost().toCompletableFuture().isDone(), "the block is over");
     assertDoesNotThrow(held::close);
   }
 
@@ -333,6 +351,30 @@ abstract class LocksCase {
             until(held::lost);
           }
         });
+  }
+
+  /** Questions without an answer end after a third of the lease, those for a new connection included. */
+  @Test
+  void theProxySaysNothing() throws Exception {
+    var held = locks.lock("silent", leased(12));
+    servers.proxy.signal("STOP");
+    try {
+      Thread.sleep(6000);
+    } finally {
+      servers.proxy.signal("CONT");
+    }
+    lasts(held, 8);
+    held.close();
+    var other = locks.lock("silent", leased(3));
+    servers.proxy.signal("STOP");
+    try {
+      other.whenLost().toCompletableFuture().get(20, TimeUnit.SECONDS);
+      assertThrows(Lost.class, other::close);
+      assertThrows(LockException.class, () -> locks.lock("silent", leased(3)));
+    } finally {
+      servers.proxy.signal("CONT");
+    }
+    locks.lock("silent", within(20)).close();
   }
 
   /** LOCK is asked again while the proxy is away, and UNLOCK too. */

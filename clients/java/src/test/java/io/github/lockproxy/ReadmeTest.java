@@ -33,9 +33,11 @@ class ReadmeTest {
     String imports = program.lines().filter(line -> line.startsWith("import ")).collect(Collectors.joining("\n"));
     String rest = program.lines().filter(line -> !line.startsWith("import ")).collect(Collectors.joining("\n"));
     Path file = dir.resolve(name + ".java");
-    Files.writeString(file, imports + "\npublic class " + name + " {\npublic static void run() throws Exception {\n" + rest + "}\n}\n");
-    var javac = ToolProvider.getSystemJavaCompiler();
-    assertEquals(0, javac.run(null, null, null, "-cp", System.getProperty("java.class.path"), file.toString()), program);
+    String method = "public static void run() throws Exception {\n" + rest + "\n}\n";
+    Files.writeString(file, imports + "\npublic class " + name + " {\n" + method + "}\n");
+    String path = System.getProperty("java.class.path");
+    int code = ToolProvider.getSystemJavaCompiler().run(null, null, null, "-cp", path, file.toString());
+    assertEquals(0, code, program);
     try (var loader = new URLClassLoader(new URL[] {dir.toUri().toURL()})) {
       loader.loadClass(name).getMethod("run").invoke(null);
     }

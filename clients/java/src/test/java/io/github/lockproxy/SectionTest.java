@@ -135,7 +135,9 @@ class SectionTest {
     assertThrows(Lost.class, held::close);
   }
 
-  /** The first is asked again in any case; after that it goes on for a third of the lease, and no longer than the wait. */
+  /**
+   * The first is asked again in any case; after that it goes on for a third of the lease, and no longer than the wait.
+   */
   @ParameterizedTest
   @CsvSource({"60, 21", "2, 5", "0, 2"})
   void questionsWithoutAnAnswer(int wait, int times) {
@@ -204,6 +206,21 @@ class SectionTest {
     var held = locks.lock("k", new Options().lease(Duration.ofSeconds(1)));
     assertDoesNotThrow(held::close);
     assertEquals(4, asked.stream().filter(words -> words.startsWith("UNLOCK")).count());
+  }
+
+  /** No hold of a connection's is left to the next section. */
+  @Test
+  void unlockOfAWatchedLockIsRefused() throws Exception {
+    Locks locks =
+        locks(
+            verb -> {
+              if (!verb.equals("UNLOCK")) return 1L;
+              throw new Reply("MISCONF cannot write");
+            });
+    for (int i = 1; i <= 2; i++) {
+      assertDoesNotThrow(locks.lock("k", new Options().watched())::close);
+      assertEquals(i, opened.get(), "connections");
+    }
   }
 
   @Test

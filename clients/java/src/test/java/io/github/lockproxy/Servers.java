@@ -70,6 +70,11 @@ final class Servers implements AutoCloseable {
       process.destroyForcibly().waitFor();
     }
 
+    /** Sends STOP, after which it says nothing and its connections stay, or CONT. */
+    void signal(String name) throws Exception {
+      new ProcessBuilder("kill", "-" + name, "" + process.pid()).start().waitFor();
+    }
+
     private boolean answers() {
       try (var s = new Socket(InetAddress.getLoopbackAddress(), port)) {
         s.setSoTimeout(1000);
