@@ -113,7 +113,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	}
 	forwarded()
 	t := u.nodes.Tries(slot)
-	u.answerBy(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal) {
+	u.follow(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal, err error) {
 		ask := t.Ask || p.slots.ask
 		refusal, over := p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1}, cmd.Raw, ask)
 		switch {
@@ -123,7 +123,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 		case before == backend.NoSlot: // else those keys have moved away: their transaction will find that out
 			r = u.nodes.Refusal(p.Node, refusal)
 		}
-		return refusal, r
+		return refusal, r, nil
 	})
 }
 
@@ -143,7 +143,7 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	forwarded()
 	began, raw := time.Now(), cmd.Raw
 	t := u.nodes.Tries(slot)
-	u.answerBy(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal) {
+	u.follow(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal, err error) {
 		sent, wait := time.Now(), dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}
 		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: wait}, raw, t.Ask)
 		if now := time.Now(); now.Sub(sent) > time.Second { // a redirect that comes after a wait begins a new series
@@ -153,35 +153,38 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 			r = u.nodes.Refusal(p.Node, refusal)
 		}
 		raw = c.TimeLeft(cmd.Args, time.Since(began))
-		return refusal, r
+		return refusal, r, nil
 	})
 }
 
-// answerBy has send run a command, as follow does, and gives the client the refusal in which that ends, or the error.
-func (u *clustered) answerBy(c *commandtable.Command, p *conn, t *cluster.Tries, send func(*conn) ([]byte, cluster.Refusal)) {
-	var refusal []byte
-	err := u.follow(p, t, func(p *conn) (r cluster.Refusal) {
-		refusal, r = send(p)
-		return r
-	})
-	if err != nil {
+// sending runs a command on a connection of the client's own. answer is for the client, unless it has that already; r is
+// why the command has not run; err is that the connection was lost before it was sent.
+type sending func(*conn) (answer []byte, r cluster.Refusal, err error)
+
+// follow has send run a command on p, or if that is nil on another connection of the client's own to where t says, and
+// after each refusal that is worth it on one to where t says then. It answers the client.
+func (u *clustered) follow(c *commandtable.Command, p *conn, t *cluster.Tries, send sending) {
+	answer, err := u.followed(p, t, send)
+	switch {
+	case u.client.End.Over():
+	case err != nil:
 		u.Failed(c, err)
-		return
+	default:
+		u.client.Give(answer)
 	}
-	u.client.Give(refusal)
 }
 
-// follow has send use p, or if that is nil another connection of the client's own to where t says, and after each
-// refusal that is worth it one to where t says then. The error is that there is no such connection.
-func (u *clustered) follow(p *conn, t *cluster.Tries, send func(*conn) cluster.Refusal) (err error) {
+// followed is follow, and returns the last answer, or the error in which the last try ended.
+func (u *clustered) followed(p *conn, t *cluster.Tries, send sending) (answer []byte, err error) {
 	for {
 		if p == nil {
 			if p, err = u.reach(t); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if !t.Again(u.client.Context(), send(p)) {
-			return nil
+		answer, r, err := send(p)
+		if !t.Again(u.client.Context(), r) {
+			return answer, err
 		}
 		u.letGo()
 		p = nil

@@ -38,32 +38,24 @@ func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) 
 // trouble.
 func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
 	forwarded()
-	var lost error
-	err := u.follow(nil, u.nodes.Tries(backend.NoSlot), func(p *conn) cluster.Refusal {
+	u.follow(c, nil, u.nodes.Tries(backend.NoSlot), func(p *conn) ([]byte, cluster.Refusal, error) {
 		e := &dedicated.Reply{Cmd: c, Kind: c.Conn}
 		well := u.whileWell(p, func() {
 			p.Own(e, multiCommand)
 			p.Settled()
 		})
-		var reply []byte
-		if reply, lost = p.Answer(e); well && lost == nil {
+		answer, err := p.Answer(e)
+		switch {
+		case err == nil && well:
 			p.slots.tx = tx
-			u.client.Give(reply)
-			return cluster.Refusal{}
-		}
-		if lost == nil { // the reply has come just when it was no longer waited for
-			lost = &upstream.NotSentError{Cause: dedicated.ErrGone}
+			return answer, cluster.Refusal{}, nil
+		case err == nil: // the reply has come just when it was no longer waited for
+			err = &upstream.NotSentError{Cause: dedicated.ErrGone}
 		}
 		p.Close()
 		u.conn = nil
-		return cluster.Unreached
+		return nil, cluster.Unreached, err
 	})
-	if err == nil {
-		err = lost
-	}
-	if err != nil && !u.client.End.Over() {
-		u.Failed(c, err)
-	}
 }
 
 // whileWell calls wait, which waits for replies on p, and closes p as soon as its node is in trouble and another one
@@ -164,18 +156,11 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 	if err != nil {
 		tx.kept.Set(0)
 		u.lose(lostTransaction, err)
-		u.failAt(err)
+		u.Failed(c, err)
 		return nil
 	}
 	to.slots.tx = tx
 	return to
-}
-
-// failAt answers a command of a transaction that could not be queued at another node: what there is of it is dropped.
-func (u *clustered) failAt(err error) {
-	u.drop()
-	u.client.Fail(err)
-	u.Trouble(err)
 }
 
 // inNoDatabase is what a node is given to queue for SELECT of another database than 0: SELECT of one that no node has.
@@ -212,63 +197,43 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 		return
 	}
 	forwarded()
-	var ends ending
-	var refusal []byte
-	var lost error
-	now, t := p.Status(), u.nodes.Tries(tx.slot)
-	at := p
-	err := u.follow(p, t, func(p *conn) (r cluster.Refusal) {
-		if p != at {
-			if lost = tx.begin(p, t.Ask, now.Wrong); lost != nil {
-				return cluster.Refusal{}
+	was, t := p.Status(), u.nodes.Tries(tx.slot)
+	u.follow(c, p, t, func(at *conn) (answer []byte, r cluster.Refusal, err error) {
+		if at != p {
+			if err = tx.begin(at, t.Ask, was.Wrong); err != nil {
+				return nil, r, err
 			}
 		}
-		ends, refusal, r = u.execAt(p, tx, now.Watch, cmd, c)
-		return r
+		answer, r = u.execAt(at, tx, was.Watch, cmd, c)
+		return answer, r, nil
 	})
-	if err == nil {
-		err = lost
-	}
-	switch {
-	case u.client.End.Over():
-	case err != nil:
-		u.failAt(err)
-	case ends == endsCross:
-		u.client.Error(cluster.CrossSlot)
-	case ends == endsNull:
-		u.null()
-	case ends == endsTooLong:
-		u.client.Error(tooLong)
-	default:
-		u.client.Give(refusal)
-	}
 }
 
-// execAt sends EXEC to p's node, where all of the transaction has been sent, or says what becomes of the transaction
-// there instead. r is for the transaction's tries. A transaction that has not been run has been discarded there.
+// execAt sends EXEC to p's node, where all of the transaction has been sent, and returns what EXEC is answered when it
+// has not run. r is for the transaction's tries. A transaction that has not been run has been discarded there.
 func (u *clustered) execAt(
 	p *conn, tx *transaction, watched bool, cmd redcon.Command, c *commandtable.Command,
-) (_ ending, refusal []byte, r cluster.Refusal) {
-	for refusal = p.Status().Refused; ; {
-		r = u.nodes.Refusal(p.Node, refusal)
-		end := tx.ends(refusal != nil, r, watched)
-		if end == endsByExec {
-			if refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn}, cmd.Raw, false); refusal != nil {
-				continue
-			}
+) (answer []byte, r cluster.Refusal) {
+	refusal := p.Status().Refused
+	r = u.nodes.Refusal(p.Node, refusal)
+	end := tx.ends(refusal != nil, r, watched)
+	if end == endsByExec {
+		if refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn}, cmd.Raw, false); refusal == nil {
 			p.slots.unwatched()
-			return end, nil, cluster.Refusal{}
+			return nil, cluster.Refusal{}
 		}
-		p.discard()
-		if end != endsElsewhere {
-			r = cluster.Refusal{}
-		}
-		return end, refusal, r
+		r = u.nodes.Refusal(p.Node, refusal)
+		end = tx.ends(true, r, watched)
 	}
+	p.discard()
+	if end == endsElsewhere {
+		return refusal, r
+	}
+	return end.answer(refusal, u.client.Identity().Proto), cluster.Refusal{}
 }
 
 // begin queues the transaction once more, at p's node. wrong: what makes EXEC abort it was among what another node was
-// to queue. With an error there is no transaction.
+// to queue. With an error there is no transaction, and no connection.
 func (tx *transaction) begin(p *conn, ask, wrong bool) error {
 	if ask { // before MULTI it holds for the whole transaction
 		p.Own(&dedicated.Reply{}, asking)
@@ -280,6 +245,7 @@ func (tx *transaction) begin(p *conn, ask, wrong bool) error {
 		err = upstream.ErrorIn(reply)
 	}
 	if err != nil { // what is queued would be run
+		p.o.drop()
 		return err
 	}
 	p.Locked(func(bool) { p.rights = tx.rights })
@@ -292,5 +258,6 @@ func (tx *transaction) begin(p *conn, ask, wrong bool) error {
 	if !p.Settled() || p.InTransaction() {
 		return nil
 	}
+	p.o.drop()
 	return &upstream.NotSentError{Cause: dedicated.ErrGone}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // A transaction before a cluster is queued at one node, and nothing of it runs before EXEC. Only its first key tells
@@ -93,6 +94,19 @@ const (
 	endsTooLong                 // EXEC is answered that it is too long to be queued again
 	endsRefused                 // EXEC is answered with the node's refusal
 )
+
+// answer is what EXEC is answered when it has not been sent, or has been refused so.
+func (e ending) answer(refusal []byte, proto int) []byte {
+	switch e {
+	case endsCross:
+		return resp.AppendError(nil, cluster.CrossSlot)
+	case endsNull:
+		return resp.AppendNullArray(nil, proto)
+	case endsTooLong:
+		return resp.AppendError(nil, tooLong)
+	}
+	return refusal
+}
 
 // ends says what becomes of the transaction when the client has sent EXEC. refused: its node has refused to queue a
 // part of it, or EXEC, and r is why that has not run. watched: the node watches keys for the client.

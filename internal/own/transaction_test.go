@@ -64,3 +64,18 @@ func TestTransactionOfACluster(t *testing.T) {
 		}
 	}
 }
+
+// What EXEC of a transaction that has not run is answered: as by one Redis, where that would run none of it either.
+func TestAnswerToExec(t *testing.T) {
+	t.Parallel()
+	for end, want := range map[ending]string{
+		endsCross:   "-" + cluster.CrossSlot + "\r\n",
+		endsNull:    "_\r\n",
+		endsTooLong: "-" + tooLong + "\r\n",
+		endsRefused: "-NOPERM x\r\n",
+	} {
+		if got := string(end.answer([]byte("-NOPERM x\r\n"), 3)); got != want {
+			t.Errorf("%d: %q, want %q", end, got, want)
+		}
+	}
+}
