@@ -134,7 +134,7 @@ func (s *Server) warnOfCluster(service upstream.Identity) {
 	}
 	warning, err := s.up.backend.Misnamed(func(words ...string) ([]byte, error) { return s.askAs(service, words...) })
 	if s.facts.warned = err == nil && warning != ""; s.facts.warned {
-		s.log.Warn(warning)
+		s.log.Warn("--upstream does not fit what is there: " + warning)
 	}
 }
 
