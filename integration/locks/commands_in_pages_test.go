@@ -280,7 +280,7 @@ func TestCommandsOfOperations(t *testing.T) {
 			"--set upstreamSecret=redis-url"
 	)
 	r.done(map[string]func(string){
-		"echo secret >redis-password":                      here,
+		"(umask 077; echo secret >redis-password)":         here,
 		"lockproxy --check-config --config lockproxy.yaml": here,
 		"lockproxy --config lockproxy.yaml":                func(line string) { serve(line, r.port) },
 		"curl http://127.0.0.1:9180/readyz":                r.becomesReady,
