@@ -82,6 +82,16 @@ func (a *account) next() kind {
 	return a.open[0].what
 }
 
+// done takes the oldest command off. The place of the last one is used again, so that a connection with one command at a
+// time takes no memory for each.
+func (a *account) done() {
+	if len(a.open) == 1 {
+		a.open = a.open[:0]
+		return
+	}
+	a.open = a.open[1:]
+}
+
 // answer finds what a reply, or a message, belongs to.
 func (a *account) answer(f frame) error {
 	if err := f.judge(); err != nil {
@@ -95,7 +105,7 @@ func (a *account) answer(f frame) error {
 	case nothing:
 		return errUnasked
 	case subscribes:
-		if f[0] != '-' || name == "QUEUED" {
+		if f[0] != '-' || string(name) == "QUEUED" {
 			return errSubscribe
 		}
 	case unsubscribes:
@@ -106,23 +116,23 @@ func (a *account) answer(f frame) error {
 		}
 		fallthrough
 	case pongs:
-		if said := string(f[:1]) + name; said != "+PONG" && said != "*pong" {
+		if said := string(f[:1]) + string(name); said != "+PONG" && said != "*pong" {
 			return errUnsubscribe
 		}
 	}
-	a.open = a.open[1:]
+	a.done()
 	return nil
 }
 
 // message says whether a frame belongs to no command by itself.
-func (a *account) message(typ byte, name string, elements int) bool {
+func (a *account) message(typ byte, name []byte, elements int) bool {
 	switch {
 	case typ == '>':
 		return true
-	case !a.resp2, elements == 0, name == "pong":
+	case !a.resp2, elements == 0, string(name) == "pong":
 		return false
 	}
-	_, confirms := confirmations[name]
+	_, confirms := confirmations[string(name)]
 	return a.listens || confirms
 }
 
@@ -131,8 +141,8 @@ var takenForPong = regexp.MustCompile(`^(PONG$|QUEUED$|LOADING|BUSY)|'ping'`)
 
 // confirm notes the confirmation of a subscription, if the message is one. Redis ends subscriptions also when nobody
 // asked for that. rueidis takes no notice of messages of less than two elements.
-func (a *account) confirm(name string, elements int) error {
-	begins, is := confirmations[name]
+func (a *account) confirm(name []byte, elements int) error {
+	begins, is := confirmations[string(name)]
 	switch {
 	case !is, elements < 2:
 	case a.confirms > 0:
@@ -142,7 +152,7 @@ func (a *account) confirm(name string, elements int) error {
 		return errConfirmed
 	default:
 		a.confirms = a.open[0].channels - 1
-		a.open = a.open[1:]
+		a.done()
 	}
 	return nil
 }

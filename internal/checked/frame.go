@@ -61,7 +61,7 @@ func (f frame) judge() error {
 
 // name is the text of a reply or, of an aggregate, that of its first element. elements is how many the aggregate has;
 // 0: it is none, or empty.
-func (f frame) name() (text string, elements int) {
+func (f frame) name() (text []byte, elements int) {
 	kind, line, rest, _ := next(f)
 	switch kind {
 	case '*', '~', '>', '%':
@@ -71,5 +71,5 @@ func (f frame) name() (text string, elements int) {
 		}
 		_, line, _, _ = next(rest)
 	}
-	return string(line[:min(len(line), headSize)]), max(elements, 0)
+	return line, max(elements, 0)
 }

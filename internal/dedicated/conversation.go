@@ -87,13 +87,14 @@ func (c *conversation) classify(frame []byte) frameKind {
 // subscriber none does that is no element of EXEC's: of such ones a confirmation is asked for, and a message is of what
 // the client has subscribed to.
 func (c *conversation) classifyArray(frame []byte) frameKind {
+	asks, subscribing := c.effect().(subscribes)
+	executing := c.state.executing()
+	if !executing && !subscribing && c.state.subs.total() == 0 {
+		return frameReply
+	}
 	verb := FirstText(frame)
 	word := firstWords[verb]
-	asks, subscribing := c.effect().(subscribes)
-	if !c.state.executing() {
-		if !subscribing && c.state.subs.total() == 0 {
-			return frameReply
-		}
+	if !executing {
 		return word.kind
 	}
 	switch word.kind {

@@ -72,3 +72,17 @@ func TestJudgedWhole(t *testing.T) {
 		}
 	}
 }
+
+// An array that answers a client in RESP2 without subscriptions is a reply, which takes no memory to find out.
+func TestPlainArraysTakeNoMemory(t *testing.T) {
+	c := talkIn(2)
+	c.send('G')
+	reply := []byte("*2\r\n$9\r\nsomething\r\n$1\r\nx\r\n")
+	if n := testing.AllocsPerRun(100, func() {
+		if c.classify(reply) != frameReply {
+			t.Fatal("it is no reply")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for each reply", n)
+	}
+}
