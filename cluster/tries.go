@@ -22,7 +22,7 @@ func (c *Cluster) RefusalIn(from *Node, err error) Refusal {
 // Tries are those of one request, which goes from node to node until one runs it: for requests that no Executor
 // sends, such as those on dedicated connections. Where it goes next is decided by After, without I/O.
 type Tries struct {
-	Until time.Time // nothing is tried again after that
+	Until time.Time // nothing is tried again after that; redirects are followed all the same, at once
 	To    *Node     // the node that a redirect has named for the next try; nil: it is for the slot's owner, whoever that is by then
 	Ask   bool      // ASKING goes ahead
 
@@ -42,17 +42,16 @@ func (t *Tries) Slot() int { return t.slot }
 // After decides what becomes of the request when a try has ended, at the time now, with that Refusal.
 func (t *Tries) After(r Refusal, now time.Time) Step {
 	t.To, t.Ask = nil, false
-	if !now.Before(t.Until) {
-		return Stop
-	}
-	step := r.step(t.slot, t.followed)
-	if step != Follow {
+	switch step := r.step(t.slot, t.followed); {
+	case step == Follow:
+		t.followed++
+		t.To, t.Ask = r.to, r.kind == asked
+		return Follow
+	case now.Before(t.Until):
 		t.followed = 0
 		return step
 	}
-	t.followed++
-	t.To, t.Ask = r.to, r.kind == asked
-	return Follow
+	return Stop
 }
 
 // Again says whether there is to be another try after one that has ended with that Refusal, and returns when its

@@ -40,9 +40,12 @@ func TestTries(t *testing.T) {
 		if step := tries.After(r, now); step != c.step || tries.To != c.to || tries.Ask != c.ask {
 			t.Errorf("%s: step %d to %v, ASKING %v", c.reply, step, tries.To, tries.Ask)
 		}
+		if c.step != Follow {
+			c.step = Stop
+		}
 		tries.Until = now
-		if step := tries.After(r, now); step != Stop || tries.To != nil {
-			t.Errorf("%s when the time is up: step %d to %v", c.reply, step, tries.To)
+		if step := tries.After(r, now); step != c.step || tries.To != c.to || tries.Ask != c.ask {
+			t.Errorf("%s when the time is up: step %d to %v, ASKING %v", c.reply, step, tries.To, tries.Ask)
 		}
 	}
 	for r, want := range map[Refusal]Step{{}: Stop, Unreached: Look, Incomplete: Pause} {
@@ -63,5 +66,12 @@ func TestTriesInCircles(t *testing.T) {
 	}
 	if want := "111113111113"; steps != want {
 		t.Errorf("steps %s, want %s", steps, want)
+	}
+	tries.Until, steps = now, ""
+	for range mostFollowed + 2 {
+		steps += fmt.Sprint(tries.After(Refusal{kind: moved, slot: 7, to: &Node{}}, now))
+	}
+	if want := "1111100"; steps != want {
+		t.Errorf("steps when the time is up %s, want %s", steps, want)
 	}
 }

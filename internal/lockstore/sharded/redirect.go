@@ -53,6 +53,7 @@ func (m *masters) refusal(l limits, sh *shard, err error) (cluster.Refusal, erro
 	reply := upstream.Refused(err)
 	switch {
 	case upstream.IsNotSent(err):
+		m.c.Refresh() // also for those who ask again by themselves
 		return cluster.Unreached, err
 	case lockstore.Unknown(err):
 		m.noteLost(l.allow)
@@ -66,6 +67,7 @@ func (m *masters) refusal(l limits, sh *shard, err error) (cluster.Refusal, erro
 	case r.Moving():
 		return r, &upstream.NotSentError{Cause: lockstore.ErrMoving}
 	case r.OfSlot():
+		m.c.Refresh()
 		return r, &upstream.NotSentError{Cause: errors.New(reply.Line)}
 	}
 	return r, err
