@@ -13,7 +13,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-auth-u
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-auth-user-passwords -r -F -d 'The file for tls-auth-user'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l proxy-protocol -x -a 'off required' -d 'required: each connection to a TCP listener begins with a PROXY protocol header, version 1 or 2, as a load balancer sends it, and the client’s address is the one in it'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l proxy-protocol-from -x -d 'The load balancers'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l unix-socket-mode -x -d 'Who may connect to unix:///path in listen'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l unix-socket-mode -x -d 'The permissions of the socket of unix:///path in listen, in octal, such as 770'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l unix-socket-group -x -d 'The group of that socket, by name or number, of which this process is a member'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l reuse-port -x -a 'yes no' -d 'yes: other processes of the same user that say so may listen at the same TCP addresses (SO_REUSEPORT), those of tls-listen, metrics-listen and admin-listen included'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l protected-mode -x -a 'yes no' -d 'no password in Redis: local clients only'

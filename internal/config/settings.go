@@ -67,7 +67,7 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.Listen.ProxyProtocol }, "off", "required")},
 	{"proxy-protocol-from", "", true, "The load balancers: addresses or networks such as `10.0.0.0/8`. Connections from elsewhere are closed. Empty: the header is believed from everybody who can connect.",
 		networks(func(c *Config) *[]netip.Prefix { return &c.Listen.ProxyFrom })},
-	{"unix-socket-mode", "", false, "Who may connect to `unix:///path` in `listen`: the socket's permissions, in octal, such as `770`. Empty: what the umask leaves, which is the user alone with the systemd units.",
+	{"unix-socket-mode", "", false, "The permissions of the socket of `unix:///path` in `listen`, in octal, such as `770`. Empty: what the umask leaves, which is the user alone with the systemd units.",
 		func(c *Config, v string) error {
 			if v == "" {
 				c.Listen.UnixMode = 0

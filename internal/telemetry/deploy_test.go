@@ -20,12 +20,13 @@ const (
 )
 
 var (
-	ourName     = regexp.MustCompile(`\b(?:lockproxy|process|go)_[a-z_]+\b`)
-	matcher     = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`)
-	grouping    = regexp.MustCompile(`\bby \(([^)]*)\)`)
-	alertName   = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
-	alertTested = regexp.MustCompile(`(?m)^ +- alertname: (\w+)$`)
-	alertInDocs = regexp.MustCompile(`(?m)^## (Lockproxy\w+)$`)
+	ourName      = regexp.MustCompile(`\b(?:lockproxy|process|go)_[a-z_]+\b`)
+	matcher      = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`)
+	grouping     = regexp.MustCompile(`\bby \(([^)]*)\)`)
+	alertName    = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
+	alertLeadsTo = regexp.MustCompile(`(?m)^ +runbook_url: .*/docs/ALERTS\.md#(\w+)$`)
+	alertTested  = regexp.MustCompile(`(?m)^ +- alertname: (\w+)$`)
+	alertInDocs  = regexp.MustCompile(`(?m)^## (Lockproxy\w+)$`)
 )
 
 // scraped is what /metrics shows of everything that is counted.
@@ -120,6 +121,13 @@ func TestAlertsAreDocumented(t *testing.T) {
 		return all
 	}
 	have := named(alertName, rules)
+	var entries []string
+	for _, name := range have {
+		entries = append(entries, strings.ToLower(name))
+	}
+	if leadTo := named(alertLeadsTo, rules); !slices.Equal(leadTo, entries) {
+		t.Errorf("the runbook_urls lead to %q", leadTo)
+	}
 	for file, re := range map[string]*regexp.Regexp{"../../docs/ALERTS.md": alertInDocs, ruleTests: alertTested} {
 		if told := named(re, file); len(have) == 0 || !slices.Equal(have, told) {
 			t.Errorf("%s has the alerts\n%q, %s\n%q", rules, have, file, told)
