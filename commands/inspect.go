@@ -95,15 +95,15 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 // lockscan answers LOCKLIST SCAN with an array: the cursor for the next call, and the locks that were found.
 func lockscan(c *Client, g given, out []byte) []byte {
 	db := c.Identity().DB
-	next, keys, err := c.Forwarder.Scan(backend.Scan{Cursor: g.words["SCAN"], Match: g.words["MATCH"],
-		Count: g.numbers["COUNT"]})
-	if err == nil {
+	next, found, err := c.Session.Locks().Find(c.Context(), db, func() (string, []string, error) {
+		next, keys, err := c.Forwarder.Scan(backend.Scan{Cursor: g.words["SCAN"], Match: g.words["MATCH"],
+			Count: g.numbers["COUNT"]})
+		if err != nil {
+			return "", nil, err
+		}
 		keys, err = visible(c, keys, func(key string) string { return key })
-	}
-	var found []lock.Found
-	if err == nil {
-		found, err = c.Session.Locks().Found(c.Context(), db, keys)
-	}
+		return next, keys, err
+	})
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
 	}

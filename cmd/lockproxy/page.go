@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -28,7 +29,13 @@ func (a *app) openPage(ctx context.Context) error {
 		Force: func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
 			return a.locks.NewClient(by).Unlock(ctx, r)
 		},
-		About: page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: time.Now()},
+		Search: func(ctx context.Context, db int, match, cursor string) (string, []lock.Found, error) {
+			return a.locks.Find(ctx, db, func() (string, []string, error) {
+				return a.server.Scan(ctx, db, backend.Scan{Cursor: cursor, Match: match, Count: page.KeysAtOnce})
+			})
+		},
+		ProxyOf: a.server.ProxyOf,
+		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: time.Now()},
 	})
 	if err := p.Listen(ctx, tcpSockets(a.shares()), set.Page, secure); err != nil {
 		return fmt.Errorf("admin-listen: %w", err)

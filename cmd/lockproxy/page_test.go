@@ -6,10 +6,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -188,4 +191,85 @@ func TestPageWithCertificates(t *testing.T) {
 	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), `lockproxy_certificate_end_seconds{file="`+cert+`"}`) {
 		t.Errorf("the metrics lack the certificate's end: %v\n%s", err, body)
 	}
+}
+
+// The page finds locks in Redis, whoever holds them, on one Redis, behind Sentinels and on a cluster, and names the other proxy, or the Redisson.
+// It asks as the service account, and says what Redis has against that.
+func TestPageSearchesRedis(t *testing.T) {
+	t.Parallel()
+	const redisson = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	page := func(t *testing.T, flags ...string) (addr string, client redis.Conn, get func(path string) string) {
+		addr, at := freeAddr(t), freeAddr(t)
+		p := start(t, append([]string{"--listen", addr, "--admin-listen", at, "--drain-timeout", "0"}, flags...)...)
+		return addr, p.dial("tcp", addr), func(path string) string {
+			t.Helper()
+			resp, err := http.Get("http://" + at + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %d, %v", path, resp.StatusCode, err)
+			}
+			return string(body)
+		}
+	}
+	has := func(t *testing.T, text string, all ...string) {
+		t.Helper()
+		for _, part := range all {
+			if !strings.Contains(text, part) {
+				t.Errorf("%q is missing in:\n%s", part, text)
+			}
+		}
+	}
+	for name, upstream := range map[string]func(t *testing.T) string{
+		"redis":    func(t *testing.T) string { return testredis.Start(t).URL() },
+		"sentinel": func(t *testing.T) string { return testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1}).URL() },
+		"cluster": func(t *testing.T) string {
+			return "redis-cluster://" + testredis.StartCluster(t, 3, 0).Servers[0].Addr()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := upstream(t)
+			other, theirs, _ := page(t, "--upstream", url)
+			_, w, get := page(t, "--upstream", url)
+			for i := range 5 {
+				key := "job:" + strconv.Itoa(i)
+				expect(t, w, int64(1), "HSET", key, redisson+":52", "2")
+				expect(t, w, int64(1), "PEXPIRE", key, "600000")
+			}
+			expect(t, theirs, "OK", "LOCK", "job:theirs")
+			expect(t, w, "OK", "LOCK", "job:mine")
+			expect(t, w, "OK", "SET", "job:text", "x")
+			text := get("/redis?db=0&name=job:*")
+			has(t, text, "job:0", "job:1", "job:2", "job:3", "job:4", "job:theirs", "job:mine", "through this proxy", "through the proxy at "+other,
+				redisson+":52", "Redisson: getId() and thread", "2 times")
+			if strings.Contains(text, "job:text") || strings.Contains(text, "Go on") {
+				t.Error(text)
+			}
+			has(t, get("/redis?db=0&name=job:0"), redisson+":52", "Redisson: getId() and thread", "Free the lock", "Lease left")
+			has(t, get("/redis?db=0&name=*&cursor=x"), "ERR invalid cursor")
+		})
+	}
+	t.Run("without the right", func(t *testing.T) {
+		t.Parallel()
+		s := testredis.Start(t)
+		s.Do(t, "ACL", "SETUSER", "service", "on", ">p", "~*", "&*", "+@all", "-scan", "-client|list")
+		s.Do(t, "HSET", "job:1", redisson+":52", "2")
+		s.Do(t, "PEXPIRE", "job:1", "600000")
+		_, _, get := page(t, "--upstream", strings.Replace(s.URL(), "://", "://service:p@", 1))
+		has(t, get("/redis?db=0&name=*"), "NOPERM", "scan")
+		has(t, get("/redis?db=0&name=job:1"), redisson+":52", "through another proxy, or Redisson")
+	})
+	t.Run("quorum", func(t *testing.T) {
+		t.Parallel()
+		flags := []string{"--upstream", testredis.Start(t).URL()}
+		for _, node := range testredis.StartSet(t, 3) {
+			flags = append(flags, "--quorum", node.URL())
+		}
+		_, _, get := page(t, flags...)
+		has(t, get("/redis?db=0&name=*"), "LOCKLIST SCAN is not available with --quorum")
+	})
 }

@@ -180,6 +180,26 @@ func TestPageOfAllSorts(t *testing.T) {
 	do(t, tab, emulation.SetScriptExecutionDisabled(true), chromedp.Navigate("http://"+p.admin+"/"), chromedp.WaitVisible(".locks"))
 }
 
+// A pattern, typed and sent by the keyboard, finds locks in Redis without a script of the page's; a name leads to its lock. Nothing is wider than a phone.
+func TestPageSearchesRedis(t *testing.T) {
+	p := start(t)
+	everyday(t, p)
+	w := p.dial(t, "redisson")
+	w.want(t, ":1", "HSET", "redisson:job", "0f8fad5b-d9cb-469f-a165-70867728950e:52", "1")
+	w.want(t, ":1", "PEXPIRE", "redisson:job", "600000")
+	tab := browser(t, p)
+	do(t, tab, emulation.SetDeviceMetricsOverride(360, 740, 2, true), chromedp.Navigate("http://"+p.admin+"/"),
+		chromedp.SendKeys("#match", "*dis*"+kb.Enter), until(`document.querySelectorAll('.locks tbody').length == 1`))
+	if text := is[string](t, tab, `document.querySelector('.locks').innerText`); !strings.Contains(text, "redisson:job") || !strings.Contains(text, "70867728950e:52") {
+		t.Error(text)
+	}
+	if wide := is[int](t, tab, `document.documentElement.scrollWidth`); wide > 360 {
+		t.Errorf("%d pixels wide", wide)
+	}
+	do(t, tab, chromedp.Click(".locks a"), chromedp.WaitVisible("#force"), chromedp.Navigate("http://"+p.admin+"/"),
+		chromedp.SendKeys("#match", "redisson:job"+kb.Enter), chromedp.WaitVisible("#force"))
+}
+
 // TestPictures makes the screenshots that docs show.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {

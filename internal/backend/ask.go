@@ -1,10 +1,12 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -46,6 +48,44 @@ func askShared(ctx context.Context, n *upstream.Node, id upstream.Identity, raw 
 	r := &upstream.Request{Cmds: [][]byte{raw}, Sink: to, Patient: true}
 	defer context.AfterFunc(ctx, func() { r.End(r.Turn, context.Cause(ctx)) })()
 	return notAsked(p.Do(r))
+}
+
+// AskAllAsService is Forwarder.AskAll as the service account.
+func (c *Common) AskAllAsService(ctx context.Context, b Backend, words [][]byte) ([]resp.Reply, error) {
+	reply, err := c.askWhole(ctx, b, 0, words, askAllFacts)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := resp.ParseReply(reply)
+	if _, many := b.(*Clustered); many {
+		return all.Elems, nil
+	}
+	return []resp.Reply{all}, nil
+}
+
+// mostHeld bounds what is held of a reply for nobody's account, in bytes: what is in it may be clients' own.
+const mostHeld = 16 << 20
+
+type atMost int
+
+func (most atMost) MayHold(n int) bool { return n <= int(most) }
+
+// askWhole asks something in a database as the service account: one Redis, or those nodes of a cluster that facts say.
+func (c *Common) askWhole(ctx context.Context, b Backend, db int, words [][]byte,
+	facts *cluster.Facts) ([]byte, error) {
+	id, raw := c.AsService(), resp.Command(words)
+	id.DB = db
+	nodes, many := b.(*Clustered)
+	if !many {
+		got := &counted{holder: atMost(mostHeld)}
+		err := askShared(ctx, b.Node(), id, raw, got)
+		return got.got, cmp.Or(err, got.err())
+	}
+	e := nodes.Executor(id).For(atMost(mostHeld))
+	defer e.Close()
+	p := cluster.NewPlan(cluster.Command{Raw: raw, Args: words, Facts: facts})
+	e.Do(ctx, []*cluster.Plan{p})
+	return p.Reply, p.Err
 }
 
 // Ping says why a node serves nobody; nil: it answers.

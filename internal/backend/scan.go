@@ -54,25 +54,7 @@ func (f *Forwarder) Scan(s Scan) (next string, keys []string, err error) {
 	return scanned(f.path.ask(s.words(), Place{kind: scanning}))
 }
 
-// mostScanned bounds what is held of a reply for nobody's account, in bytes. The names in it are clients'.
-const mostScanned = 16 << 20
-
-type atMost int
-
-func (most atMost) MayHold(n int) bool { return n <= int(most) }
-
 // ScanAsService makes a step in a database as the service account.
 func (c *Common) ScanAsService(ctx context.Context, b Backend, db int, s Scan) (next string, keys []string, err error) {
-	id, raw := c.AsService(), resp.Command(s.words())
-	id.DB = db
-	if nodes, many := b.(*Clustered); many {
-		e := nodes.Executor(id).For(atMost(mostScanned))
-		defer e.Close()
-		p := cluster.NewPlan(cluster.Command{Raw: raw, Args: s.words(), Facts: scanFacts})
-		e.Do(ctx, []*cluster.Plan{p})
-		return scanned(p.Reply, p.Err)
-	}
-	got := &counted{holder: atMost(mostScanned)}
-	err = askShared(ctx, b.Node(), id, raw, got)
-	return scanned(got.got, cmp.Or(err, got.err()))
+	return scanned(c.askWhole(ctx, b, db, s.words(), scanFacts))
 }

@@ -100,9 +100,9 @@ func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {
 	return c.m.Info(ctx, db, key)
 }
 
-// Found is Manager.Found.
-func (c *Client) Found(ctx context.Context, db int, keys []string) ([]Found, error) {
-	return c.m.Found(ctx, db, keys)
+// Find is Manager.Find.
+func (c *Client) Find(ctx context.Context, db int, scan Scan) (next string, all []Found, err error) {
+	return c.m.Find(ctx, db, scan)
 }
 
 // List is Manager.List.

@@ -81,11 +81,18 @@ type Found struct {
 // mostShown is about how many holders are shown of each lock that was found.
 const mostShown = 16
 
-// Found reads those of some keys of Redis that look like locks that somebody holds, one after the other. It passes over
-// those that the service account may not use.
-func (m *Manager) Found(ctx context.Context, db int, keys []string) (all []Found, err error) {
+// Scan finds keys, and says where the next one goes on.
+type Scan func() (next string, keys []string, err error)
+
+// Find reads those of the keys that a scan finds which look like locks that somebody holds, one after the other. It
+// passes over those that the service account may not use.
+func (m *Manager) Find(ctx context.Context, db int, scan Scan) (next string, all []Found, err error) {
 	if m.rules.Votes {
-		return nil, errScan
+		return "", nil, errScan
+	}
+	next, keys, err := scan()
+	if err != nil {
+		return "", nil, err
 	}
 	for _, key := range keys {
 		if len(key) > lockstore.MaxName || m.nameable(key) != nil {
@@ -95,12 +102,12 @@ func (m *Manager) Found(ctx context.Context, db int, keys []string) (all []Found
 		switch {
 		case lockstore.Forbidden(err):
 		case err != nil:
-			return nil, err
+			return "", nil, err
 		case in.Held():
 			all = append(all, Found{key, in})
 		}
 	}
-	return all, nil
+	return next, all, nil
 }
 
 // info is Info with about so many holders.

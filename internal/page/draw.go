@@ -128,7 +128,11 @@ func (d *document) index(v *view) {
 <div data-part="locks">`)
 	d.locks(v)
 	d.put(`</div>
-</section>
+`)
+	d.put(`<div class="bar"><p class="note">Locks of other proxies and of Redisson are not in this list. Redis knows them:</p>
+`)
+	d.searching("", 0)
+	d.put(`</section>
 <div class="past">
 <section aria-labelledby="hottest-title">
 <div class="bar"><h2 id="hottest-title">Waited for most</h2></div>
@@ -460,11 +464,18 @@ func (d *document) holding(v *detail) {
 	d.when(v.MoreHolders > 0, `<li class="note">and %d more</li>`+"\n", v.MoreHolders)
 	for _, a := range v.Away {
 		d.put("<li>")
-		d.when(a.Kind != lock.Plain, `<span class="tag side">%s</span> `, a.Kind.String())
-		where := either(a.Here, "through this proxy, since a moment ago", "through another proxy, or Redisson")
-		d.put(`<bdi class="owner">%s</bdi> <span class="note">%s</span></li>`+"\n", display.Shown(a.Owner), where)
+		d.away(a)
+		d.put("</li>\n")
 	}
 	d.put("</ul>\n")
+}
+
+// away draws a holder of which only Redis knows.
+func (d *document) away(a away) {
+	d.when(a.Kind != lock.Plain, `<span class="tag side">%s</span> `, a.Kind.String())
+	d.put(`<bdi class="owner">%s</bdi>`, display.Shown(a.Owner))
+	d.when(a.Holds > 1, ` <span class="tag">%d times</span>`, a.Holds)
+	d.put(` <span class="note">%s</span>`, display.Shown(a.Where))
 }
 
 // queueing draws who waits for a lock on this proxy.

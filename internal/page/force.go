@@ -27,7 +27,7 @@ type detail struct {
 // away is a holder of which only Redis knows.
 type away struct {
 	lockstore.Owned
-	Here bool // it has just got the lock through this proxy
+	Where string
 }
 
 // From are the holders that are shown, as the form names those that a force takes the lock from.
@@ -108,7 +108,7 @@ func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail
 	for _, h := range d.Info.Holders {
 		known := slices.ContainsFunc(d.held, func(e lock.Entry) bool { return same(h.Owned, e.Owned) })
 		if !known && len(d.Away) < mostOfOne {
-			d.Away = append(d.Away, away{h.Owned, strings.HasPrefix(h.Owner, p.About.Proxy+":")})
+			d.Away = append(d.Away, away{h.Owned, p.where(r.Context(), h)})
 		}
 	}
 	return d

@@ -45,6 +45,10 @@ type Options struct {
 	Locks
 	Slow  func(most int) []slowlog.Entry
 	Force func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
+	// Search makes a step of a scan for locks in Redis, from a cursor, and says where the next goes on: at "0" nowhere.
+	Search func(ctx context.Context, db int, match, cursor string) (next string, found []lock.Found, err error)
+	// ProxyOf says where the other proxy is whose connection an owner is, or that there is none; "", false: not known.
+	ProxyOf func(ctx context.Context, owner string) (at string, none bool)
 	// How they are; asked while somebody looks.
 	Nodes func(context.Context) []Node
 	// Why clients are not served; none: they are.
@@ -97,6 +101,7 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", p.index)
 	mux.HandleFunc("GET /parts", p.fresh)
 	mux.HandleFunc("GET /lock", p.one)
+	mux.HandleFunc("GET /redis", p.search)
 	mux.HandleFunc("POST /lock", p.force)
 	for _, name := range []string{"style.css", "page.js", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, asset(name))

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"net"
 	"strings"
 	"sync"
@@ -31,13 +32,30 @@ type proxies struct {
 
 // ProxyOf implements commands.Proxy.
 func (p *proxies) ProxyOf(owner string, f *backend.Forwarder) (at string, none bool) {
+	return p.find(owner, f.AskAll)
+}
+
+// ProxyOf is commands.Proxy's, asked as the service account, for the page. It may lack the right to ask.
+func (s *Server) ProxyOf(ctx context.Context, owner string) (at string, none bool) {
+	return s.onPage.find(owner, func(words [][]byte) ([]resp.Reply, error) {
+		return s.up.common.AskAllAsService(ctx, s.up.backend, words)
+	})
+}
+
+// Scan makes a step of a SCAN as the service account, for the page.
+func (s *Server) Scan(ctx context.Context, db int, step backend.Scan) (next string, keys []string, err error) {
+	return s.up.common.ScanAsService(ctx, s.up.backend, db, step)
+}
+
+// find is ProxyOf with what asks all nodes.
+func (p *proxies) find(owner string, ask func(words [][]byte) ([]resp.Reply, error)) (at string, none bool) {
 	uuid, _ := cutUUID(owner)
 	if uuid == "" || uuid == p.self {
 		return "", false
 	}
 	if p.turn.TryLock() {
 		if now := time.Now(); now.After(p.until) {
-			if lists, err := f.AskAll(bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"})); err == nil {
+			if lists, err := ask(bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"})); err == nil {
 				known := proxiesIn(lists, p.service)
 				p.known.Store(&known)
 			}

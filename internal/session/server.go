@@ -126,6 +126,7 @@ type Server struct {
 	lastOut atomic.Bool // of a drain only operators' connections are left: they may go, too
 	access  serverAccess
 	clients clients
+	onPage  proxies // as the page sees them
 	pauses  pauses
 	runOut  runOut
 	loops   loops
@@ -190,6 +191,7 @@ func NewServer(o Options) *Server {
 	if o.Locks != nil {
 		s.clients.self = o.Locks.UUID()
 	}
+	s.onPage.self, s.onPage.service = s.clients.self, s.clients.service
 	s.users = share.New(o.PerUser, s.log)
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
