@@ -54,6 +54,7 @@ func TestInteropRecipes(t *testing.T) {
 				if r.heading == b.Heading && r.language == b.Language {
 					tools := r.project(!ready[r.language]).Ready(t)
 					ready[r.language] = true
+					t.Parallel() // when the packages of all recipes are there
 					r.try(newRunning(t, r, b, tools))
 					return
 				}
