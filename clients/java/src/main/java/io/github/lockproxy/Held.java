@@ -96,7 +96,7 @@ public final class Held implements AutoCloseable {
 
   /** A renewal has failed, which ends nothing yet. */
   synchronized void troubled(Throwable error) {
-    cause = error;
+    if (why == null) cause = error;
   }
 
   /** Redis or the connection has said that the lock is not held any more. */

@@ -76,12 +76,15 @@ final class Section implements Runnable {
 
   @Override
   public void run() {
+    Held held = null;
     try {
-      Held held = acquire();
+      held = acquire();
       if (granted.complete(held) && held != null) keep(held);
       if (held != null) giveUp(held);
     } catch (Throwable e) {
-      if (!granted.completeExceptionally(e) && !granted.isCancelled()) LOG.log(Level.WARNING, name, e);
+      if (granted.completeExceptionally(e)) return; // the caller is told
+      drop();
+      if (held != null) held.gone(e);
     } finally {
       if (connection != null) locks.leave(connection);
     }

@@ -208,6 +208,22 @@ class SectionTest {
     assertEquals(4, asked.stream().filter(words -> words.startsWith("UNLOCK")).count());
   }
 
+  /** A thread that cannot renew a hold says so, and leaves its connection to nobody. */
+  @Test
+  void anErrorOfTheVirtualMachine() throws Exception {
+    Locks locks =
+        locks(
+            verb -> {
+              if (verb.equals("LOCK")) return 1L;
+              throw new NoClassDefFoundError("gone");
+            });
+    var held = locks.lock("k", new Options().lease(Duration.ofSeconds(1)));
+    held.whenLost().toCompletableFuture().get(20, TimeUnit.SECONDS);
+    assertThrows(Lost.class, held::close);
+    locks.lock("k");
+    assertEquals(2, opened.get(), "connections");
+  }
+
   /** No hold of a connection's is left to the next section. */
   @Test
   void unlockOfAWatchedLockIsRefused() throws Exception {
