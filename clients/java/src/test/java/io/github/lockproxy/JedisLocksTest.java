@@ -1,5 +1,6 @@
 package io.github.lockproxy;
 
+import java.util.Arrays;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -23,9 +24,8 @@ class JedisLocksTest extends LocksCase {
 
       @Override
       public Object ask(String... words) {
-        byte[][] args = new byte[words.length - 1][];
-        for (int i = 1; i < words.length; i++) args[i - 1] = SafeEncoder.encode(words[i]);
         byte[] verb = SafeEncoder.encode(words[0]);
+        String[] args = Arrays.copyOfRange(words, 1, words.length);
         return SafeEncoder.encodeObject(redis.sendCommand(() -> verb, args));
       }
 
