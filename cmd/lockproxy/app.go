@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
+	"os"
 	"sync"
 	"time"
 
@@ -88,7 +88,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	}
 	url := cfg.Upstream.URL
 	if url.Embedded() {
-		if err = loopbackOnly(slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen)); err != nil {
+		if err = loopbackOnly(cfg); err != nil {
 			return err
 		}
 		if a.store, err = embedded.Start(log); err != nil {
@@ -223,6 +223,9 @@ func (a *app) run(ctx context.Context) error {
 	failed := make(chan error, len(a.listeners))
 	for _, l := range a.listeners {
 		serving.Go(func() { a.serve(l, failed) })
+	}
+	if a.cfg.Listen.Attached == "yes" {
+		printAddresses(os.Stdout, a.listeners)
 	}
 	err := a.ended(ctx, failed)
 	a.leave() // also when it ends by an error: it may have to wait for those that hold locks

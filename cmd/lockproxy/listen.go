@@ -92,9 +92,12 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// loopbackOnly refuses to show the embedded store, which knows no passwords, to a network.
-func loopbackOnly(addresses []string) error {
-	for _, address := range addresses {
+// loopbackOnly refuses to show the embedded store, which knows no passwords, to a network, unless protected mode is off.
+func loopbackOnly(cfg config.Config) error {
+	if cfg.Listen.ProtectedMode == "no" {
+		return nil
+	}
+	for _, address := range slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen) {
 		if strings.HasPrefix(address, "unix://") {
 			continue
 		}
@@ -103,7 +106,7 @@ func loopbackOnly(addresses []string) error {
 			return err
 		}
 		if !config.Loopback(host) {
-			return fmt.Errorf("listen %s: the embedded store is for trying out and listens on loopback only; name your Redis with --upstream",
+			return fmt.Errorf("listen %s: the embedded store is for trying out and listens on loopback only; name your Redis with --upstream, or say --protected-mode no",
 				address)
 		}
 	}

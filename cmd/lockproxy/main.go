@@ -87,6 +87,9 @@ func run(args []string) int {
 		log.Warn("a second signal: the process ends now, and locks that its clients hold expire", "left", left)
 		out.Close(logTime)
 	})
+	if cfg.Listen.Attached == "yes" {
+		go endWithInput(os.Stdin, ends)
+	}
 	a, err := newApp(ctx, settings{cfg: cfg, latest: cfg, args: args, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(stop)}, log)
 	switch {
 	case err != nil && ctx.Err() != nil:

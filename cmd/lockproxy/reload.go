@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -170,7 +169,7 @@ func (a *app) rules(cfg config.Config) session.CommandRules {
 // checkStart says which settings the start would refuse.
 func checkStart(cfg config.Config) (err error) {
 	if cfg.Upstream.URL.Embedded() {
-		return loopbackOnly(slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen))
+		return loopbackOnly(cfg)
 	}
 	if _, sharded := cfg.Upstream.URL.Cluster(); sharded {
 		_, err = addressMap(cfg)

@@ -15,6 +15,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l proxy-prot
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l proxy-protocol-from -x -d 'The load balancers'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l unix-socket-mode -x -d 'The permissions of the socket of unix:///path in listen, in octal, such as 770'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l unix-socket-group -x -d 'The group of that socket, by name or number, of which this process is a member'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l attached -x -a 'yes no' -d 'yes: for a program that starts a lockproxy for itself, such as a test'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l reuse-port -x -a 'yes no' -d 'yes: other processes of the same user that say so may listen at the same TCP addresses (SO_REUSEPORT), those of tls-listen, metrics-listen and admin-listen included'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l protected-mode -x -a 'yes no' -d 'no password in Redis: local clients only'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l upstream-tls-ca -r -F -d 'authorities to trust with rediss://'

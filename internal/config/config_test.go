@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ReusePort: "no", ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
+		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ReusePort: "no", Attached: "no", ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
 		TLS:     TLS{User: "off"},
 		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, ReadFrom: "master", PubSub: "both"},
 		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},

@@ -29,6 +29,7 @@ type Listen struct {
 	UnixMode      fs.FileMode // of unix sockets; 0 is what the umask leaves
 	UnixGroup     string      // their group, by name or number; "" is the process's
 	ReusePort     string      // yes or no
+	Attached      string      // yes or no
 	ProtectedMode string      // yes or no
 	ProxyProtocol string      // off or required
 	ProxyFrom     []netip.Prefix

@@ -313,7 +313,7 @@ var subjects = []subject{
 	{"Quorum", "quorum quorum-password-file quorum-max-lease quorum-node-timeout"},
 	{"Locks", "lock-watchdog-timeout max-hold disconnect-grace implicit-reentry wait-poll warm-channels fence-key-ttl"},
 	{"Where clients connect", "listen protected-mode proxy-protocol proxy-protocol-from handshake-timeout idle-timeout " +
-		"unix-socket-mode unix-socket-group reuse-port"},
+		"unix-socket-mode unix-socket-group reuse-port attached"},
 	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user " +
 		"tls-auth-user-passwords"},
 	{"Commands", "allow deny blocking-commands operators slowlog-slower-than"},

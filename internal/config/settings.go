@@ -47,7 +47,7 @@ var settings = []setting{
 			c.Upstream.URL, err = upstream.ParseURL(v)
 			return err
 		}},
-	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port`, `unix:///path`, or `systemd:NAME` for the sockets that systemd has opened under that FileDescriptorName; several are served at once. The embedded store listens on loopback only.",
+	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port`, `unix:///path`, or `systemd:NAME` for the sockets that systemd has opened under that FileDescriptorName; several are served at once. The embedded store listens on loopback only, unless `protected-mode` is `no`.",
 		list(func(c *Config) *[]string { return &c.Listen.Addresses })},
 	{"tls-listen", "", true, "Where clients connect with TLS, 1.2 or newer: `host:port` or `systemd:NAME`. Beside `listen`, or instead with `--listen=`.",
 		list(func(c *Config) *[]string { return &c.TLS.Listen })},
@@ -82,6 +82,8 @@ var settings = []setting{
 		}},
 	{"unix-socket-group", "", false, "The group of that socket, by name or number, of which this process is a member. Empty: that of the process.",
 		text(func(c *Config) *string { return &c.Listen.UnixGroup })},
+	{"attached", "no", false, "`yes`: for a program that starts a lockproxy for itself, such as a test. Each address that it listens at is printed on standard output, a line each, when clients can connect; and the process stops when standard input ends, as it does when that program ends, however it ends. For a second it waits then for clients that hold locks. See docs/TESTING.md.",
+		choice(func(c *Config) *string { return &c.Listen.Attached }, "yes", "no")},
 	{"reuse-port", "no", false, "`yes`: other processes of the same user that say so may listen at the same TCP addresses (SO_REUSEPORT), those of `tls-listen`, `metrics-listen` and `admin-listen` included. So a new process can serve before the old one stops: see docs/OPERATIONS.md.",
 		choice(func(c *Config) *string { return &c.Listen.ReusePort }, "yes", "no")},
 	{"protected-mode", "yes", false, "Redis' protected mode. `yes`: as long as Redis asks for no password of the default user, and until Redis could be asked, clients from other machines are refused; loopback addresses and unix sockets are let in. With `proxy-protocol` the address in the header counts. `no`: everybody who can connect is let in.",
