@@ -109,18 +109,8 @@ func TestBalancerCutsIdleConnections(t *testing.T) {
 	harness.Expect(t, silent, "+OK\r\n", "LOCK", "silent")
 	harness.Expect(t, talks, "+OK\r\n", "LOCK", "talks")
 	harness.Expect(t, named, "+OK\r\n", "LOCK", "named", "OWNER", "me", "EX", "600")
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(2 * balancerTick):
-				harness.Expect(t, talks, "+PONG\r\n", "PING")
-			}
-		}
-	}()
+	stop, pings := make(chan struct{}), make(chan int)
+	go ping(talks, stop, pings)
 
 	harness.Expect(t, rival, "+OK\r\n", "LOCK", "silent", "BLOCK", "60000")
 	if !silent.Closed() {
@@ -132,8 +122,25 @@ func TestBalancerCutsIdleConnections(t *testing.T) {
 	time.Sleep(idleTicks * balancerTick)
 	harness.Expect(t, rival, "$-1\r\n", "LOCK", "talks")
 	close(stop)
-	<-ended
+	for range <-pings {
+		if got := talks.Read(); got != "+PONG\r\n" {
+			t.Fatalf("PING: %q", got)
+		}
+	}
 	harness.Expect(t, talks, ":1\r\n", "UNLOCK", "talks")
+}
+
+// ping sends PING until it is to stop, and tells how often. It waits for no reply, since a proxy may be slow on a busy machine.
+func ping(w *harness.Wire, stop <-chan struct{}, pings chan<- int) {
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			pings <- n
+			return
+		case <-time.After(2 * balancerTick):
+			w.Send("PING")
+		}
+	}
 }
 
 // `lockproxy run` says RENEW every second, so nothing is idle while its command runs. A wait that a balancer ends is begun again.
