@@ -40,7 +40,7 @@ func readCommandSpec(name string, entry resp.Reply) *CommandSpec {
 		return nil
 	}
 	flags := texts(entry.Elems[2])
-	t := &CommandSpec{Flags: flags, first: entry.Elems[3].Int(), last: entry.Elems[4].Int(), step: entry.Elems[5].Int(),
+	t := &CommandSpec{Flags: flags, first: entry.Elems[3].Int(), last: entry.Elems[4].Int(), step: max(entry.Elems[5].Int(), 1),
 		movable: slices.Contains(flags, "movablekeys"), sorts: name == "sort", sortsOnly: name == "sort_ro"}
 	if len(entry.Elems) < 9 { // before Redis 7
 		return t
@@ -87,7 +87,7 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 	case t.sorts:
 		return sortKeys(args, dst), true
 	case t.sortsOnly:
-		return span(dst, 1, 1, 1, len(args)), true
+		return span(dst, 1, min(1, len(args)-1), 1), true
 	case len(t.specs) == 0 && t.movable:
 		return dst, false
 	case len(t.specs) == 0:
@@ -95,7 +95,10 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 		if last < 0 {
 			last += len(args)
 		}
-		return span(dst, t.first, last, t.step, len(args)), true
+		if last >= len(args) {
+			return dst, true
+		}
+		return span(dst, t.first, last, t.step), true
 	}
 	none := dst
 	for i := range t.specs {
@@ -111,7 +114,7 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 		if !fits {
 			return none, true
 		}
-		dst = span(dst, from, to, k.step, len(args))
+		dst = span(dst, from, to, k.step)
 	}
 	return dst, true
 }
@@ -174,12 +177,9 @@ func leading(word []byte) int {
 	return n
 }
 
-// span appends from, from+step … up to last, unless those are no words of a call: what Redis, or what calls itself so,
-// tells is not trusted.
-func span(dst []int, from, last, step, words int) []int {
-	if from < 1 || step < 1 || last >= words {
-		return dst
-	}
+// span appends from, from+step … up to last. From below 1 is no key: what Redis, or what calls itself so, tells is not
+// trusted.
+func span(dst []int, from, last, step int) []int {
 	for ; 0 < from && from <= last; from += step { // a step that is far too long makes from a number below zero
 		dst = append(dst, from)
 	}
