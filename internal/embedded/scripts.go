@@ -1,9 +1,12 @@
 package embedded
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,31 +40,56 @@ func needsCmsgpack(source string) bool {
 	return strings.Contains(source, "cmsgpack") && !strings.HasPrefix(source, cmsgpack)
 }
 
-// eval answers EVAL and EVALSHA, and their _RO forms, of a script that needs cmsgpack. It returns false of all others.
-func (s *Store) eval(p *server.Peer, cmd string, args []string) bool {
-	if len(args) == 0 {
-		return false
-	}
-	form := strings.TrimPrefix(cmd, "EVALSHA")
-	if form != cmd {
-		known, is := s.scripts.Load(strings.ToLower(args[0]))
-		if !is {
-			return false
+// eval answers EVAL and EVALSHA, and their _RO forms. A script that needs cmsgpack is given it.
+func (s *Store) eval(p *server.Peer, cmd string, args []string) {
+	words, sha := slices.Concat([]string{cmd}, args), ""
+	form, bySHA := strings.CutPrefix(cmd, "EVALSHA")
+	switch {
+	case len(args) == 0:
+	case bySHA:
+		sha = strings.ToLower(args[0])
+		if known, is := s.scripts.Load(sha); is {
+			words[0], words[1] = "EVAL"+form, known.(script).source
 		}
-		s.run(p, "EVAL"+form, known.(script).source, args[1:])
-		return true
+	default:
+		sha = digest(args[0])
+		if needsCmsgpack(args[0]) {
+			words[1] = cmsgpack + args[0]
+			s.scripts.Store(sha, script{words[1], digest(words[1])})
+		}
 	}
-	if !needsCmsgpack(args[0]) {
-		return false
-	}
-	source := cmsgpack + args[0]
-	s.scripts.Store(digest(args[0]), script{source, digest(source)})
-	s.run(p, cmd, source, args[1:])
-	return true
+	s.run(p, words, sha)
 }
 
-func (s *Store) run(p *server.Peer, eval, source string, args []string) {
-	s.redis.Server().Dispatch(p, slices.Concat([]string{eval, source}, args))
+// run has miniredis run a script, and tells its error as Redis would. Within MULTI it is only queued, and EXEC has
+// miniredis' own words.
+func (s *Store) run(p *server.Peer, words []string, sha string) {
+	var out bytes.Buffer
+	inner := server.NewPeer(bufio.NewWriter(&out))
+	inner.Ctx, inner.Resp3 = p.Ctx, p.Resp3
+	s.running.Store(inner, true)
+	defer s.running.Delete(inner)
+	s.redis.Server().Dispatch(inner, words)
+	p.Ctx = inner.Ctx
+	inner.Flush()
+	p.WriteRaw(scriptError(out.String(), sha))
+}
+
+// raised is what miniredis says when a script ends with an error: its own words, the line, the error's text, the SHA
+// that some errors have, and the Lua functions that were at work.
+var raised = regexp.MustCompile(`^-ERR Error compiling script \(new function\): (?::(\d+): )?(.*?)(?: script: \S+, &c\.)?\s+stack traceback:`)
+
+// scriptError is a reply to a script; if it is the error that ended the script, in Redis' words.
+func scriptError(reply, sha string) string {
+	found := raised.FindStringSubmatch(reply)
+	if found == nil {
+		return reply
+	}
+	line, text := found[1], found[2]
+	if code, _, _ := strings.Cut(text, " "); code == "" || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		text = "ERR user_script:" + line + ": " + text
+	}
+	return "-" + text + " script: " + sha + ", on @user_script:" + line + ".\r\n"
 }
 
 // scriptCommand sees SCRIPT, and answers SCRIPT EXISTS where it names a script that needs cmsgpack.

@@ -113,7 +113,38 @@ func TestScriptsAreKnownByTheirSHA(t *testing.T) {
 		}
 		do("OK", "SCRIPT", "FLUSH")
 	}
-	if _, err := c.Do("EVAL", "\n\ncmsgpack.unpack(nil)", 0); err == nil || !strings.Contains(err.Error(), ":3:") {
+	if _, err := c.Do("EVAL", "\n\nerror(cmsgpack.pack('x'))", 0); err == nil || !strings.Contains(err.Error(), ":3:") {
 		t.Errorf("an error in line 3: %v", err)
+	}
+}
+
+// The error that ends a script is Redis' own, but for Lua's words.
+func TestErrorsOfScriptsAreRedisOwn(t *testing.T) {
+	t.Parallel()
+	direct, ours := testredis.Start(t).Dial(t), dialEmbedded(t)
+	for _, c := range []redis.Conn{direct, ours} {
+		if _, err := c.Do("SET", "text", "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, source := range []string{
+		"return redis.call('HGET', 'text', 'field')",
+		"local function get()\n return redis.call('HGET', 'text', 'field') end\n\nreturn get()",
+		"return redis.pcall('HGET', 'text', 'field')",
+		"\nerror('no luck')",
+		"return redis.error_reply('MINE it is')",
+	} {
+		_, want := direct.Do("EVAL", source, 0)
+		_, got := ours.Do("EVAL", source, 0)
+		if want == nil || got == nil || got.Error() != want.Error() {
+			t.Errorf("%q: %v, want %v", source, got, want)
+		}
+		sha, err := redis.String(ours.Do("SCRIPT", "LOAD", source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, got := ours.Do("EVALSHA", sha, 0); got == nil || got.Error() != want.Error() {
+			t.Errorf("%q by its SHA: %v, want %v", source, got, want)
+		}
 	}
 }

@@ -21,6 +21,7 @@ type Store struct {
 	began   time.Time
 	next    atomic.Int64 // ns after began from which a command moves the store's clock
 	scripts sync.Map     // those of clients that need what miniredis' Lua has not: a script, by the SHA of the client's
+	running sync.Map     // the peers with which run hands scripts to miniredis
 
 	mu   sync.Mutex
 	last time.Time // what the clock was moved to; under mu
@@ -55,7 +56,10 @@ func (s *Store) before(p *server.Peer, cmd string, args ...string) bool {
 	case "INFO":
 		s.info(p, args)
 	case "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO":
-		return s.eval(p, cmd, args)
+		if _, inner := s.running.Load(p); inner {
+			return false
+		}
+		s.eval(p, cmd, args)
 	case "XREAD", "XREADGROUP":
 		if !p.Resp3 { // so are those that readStreams sends
 			return false

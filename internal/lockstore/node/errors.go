@@ -25,12 +25,9 @@ func Outcome(err error) error {
 // serviceNoAuth is Redis' refusal of the service account, which has no password while Redis asks for one.
 const serviceNoAuth = "NOAUTH the service account has no password: Redis asks for one now, and --upstream is to have it"
 
-// redisLine gives an error raised inside a script the words it has outside: Redis adds the script's SHA and line,
-// and the embedded store puts its own words before Redis'; rueidis drops "ERR ".
+// redisLine gives an error raised inside a script the words it has outside: Redis adds the script's SHA and line, and
+// rueidis drops "ERR ".
 func redisLine(text string) string {
-	if i := strings.Index(text, "WRONGTYPE "); i >= 0 {
-		text = text[i:]
-	}
 	if i := strings.Index(text, " script: "); i >= 0 {
 		text = text[:i]
 	}

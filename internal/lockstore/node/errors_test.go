@@ -6,7 +6,6 @@ func TestErrorsOfScriptsReadLikeRedis(t *testing.T) {
 	const wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	for said, want := range map[string]string{
 		wrongType + " script: 149c5a8bf18676fd99e9e6e24923bd64d9b62f94, on @user_script:20.": wrongType,
-		"Error compiling script (new function): :1: " + wrongType:                            wrongType,
 		"unknown command 'x'": "ERR unknown command 'x'",
 		"NOPERM this user has no permissions to run the 'evalsha' command": "NOPERM the service account has no permissions to run the 'evalsha' command",
 		"ERR the token script: 12":                             "ERR the token",
