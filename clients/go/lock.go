@@ -83,7 +83,9 @@ type Hold struct {
 //
 // If work's error is that of a broken connection, or that a deadline is over, a write of work's may still be on its
 // way: the lock is not given back then, and ends with its lease.
-func (l *Locks) With(ctx context.Context, name string, work func(ctx context.Context, held Hold) error, how ...Option) error {
+func (l *Locks) With(
+	ctx context.Context, name string, work func(ctx context.Context, held Hold) error, how ...Option,
+) (err error) {
 	o := options{wait: forever, lease: 30 * time.Second}
 	for _, set := range how {
 		set(&o)
@@ -107,8 +109,11 @@ func (l *Locks) With(ctx context.Context, name string, work func(ctx context.Con
 		lose(nil)
 		<-renewed
 		expiry.Stop()
-		if release { // also when work panics
-			s.release()
+		if !release {
+			return
+		}
+		if lost := s.release(); err == nil { // also when work panics
+			err = lost
 		}
 	}()
 	err = work(inside, held)
@@ -285,14 +290,23 @@ func (s *section) gone(err error) bool {
 // said again.
 const unlocks = 4
 
-// release gives the lock back. If that cannot be done it ends with its lease.
-func (s *section) release() {
+// release gives the lock back, and returns an ErrLost if it was gone. If that cannot be done it ends with its lease.
+func (s *section) release() error {
+	answered := true // an UNLOCK that has had no answer may have been done
 	for range unlocks {
-		if _, err := s.conn.Do(context.Background(), s.unlock...); err == nil || s.gone(err) {
-			return
+		switch _, err := s.conn.Do(context.Background(), s.unlock...); {
+		case err == nil:
+			return nil
+		case !s.gone(err):
+			answered = answered && s.IsReply(err)
+		case answered:
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		default:
+			return nil
 		}
 		time.Sleep(s.third / 20)
 	}
+	return nil
 }
 
 // broken says that a command of work's may still be on its way.

@@ -249,6 +249,12 @@ func TestLost(t *testing.T) {
 		if !errors.Is(err, lockproxy.ErrLost) {
 			t.Errorf("a lock that was freed by force: %v", err)
 		}
+		err = w.hold(ctx, "forced", func(ctx context.Context, _ lockproxy.Hold) error {
+			return p.r.Do(ctx, "UNLOCK", "forced", "FORCE").Err()
+		})
+		if !errors.Is(err, lockproxy.ErrLost) {
+			t.Errorf("a lock whose loss UNLOCK tells: %v", err)
+		}
 		mine := errors.New("mine")
 		err = w.hold(ctx, "forced", func(ctx context.Context, _ lockproxy.Hold) error {
 			_ = p.r.Do(ctx, "UNLOCK", "forced", "FORCE").Err()

@@ -28,20 +28,21 @@ export async function withLock(client, name, work, options = {}) {
     token: hold.token, owner: section.owner, signal: hold.signal, lost: () => hold.lost, check: () => hold.check(),
   };
   const kept = section.keep(line, hold);
-  let release = true;
+  let result, release = true;
   try {
-    const result = await work(held);
+    result = await work(held);
     hold.check();
-    return result;
   } catch (error) {
     release = !broken(error); // a write may still be on its way: then the lock is left to its lease
     throw error;
   } finally {
     hold.end();
     await kept;
-    if (release) await section.release(line);
+    if (release) await section.release(line, hold);
     line.leave();
   }
+  hold.check(); // UNLOCK may have said that the lock was gone
+  return result;
 }
 
 // Section is the words of one critical section, which do not change, so that each may be said again.
@@ -118,13 +119,18 @@ class Section {
   gone(error) { return isReply(error) ? /^(NOTHELD|LOCKLOST)/.test(error.message) : this.endsWithItsConnection; }
 
   // release gives the lock back. If that cannot be done it ends with its lease.
-  async release(line) {
+  async release(line, hold) {
+    let answered = true; // an UNLOCK that has had no answer may have been done
     for (let i = 0; i < unlocks; i++) {
       try {
         await line.ask(this.unlock);
         return;
       } catch (error) {
-        if (this.gone(error)) return;
+        if (this.gone(error)) {
+          if (answered) hold.lose(error);
+          return;
+        }
+        answered &&= isReply(error);
         await sleep(this.third / 20);
       }
     }

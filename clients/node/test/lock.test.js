@@ -76,6 +76,8 @@ for (const [name, connect] of Object.entries(libraries)) {
           assert.ok(lost());
           assert.throws(check, Lost);
         }, { leaseMs: 1000, watched }), Lost);
+        // The work ends before the next renewal, and UNLOCK tells.
+        await assert.rejects(withLock(r.client, key('forced'), () => r.ask('UNLOCK', key('forced'), 'FORCE'), { watched }), Lost);
         const mine = new TypeError('mine');
         await assert.rejects(withLock(r.client, key('forced'), async () => {
           await r.ask('UNLOCK', key('forced'), 'FORCE');
