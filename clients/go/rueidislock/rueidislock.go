@@ -18,22 +18,52 @@ func Locks(c rueidis.Client) *lockproxy.Locks {
 	return &lockproxy.Locks{
 		Dial: func(answer time.Duration, alone bool) (lockproxy.Conn, error) {
 			if alone {
-				one, giveBack := c.Dedicate()
-				return conn{one, answer, giveBack}, nil
+				return &dedicated{client: c, answer: answer}, nil
 			}
-			return conn{c, answer, func() {}}, nil // a named owner's lock is no connection's
+			return conn{c, answer}, nil // a named owner's lock is no connection's
 		},
-		IsReply: func(err error) bool {
-			reply, ok := rueidis.IsRedisErr(err)
-			return ok && !reply.IsNil()
-		},
+		IsReply: isReply,
 	}
 }
 
+func isReply(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && !reply.IsNil()
+}
+
+// dedicated is a connection for one section alone, from rueidis' pool.
+type dedicated struct {
+	client   rueidis.Client
+	answer   time.Duration
+	one      rueidis.DedicatedClient // nil: none yet, or the last one was closed
+	giveBack func()
+}
+
+// Do implements lockproxy.Conn. One from the pool may have been closed while nobody used it, and rueidis would go on to
+// use it: the next question has another.
+func (d *dedicated) Do(ctx context.Context, words ...any) (any, error) {
+	if d.one == nil {
+		d.one, d.giveBack = d.client.Dedicate()
+	}
+	answer, err := conn{d.one, d.answer}.Do(ctx, words...)
+	if err != nil && !isReply(err) {
+		d.one.Close()
+		d.one = nil
+	}
+	return answer, err
+}
+
+// Close implements lockproxy.Conn.
+func (d *dedicated) Close() {
+	if d.one != nil {
+		d.giveBack()
+	}
+}
+
+// conn is a rueidis client, which chooses the connection, or a dedicated one.
 type conn struct {
 	client rueidis.CoreClient
 	answer time.Duration
-	close  func()
 }
 
 // Do implements lockproxy.Conn.
@@ -59,4 +89,4 @@ func (c conn) Do(ctx context.Context, words ...any) (any, error) {
 }
 
 // Close implements lockproxy.Conn.
-func (c conn) Close() { c.close() }
+func (c conn) Close() {}
