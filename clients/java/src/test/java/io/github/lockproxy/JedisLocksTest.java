@@ -1,6 +1,8 @@
 package io.github.lockproxy;
 
-import java.util.Arrays;
+import redis.clients.jedis.BuilderFactory;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.CommandObject;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -25,8 +27,9 @@ class JedisLocksTest extends LocksCase {
       @Override
       public Object ask(String... words) {
         byte[] verb = SafeEncoder.encode(words[0]);
-        String[] args = Arrays.copyOfRange(words, 1, words.length);
-        return SafeEncoder.encodeObject(redis.sendCommand(() -> verb, args));
+        var args = new CommandArguments(() -> verb);
+        for (int i = 1; i < words.length; i++) args.add(words[i]);
+        return redis.executeCommand(new CommandObject<>(args, BuilderFactory.ENCODED_OBJECT));
       }
 
       @Override
