@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -150,7 +151,7 @@ func (r *reader) planned(line string) {
 		r.t.Errorf("%s does\n%s", line, out)
 	}
 	if harness.Long() && strings.Contains(out, "deploy/dist") {
-		r.runs(r.root, "VERSION=1.2.3 deploy/dist "+filepath.Join(r.t.TempDir(), "dist"), "")
+		r.runs(r.root, "VERSION=1.2.3 ARCHS="+runtime.GOARCH+" deploy/dist "+filepath.Join(r.t.TempDir(), "dist"), "")
 	}
 }
 
