@@ -115,7 +115,7 @@ func notLocks() (commands [][]string) {
 var hostile = []string{"\x00\xff\xfe", "a\r\n+OK\r\n", "*?[x]\\", "<script>alert(1)</script>", "\u202egnp", " ", ""}
 
 func everywhere(t *testing.T, f func(t *testing.T, p *harness.Proxy)) {
-	stores(t, func(t *testing.T, upstream string) { f(t, harness.StartProxy(t, upstream)) })
+	t.Run("redis", func(t *testing.T) { f(t, harness.StartProxy(t, testredis.Start(t).URL())) })
 	t.Run("sentinel", func(t *testing.T) {
 		f(t, harness.StartProxy(t, testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1}).URL()))
 	})
@@ -125,7 +125,7 @@ func everywhere(t *testing.T, f func(t *testing.T, p *harness.Proxy)) {
 // LOCKLIST SCAN finds each lock that is in Redis, whoever has made it and whatever its name is, and nothing else.
 func TestScanFindsLocks(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p *harness.Proxy) {
+	finds := func(t *testing.T, p *harness.Proxy) {
 		w, asker := harness.Dial(t, p.Addr()), harness.Dial3(t, p.Addr())
 		if got := scan(t, asker); len(got) != 0 {
 			t.Errorf("an empty Redis has %v", got)
@@ -179,13 +179,15 @@ func TestScanFindsLocks(t *testing.T) {
 			delete(of[key], "holders")
 			expectFields(t, of[key], want)
 		}
-	})
+	}
+	everywhere(t, finds)
+	t.Run("embedded", func(t *testing.T) { finds(t, harness.StartProxy(t, "")) })
 }
 
-// With ten thousand locks among as many other keys each call is as short as with ten.
+// With ten thousand locks among as many other keys each call is as short as with ten. (The embedded store's SCAN has no steps.)
 func TestScanFindsManyLocks(t *testing.T) {
 	t.Parallel()
-	run := func(t *testing.T, p *harness.Proxy) {
+	everywhere(t, func(t *testing.T, p *harness.Proxy) {
 		w := harness.Dial(t, p.Addr())
 		commands, want := redissons(10000)
 		for i := range 10000 {
@@ -196,9 +198,7 @@ func TestScanFindsManyLocks(t *testing.T) {
 		expectNames(t, names(scan(t, w, "COUNT", "1000", "MATCH", "job:77*")), slices.DeleteFunc(want, func(name string) bool {
 			return !strings.HasPrefix(name, "job:77")
 		}))
-	}
-	t.Run("redis", func(t *testing.T) { run(t, harness.StartProxy(t, testredis.Start(t).URL())) })
-	t.Run("cluster", func(t *testing.T) { run(t, harness.StartClusterProxy(t, testredis.StartCluster(t, 3, 0))) })
+	})
 }
 
 // Of a lock with many holders LOCKLIST SCAN shows some, and says how many more there are; LOCKINFO shows all.

@@ -53,6 +53,7 @@ func TestQuorum(t *testing.T) {
 		"LOCK x EX 11":            "-ERR the lease is longer than the 10000 ms of quorum-max-lease\r\n",
 		"LOCK x REPLICAS 1":       "-ERR REPLICAS is not supported with --quorum: its nodes are independent masters\r\n",
 		"FENCED k GET d":          "-ERR FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE\r\n",
+		"LOCKLIST SCAN 0":         "-ERR LOCKLIST SCAN is not available with --quorum: ",
 		"LOCK k":                  "+OK\r\n", // once more
 		"FAIRLOCK f PX 9000":      "+OK\r\n",
 		"RLOCK r":                 "+OK\r\n",

@@ -24,6 +24,7 @@ const (
 type proxies struct {
 	self    string // this one's uuid; "": there are no locks
 	service string // the user as whom proxies are connected
+	quorum  bool   // locks are elsewhere: their proxies may have another Redis for data
 
 	known atomic.Pointer[map[string]string] // nil: Redis has not been asked
 	turn  sync.Mutex                        // who has it asks Redis; the others use what is known. It guards until
@@ -68,8 +69,8 @@ func (p *proxies) find(owner string, ask func(words [][]byte) ([]resp.Reply, err
 		return "", false
 	}
 	at, is := (*known)[uuid]
-	_, self := (*known)[p.self] // else its Redis is not asked: see --quorum
-	return at, self && !is
+	_, self := (*known)[p.self] // else the list is not whole
+	return at, self && !is && !p.quorum
 }
 
 // cutUUID cuts "<uuid>:<rest>"; "": it is no such thing.
@@ -81,7 +82,7 @@ func cutUUID(of string) (uuid, rest string) {
 }
 
 // proxiesIn finds the proxies in what nodes answer to CLIENT LIST. Only connections of the service account's user are
-// believed: any client may give itself such a name.
+// believed: any client may give itself such a name. The proxies of others, which may be such, are in no place.
 func proxiesIn(lists []resp.Reply, service string) map[string]string {
 	known := map[string]string{}
 	for _, list := range lists {
@@ -99,9 +100,16 @@ func proxiesIn(lists []resp.Reply, service string) map[string]string {
 				}
 			}
 			said, is := strings.CutPrefix(name, "lockproxy:")
-			if uuid, at := cutUUID(said); is && user == service && uuid != "" {
-				known[uuid] = reachedAt(at, addr)
+			uuid, at := cutUUID(said)
+			switch {
+			case !is, uuid == "":
+				continue
+			case user == service:
+				at = reachedAt(at, addr)
+			default:
+				at = known[uuid]
 			}
+			known[uuid] = at
 		}
 	}
 	return known

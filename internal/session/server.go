@@ -189,9 +189,9 @@ func NewServer(o Options) *Server {
 	}
 	s.clients.about = s.about
 	if o.Locks != nil {
-		s.clients.self = o.Locks.UUID()
+		s.clients.self, s.clients.quorum = o.Locks.UUID(), o.Locks.Nodes() != nil
 	}
-	s.onPage.self, s.onPage.service = s.clients.self, s.clients.service
+	s.onPage.self, s.onPage.service, s.onPage.quorum = s.clients.self, s.clients.service, s.clients.quorum
 	s.users = share.New(o.PerUser, s.log)
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
