@@ -165,6 +165,7 @@ func (c *ClientFacts) values() map[string]any {
 		"multi": c.Queued, "watch": c.Watched, "qbuf": c.Query, "cmd": last, "user": c.User, "redir": c.Redirect,
 		"resp":     c.Proto,
 		"lib-name": c.Library[0], "lib-ver": c.Library[1],
+		"capa": "", // of Valkey: that the client takes redirections, which are none of this proxy's
 	}
 }
 

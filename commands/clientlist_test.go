@@ -17,11 +17,11 @@ func words(call string) (args [][]byte) {
 
 func TestClientFields(t *testing.T) {
 	t.Parallel()
-	const line = "id=5 addr=127.0.0.1:1 name= flags=N db=0 watch=0 io-thread=0 cmd=client user=default"
+	const line = "id=5 addr=127.0.0.1:1 name= flags=N capa= db=0 watch=0 io-thread=0 cmd=client user=default"
 	for _, answer := range []string{"$" + fmt.Sprint(len(line)) + "\r\n" + line + "\r\n", "=" + fmt.Sprint(len("txt:"+line)) + "\r\ntxt:" + line + "\r\n"} {
 		fields := ReadClientFields([]byte(answer))
 		c := ClientFacts{ID: 7, Addr: "a:1", User: "ann", ClientState: ClientState{Queued: -1, Watched: 3}}
-		if got, want := fields.line(&c), "id=7 addr=a:1 name= flags=N db=0 watch=3 io-thread=0 cmd=NULL user=ann\n"; got != want {
+		if got, want := fields.line(&c), "id=7 addr=a:1 name= flags=N capa= db=0 watch=3 io-thread=0 cmd=NULL user=ann\n"; got != want {
 			t.Errorf("of %q: got %s, want %s", answer, got, want)
 		}
 		c.Library = [2]string{"py", "1"}
