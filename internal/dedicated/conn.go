@@ -19,6 +19,7 @@ import (
 const (
 	flushAt   = 64 << 10 // bytes gathered before they are written
 	keepBytes = 2 * flushAt
+	idleBytes = 4 << 10 // of that, kept while no reply is pending
 
 	// LastReplies is for how long the pending replies of a client that has gone are waited for.
 	LastReplies = 2 * time.Second

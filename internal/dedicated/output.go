@@ -42,6 +42,14 @@ func (o *output) flush() {
 	}
 }
 
+// rest lets go of a buffer of more than idleBytes: no reply is pending, so nothing may come for long, and what is kept
+// meanwhile would not count for max-reply-memory.
+func (o *output) rest() {
+	if cap(o.bytes) > idleBytes && len(o.bytes) == 0 {
+		o.bytes = nil
+	}
+}
+
 // cut forgets the reply that is not whole: its rest will not come. A client that has a part of it is cut off.
 func (o *output) cut(why string) {
 	o.to.GiveUp(why)

@@ -1,6 +1,10 @@
 package dedicated
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
 
 // When the connection is lost the client gets the replies that are whole, and no part of another.
 func TestOutputIsCut(t *testing.T) {
@@ -24,3 +28,22 @@ func TestOutputIsCut(t *testing.T) {
 		t.Errorf("%q, part: %v, whole: %d", got, o.part, o.whole)
 	}
 }
+
+// The room for what the client gets is kept while replies are pending, and little of it afterwards.
+func TestIdleConnectionKeepsLittle(t *testing.T) {
+	t.Parallel()
+	p := fed(2, ">B (subscribe:a:1 (subscribe:b:2 >o >o") // o is of the proxy's own
+	p.Host, p.View, p.conn = resting{}, new(View), new(upstream.Dedicated)
+	p.out.bytes = make([]byte, 0, keepBytes)
+	for replies, most := range []int{keepBytes, idleBytes} {
+		p.Received([]byte("+OK\r\n"))
+		if kept := cap(p.out.bytes); kept > most || replies == 0 && kept < most {
+			t.Errorf("%d bytes are kept after %d replies", kept, replies+1)
+		}
+	}
+}
+
+// resting is a client that needs nothing done when no reply is pending.
+type resting struct{ unmoved }
+
+func (resting) Idle(int64) {}

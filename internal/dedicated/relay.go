@@ -88,6 +88,9 @@ func (p *Conn) Received(b []byte) {
 		}
 	}
 	p.out.flush()
+	if p.said.pending.oldest() == nil {
+		p.out.rest()
+	}
 	p.silence.heard = time.Now()
 	p.idle()
 	p.count()
