@@ -35,7 +35,8 @@ func TestInfo(t *testing.T) {
 			}
 		}
 	}
-	if got := info("memory"); !strings.HasPrefix(got, "# Memory\r\nused_memory:") || strings.Contains(got, "redis_version") {
+	got := info("memory")
+	if !strings.HasPrefix(got, "# Memory\r\nused_memory:") || strings.Contains(got, "redis_version") {
 		t.Errorf("INFO memory: %q", got)
 	}
 	if got := info("nosuch"); got != "" {
@@ -51,7 +52,7 @@ func TestInfo(t *testing.T) {
 	if err != nil || len(replies) != 1 || !strings.HasPrefix(replies[0], "# Server\r\n") {
 		t.Errorf("EXEC: %q, %v", replies, err)
 	}
-	got, err := redis.String(c.Do("EVAL", "return redis.call('INFO', 'replication')", 0))
+	got, err = redis.String(c.Do("EVAL", "return redis.call('INFO', 'replication')", 0))
 	if err != nil || !strings.HasPrefix(got, "# Replication\r\n") {
 		t.Errorf("in a script: %q, %v", got, err)
 	}

@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
@@ -40,7 +38,8 @@ func needsCmsgpack(source string) bool {
 	return strings.Contains(source, "cmsgpack") && !strings.HasPrefix(source, cmsgpack)
 }
 
-// eval answers EVAL and EVALSHA, and their _RO forms. A script that needs cmsgpack is given it.
+// eval answers EVAL and EVALSHA, and their _RO forms. A script that needs cmsgpack is given it, and an error is told as
+// Redis would.
 func (s *Store) eval(p *server.Peer, cmd string, args []string) {
 	words, sha := slices.Concat([]string{cmd}, args), ""
 	form, bySHA := strings.CutPrefix(cmd, "EVALSHA")
@@ -58,21 +57,7 @@ func (s *Store) eval(p *server.Peer, cmd string, args []string) {
 			s.scripts.Store(sha, script{words[1], digest(words[1])})
 		}
 	}
-	s.run(p, words, sha)
-}
-
-// run has miniredis run a script, and tells its error as Redis would. Within MULTI it is only queued, and EXEC has
-// miniredis' own words.
-func (s *Store) run(p *server.Peer, words []string, sha string) {
-	var out bytes.Buffer
-	inner := server.NewPeer(bufio.NewWriter(&out))
-	inner.Ctx, inner.Resp3 = p.Ctx, p.Resp3
-	s.running.Store(inner, true)
-	defer s.running.Delete(inner)
-	s.redis.Server().Dispatch(inner, words)
-	p.Ctx = inner.Ctx
-	inner.Flush()
-	p.WriteRaw(scriptError(out.String(), sha))
+	p.WriteRaw(scriptError(string(s.through(p, words)), sha))
 }
 
 // raised is what miniredis says when a script ends with an error: its own words, the line, the error's text, the SHA

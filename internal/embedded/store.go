@@ -3,6 +3,8 @@
 package embedded
 
 import (
+	"bufio"
+	"bytes"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -21,7 +23,7 @@ type Store struct {
 	began   time.Time
 	next    atomic.Int64 // ns after began from which a command moves the store's clock
 	scripts sync.Map     // those of clients that need what miniredis' Lua has not: a script, by the SHA of the client's
-	running sync.Map     // the peers with which run hands scripts to miniredis
+	inner   sync.Map     // the peers of through
 
 	mu   sync.Mutex
 	last time.Time // what the clock was moved to; under mu
@@ -46,6 +48,9 @@ func (s *Store) before(p *server.Peer, cmd string, args ...string) bool {
 	if int64(time.Since(s.began)) >= s.next.Load() {
 		s.moveClock()
 	}
+	if _, inner := s.inner.Load(p); inner {
+		return false
+	}
 	switch cmd {
 	case "CLUSTER":
 		// miniredis would say that it is a cluster, at its own address, and clients that ask, such as rueidis, would
@@ -56,21 +61,52 @@ func (s *Store) before(p *server.Peer, cmd string, args ...string) bool {
 	case "INFO":
 		s.info(p, args)
 	case "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO":
-		if _, inner := s.running.Load(p); inner {
-			return false
-		}
 		s.eval(p, cmd, args)
-	case "XREAD", "XREADGROUP":
-		if !p.Resp3 { // so are those that readStreams sends
-			return false
-		}
-		s.readStreams(p, cmd, args)
 	case "SCRIPT":
 		return s.scriptCommand(p, args)
 	default:
-		return false
+		return s.reshape(p, cmd, args)
 	}
 	return true
+}
+
+// through has miniredis run a command of p's, and returns the reply, which p is then told in another form. Within MULTI
+// the command is only queued, and EXEC has miniredis' own reply.
+func (s *Store) through(p *server.Peer, words []string) []byte {
+	var out bytes.Buffer
+	inner := server.NewPeer(bufio.NewWriter(&out))
+	inner.Ctx, inner.Resp3 = p.Ctx, p.Resp3
+	s.inner.Store(inner, nil)
+	defer s.inner.Delete(inner)
+	done, watched := make(chan struct{}), make(chan struct{})
+	go closeWith(p, inner, done, watched)
+	s.redis.Server().Dispatch(inner, words)
+	close(done)
+	<-watched
+	p.Ctx = inner.Ctx
+	inner.Flush()
+	return out.Bytes()
+}
+
+// goneLook is how often through looks whether its client has gone.
+const goneLook = 100 * time.Millisecond
+
+// closeWith closes inner when p is closed, which ends its wait, until done; then it closes watched. through starts it,
+// and waits for it.
+func closeWith(p, inner *server.Peer, done <-chan struct{}, watched chan<- struct{}) {
+	defer close(watched)
+	look := time.NewTicker(goneLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-look.C:
+			if p.Closed() {
+				inner.Close()
+			}
+		}
+	}
 }
 
 // moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is
