@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -41,4 +42,38 @@ func TestClusterManySubscriptionsSurviveANode(t *testing.T) {
 	hears(t, harness.Dial(t, p.Addr()), []*subscriber{s}, "PUBLISH", words[many])
 	s.Close()
 	harness.Eventually(t, "nothing is held for a client that has gone", func() bool { return held() == 0 })
+}
+
+// A node that hangs for a moment while a client subscribes there is given up, and the rest is subscribed to at another
+// one: the client stays, and each channel is confirmed once, in order.
+func TestClusterNodeHangsWithinASubscribe(t *testing.T) {
+	t.Parallel()
+	const many = 20_000
+	channel := func(i int) string { return fmt.Sprintf("%01000d", i) } // the sockets do not take all of it: much stays in Redis
+	tc := testredis.StartCluster(t, 3, 0, "--client-output-buffer-limit pubsub 0 0 0")
+	p := harness.StartClusterProxy(t, tc)
+	s := &subscriber{harness.Dial3(t, p.Addr()), t, ">"}
+	words := []string{"SUBSCRIBE"}
+	for i := range many {
+		words = append(words, channel(i))
+	}
+	s.Send(words...)
+	s.confirmed("subscribe", channel(0), 1)
+	var at []*testredis.Server
+	for _, server := range tc.Servers {
+		if strings.Contains(string(server.Do(t, "CLIENT", "LIST").([]byte)), " cmd=subscribe ") {
+			server.Stop()
+			at = append(at, server)
+		}
+	}
+	if len(at) != 1 {
+		t.Fatalf("%d nodes have the subscriptions", len(at))
+	}
+	time.Sleep(time.Second)
+	at[0].Cont()
+	for i := 1; i < many; i++ {
+		s.confirmed("subscribe", channel(i), i+1)
+	}
+	hears(t, harness.Dial(t, p.Addr()), []*subscriber{s}, "PUBLISH", words[1])
+	hears(t, harness.Dial(t, p.Addr()), []*subscriber{s}, "PUBLISH", words[many])
 }

@@ -205,11 +205,17 @@ func (c *subscriptionConn) call(verb string, names []string) error {
 func (c *subscriptionConn) answers(ask func() bool) bool {
 	c.asks(true)
 	if !ask() {
-		c.p.Ended(upstream.ErrTimeout)
+		c.giveUp(upstream.ErrTimeout)
 		return false
 	}
 	c.asks(false)
 	return true
+}
+
+// giveUp ends the connection for that reason. It is the proxy that does, not Redis, also if the node answers again just now.
+func (c *subscriptionConn) giveUp(why error) {
+	c.asks(true)
+	c.p.Ended(why)
 }
 
 func (c *subscriptionConn) asks(now bool) {

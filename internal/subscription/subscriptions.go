@@ -77,7 +77,7 @@ type subscriptionConn struct {
 	use   use
 	since time.Time
 	as    upstream.Identity // as which it was made, without a protocol
-	asked bool              // the proxy waits for an answer there, and closes it if none comes; guarded by Subscriptions.mu
+	asked bool              // the proxy waits for an answer there, and gives it up if none comes; guarded by Subscriptions.mu
 }
 
 // Subscriptions are a client's subscriptions.
@@ -248,10 +248,11 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		return false
 	}
 	for t := x.Nodes.Tries(slot); ; {
-		r, err := x.ask(c, kind, names, x.nodeFor(t))
+		rest, r, err := x.ask(c, kind, names, x.nodeFor(t))
 		if err == nil {
 			return true
 		}
+		names = rest
 		if !t.Again(x.Client.Context(), r) {
 			x.Client.Fail(err)
 			x.Trouble(err)
@@ -279,11 +280,11 @@ func (x *Subscriptions) passOver(of use) {
 	}
 }
 
-// ask has the client's own command run at a node. What is confirmed goes to the client; with an error r is for the
-// tries.
-func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte, at *cluster.Node) (r cluster.Refusal, err error) {
+// ask has the client's own command run at a node. What is confirmed goes to the client; with an error rest are the
+// names that were not, and r is for the tries.
+func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte, at *cluster.Node) (rest [][]byte, r cluster.Refusal, err error) {
 	if at == nil {
-		return cluster.Unreached, &upstream.NotSentError{Cause: errNotServed}
+		return names, cluster.Unreached, &upstream.NotSentError{Cause: errNotServed}
 	}
 	e, err := x.open(x.Client.Identity(), useFor(kind), at)
 	if err != nil {
@@ -291,34 +292,35 @@ func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.Subscription
 		if !client.NoFurther(err) {
 			r = cluster.Unreached
 		}
-		return r, err
+		return names, r, err
 	}
 	defer e.rest()
-	if err = x.sent(e, c, names); upstream.IsNotSent(err) {
+	if rest, err = x.sent(e, c, names); upstream.IsNotSent(err) {
 		x.passOver(e.use)
-		return cluster.Unreached, err
+		return rest, cluster.Unreached, err
 	}
-	return x.Nodes.RefusalIn(e.p.Node, err), err
+	return rest, x.Nodes.RefusalIn(e.p.Node, err), err
 }
 
-// sent is ask on a connection that exists.
-func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) error {
+// sent is ask on a connection that exists. If that is lost, what was confirmed there is made again by keep.
+func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (rest [][]byte, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
 	if e.use == forAny && !e.p.Status().Subscribed { // what is subscribed to there already needs this node
 		ctx, done := x.Nodes.Snapshot().While(x.ctx, e.p.Node)
 		defer done()
-		defer context.AfterFunc(ctx, func() { e.p.Ended(context.Cause(ctx)) })()
+		defer context.AfterFunc(ctx, func() { e.giveUp(context.Cause(ctx)) })()
 	}
 	e.p.Send(o, resp.Command(words))
 	if !e.p.Settled() && o.Lost == nil {
 		o.Lost = dedicated.ErrGone
 	}
+	rest = names[len(names)-len(o.Names):]
 	if o.Lost != nil {
-		return &upstream.NotSentError{Cause: o.Lost}
+		return rest, &upstream.NotSentError{Cause: o.Lost}
 	}
-	return upstream.ErrorIn(got)
+	return rest, upstream.ErrorIn(got)
 }
 
 func texts(words [][]byte) []string {
@@ -344,9 +346,12 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 		x.mu.Lock()
 		e := x.where.on[dedicated.Subscription{Kind: kind, Name: string(name)}]
 		x.mu.Unlock()
-		if e == nil || x.sent(e, c, [][]byte{name}) != nil {
-			x.confirmEnd(c, kind, name)
+		if e != nil {
+			if _, err := x.sent(e, c, [][]byte{name}); err == nil {
+				continue
+			}
 		}
+		x.confirmEnd(c, kind, name)
 	}
 }
 
