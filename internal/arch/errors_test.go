@@ -105,7 +105,7 @@ func textsIn(files []source) string {
 }
 
 // errorRow is a row of docs/ERRORS.md, with the errors that it is about.
-var errorRow = regexp.MustCompile("(?m)^\\| (.+?) \\| .*\\|$")
+var errorRow = regexp.MustCompile(`(?m)^\| (.+?) \| .*\|$`)
 
 // quoted is what stands between backticks.
 var quoted = regexp.MustCompile("`([^`]+)`")
