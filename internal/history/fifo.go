@@ -21,10 +21,14 @@ func FIFO(key string, ops []*Op) (wrong []Violation, pairs int) {
 		}
 	}
 	sort.Slice(fair, func(i, j int) bool { return fair[i].Queued < fair[j].Queued })
+	since := make(map[*Op]int64, len(fair))
+	for _, o := range fair {
+		since[o] = asked(o, ops)
+	}
 	for i, first := range fair {
 		compared := false
 		for _, o := range fair[i+1:] {
-			if o.Call <= first.Queued || slices.ContainsFunc(forced, func(f *Op) bool { return f.Call < first.Return && f.Return > first.Queued }) {
+			if since[o] <= first.Queued || slices.ContainsFunc(forced, func(f *Op) bool { return f.Call < first.Return && f.Return > first.Queued }) {
 				continue // it may have been granted, and have lost it before it was told
 			}
 			compared = true
@@ -38,4 +42,16 @@ func FIFO(key string, ops []*Op) (wrong []Violation, pairs int) {
 		}
 	}
 	return wrong, pairs
+}
+
+// asked is since when a waiter may have its place. A named owner has one, wherever it waits: that of an earlier request
+// which had no answer yet, or never gets one, since nobody knows whether the owner has left the queue for it.
+func asked(o *Op, ops []*Op) int64 {
+	since := o.Call
+	for _, p := range ops {
+		if p.Verb == "FAIRLOCK" && p.Named && p.Owner == o.Owner && (p.Outcome == Unknown || p.Return > o.Call) {
+			since = min(since, p.Call)
+		}
+	}
+	return since
 }

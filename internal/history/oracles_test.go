@@ -216,6 +216,18 @@ func TestFIFO(t *testing.T) {
 		{"past one that gave up", false, `
 			0 40 a FAIRLOCK k BLOCK 5 -> nil
 			6 30 b FAIRLOCK k BLOCK 7 -> OK`},
+		{"past one that came later than the owner's request without an answer", false, `
+			0 10 b FAIRLOCK k BLOCK 4 -> ?
+			3 40 a FAIRLOCK k BLOCK 5 -> OK
+			11 30 b FAIRLOCK k BLOCK 12 -> OK`},
+		{"past one that waited, while its owner has asked here, too", false, `
+			0 35 b FAIRLOCK k BLOCK 4 -> nil
+			3 40 a FAIRLOCK k BLOCK 5 -> OK
+			11 30 b FAIRLOCK k BLOCK 12 -> OK`},
+		{"past one that waited, by an owner who had been refused before", true, `
+			0 2 b FAIRLOCK k BLOCK 1 -> nil
+			3 40 a FAIRLOCK k BLOCK 5 -> OK
+			11 30 b FAIRLOCK k BLOCK 12 -> OK`},
 		{"they came together", false, `
 			0 40 a FAIRLOCK k BLOCK 5 -> OK
 			4 30 b FAIRLOCK k BLOCK 7 -> OK`},
