@@ -24,7 +24,7 @@ func TestGrammar(t *testing.T) {
 		"block 0 px 5 owner x fence replicas 2": "",
 		"OWNER x PX 1 BLOCK 9007199254740992":   "",
 		"EX 1 px 1":                             "ERR syntax error near 'px'",
-		"EX 1 BLOCK":                            "ERR syntax error near 'BLOCK'",
+		"EX 1 BLOCK":                            "ERR syntax error near 'BLOCK': its value is missing",
 		"BLOCK 1 Block 1":                       "ERR syntax error near 'Block'",
 		"OWNER x SELF":                          "ERR syntax error near 'SELF'",
 		"OWNER x ONCE":                          "ERR syntax error near 'ONCE'",

@@ -36,7 +36,7 @@ func TestFencedGrammar(t *testing.T) {
 		"FENCED k read OWNER READ GET a":         {inner: "GET a", owner: "READ", side: lock.Read},
 		"FENCED k READ WRITE GET a":              {err: "ERR syntax error near 'WRITE'"},
 		"FENCED k OWNER a owner b GET a":         {err: "ERR syntax error near 'owner'"},
-		"FENCED k OWNER":                         {err: "ERR syntax error near 'OWNER'"},
+		"FENCED k OWNER":                         {err: "ERR syntax error near 'OWNER': its value is missing"},
 		"FENCED k OWNER mode GET a":              {err: errOwner.Error()},
 		"FENCED k OWNER me":                      {err: wrongNumber},
 		"FENCED k READ":                          {err: wrongNumber},

@@ -85,6 +85,11 @@ func syntaxNear(word []byte) error {
 	return errors.New(string(line) + "'")
 }
 
+// valueMissing is the error for the keyword of an option whose value is missing.
+func valueMissing(keyword []byte) error {
+	return fmt.Errorf("%w: its value is missing", syntaxNear(keyword))
+}
+
 // parse reads options in any order. A repeated, unknown or contradictory one is a syntax error that names it, and so is
 // one without its value. The error of a value that is no number names its option, too.
 func parse(options []Option, tokens [][]byte) (given, error) {
@@ -106,7 +111,7 @@ func parse(options []Option, tokens [][]byte) (given, error) {
 			continue
 		}
 		if i++; i == len(tokens) || o.kind == text && len(tokens[i]) == 0 { // which would choose nothing, or anything
-			return g, syntaxNear(tokens[i-1])
+			return g, valueMissing(tokens[i-1])
 		}
 		if err := g.set(o, tokens[i]); err != nil {
 			return g, err

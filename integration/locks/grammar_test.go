@@ -26,7 +26,11 @@ func arityError(verb string) string {
 func marked(call string) (plain, reply string) {
 	before, after, _ := strings.Cut(call, "*")
 	word, _, _ := strings.Cut(after, " ")
-	return before + after, "-ERR syntax error near '" + word + "'\r\n"
+	reply = "-ERR syntax error near '" + word + "'"
+	if strings.TrimSpace(after) == word && slices.Contains([]string{"BLOCK", "EX", "PX", "OWNER", "REPLICAS", "MATCH"}, word) {
+		reply += ": its value is missing"
+	}
+	return before + after, reply + "\r\n"
 }
 
 // refusals are calls that must change nothing, with the beginning of their reply.

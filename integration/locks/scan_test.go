@@ -308,7 +308,7 @@ func TestScanGrammar(t *testing.T) {
 	w := harness.Dial(t, harness.StartProxy(t, "").Addr())
 	for line, want := range map[string]string{
 		"COUNT 5":                       "-ERR syntax error near 'COUNT'\r\n",
-		"SCAN":                          "-ERR syntax error near 'SCAN'\r\n",
+		"SCAN":                          "-ERR syntax error near 'SCAN': its value is missing\r\n",
 		"SCAN 0 SCAN 0":                 "-ERR syntax error near 'SCAN'\r\n",
 		"SCAN 0 OWNER me":               "-ERR syntax error near 'OWNER'\r\n",
 		"OWNER me SCAN 0":               "-ERR syntax error near 'SCAN'\r\n",
