@@ -260,7 +260,7 @@ func TestPageSearchesRedis(t *testing.T) {
 		s.Do(t, "HSET", "job:1", redisson+":52", "2")
 		s.Do(t, "PEXPIRE", "job:1", "600000")
 		_, _, get := page(t, "--upstream", strings.Replace(s.URL(), "://", "://service:p@", 1))
-		has(t, get("/redis?db=0&name=*"), "NOPERM", "scan")
+		has(t, get("/redis?db=0&name=*"), "Redis refuses the service account, the user in --upstream: NOPERM", "scan")
 		has(t, get("/redis?db=0&name=job:1"), redisson+":52", "through another proxy, or Redisson")
 	})
 	t.Run("quorum", func(t *testing.T) {

@@ -65,6 +65,9 @@ func (p *Page) find(ctx context.Context, s *search) {
 		next, some, err := p.Search(ctx, s.DB, s.Match, s.Next)
 		if err != nil {
 			s.Trouble = err.Error()
+			if strings.HasPrefix(s.Trouble, "NOPERM") { // whoever reads the page is no user of Redis
+				s.Trouble = "Redis refuses the service account, the user in --upstream: " + s.Trouble
+			}
 			return
 		}
 		s.Next = next

@@ -126,8 +126,8 @@ func head(before, now facts) []string {
 	}
 	number := func(field string) string { return display.Number(s.number(field)) }
 	return []string{
-		"lockproxy " + s["version"] + ", up " + display.Ago(time.Duration(s.number("uptime_in_seconds"))*time.Second) + ", before " + s["upstream"] + " " +
-			display.Shown(s["upstream_addr"]) + "; clients: " + number("clients"),
+		"lockproxy " + s["version"] + ", up " + display.Ago(time.Duration(s.number("uptime_in_seconds"))*time.Second) + ", before " +
+			strings.TrimSpace(s["upstream"]+" "+display.Shown(s["upstream_addr"])) + "; clients: " + number("clients"),
 		"locks of this proxy: " + number("locks_held") + " held, the oldest for " + display.Ago(s.span("oldest_hold_ms")) + "; " + number("locks_waiting") +
 			" wait, the first since " + display.Ago(s.span("longest_wait_ms")),
 		"granted " + rate("locks_granted") + ", renewed " + rate("locks_renewed") + ", lost " + number("locks_lost") + " in all; commands forwarded " + rate("forwarded"),
