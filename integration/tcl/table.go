@@ -31,8 +31,8 @@ func (b *environment) table(v *verdict) string {
 	}
 	t.WriteString("\n\n")
 	if b.s.nodes > 0 {
-		fmt.Fprintf(&t, "Behind lockproxy, which is one Redis to its clients (`--present standalone`), are %d masters with the slots dealt out evenly; "+
-			"straight is one server. Both are run with the suite's `--cluster-mode`, which leaves out the tests it calls unfit for a cluster.\n\n", b.s.nodes)
+		fmt.Fprintf(&t, "Behind lockproxy, with `--present standalone`, are %d masters; straight is one server. Both are run with the suite's "+
+			"`--cluster-mode`, which leaves out the tests it calls unfit for a cluster.\n\n", b.s.nodes)
 	}
 	fmt.Fprintf(&t, "**%d of %d** tests that pass straight pass through lockproxy; %d do not. "+
 		"%d more are not for external servers, or denied.\n\n", v.passed, v.direct, v.direct-v.passed, v.ignored)
@@ -57,51 +57,32 @@ func (m *miss) reason() string {
 
 func (r *result) misses() []miss { return append(append([]miss{}, r.excused...), r.missed...) }
 
-// fewTests is how many tests of a unit the page names for one reason. The list beside it names all.
-const fewTests = 2
-
 // tableMisses has a row for each reason why tests do not pass.
 func tableMisses(t *strings.Builder, v *verdict) {
 	var reasons, whole []string
-	tests := map[string][]string{}
+	tests := map[string]int{}
 	for _, r := range v.results {
 		if r.whole != nil {
 			whole = append(whole, fmt.Sprintf("%s is not run: it %s.", r.unit, r.whole.reason))
 			continue
 		}
-		byReason := map[string][]miss{}
 		for _, m := range r.misses() {
 			reason := m.reason()
-			if tests[reason] == nil && byReason[reason] == nil {
+			if tests[reason] == 0 {
 				reasons = append(reasons, reason)
 			}
-			byReason[reason] = append(byReason[reason], m)
-		}
-		for reason, misses := range byReason {
-			tests[reason] = append(tests[reason], r.unit+": "+named(misses))
+			tests[reason] += m.times
 		}
 	}
 	if len(reasons) > 0 {
-		t.WriteString("| Why tests do not pass | Which |\n|---|---|\n")
+		t.WriteString("| Why tests do not pass | Tests |\n|---|---|\n")
 	}
 	for _, reason := range reasons {
-		fmt.Fprintf(t, "| %s | %s |\n", reason, strings.Join(tests[reason], ". "))
+		fmt.Fprintf(t, "| %s | %d |\n", reason, tests[reason])
 	}
 	if len(whole) > 0 {
 		t.WriteString("\n" + strings.Join(whole, "\n") + "\n")
 	}
-}
-
-// named are the names of a few tests, or how many they are.
-func named(misses []miss) string {
-	if n := count(misses); n > fewTests {
-		return fmt.Sprintf("%d tests", n)
-	}
-	var names []string
-	for _, m := range misses {
-		names = append(names, cell(m.name))
-	}
-	return strings.Join(names, "; ")
 }
 
 // unitRows are how many tests of each unit pass, for the list beside the page.
@@ -137,11 +118,11 @@ const pageHead = `<!-- Written by: make tcl ARGS="-write docs/SUITES.md" -->
 
 # Redis' own test suites, through lockproxy
 
-What the suites say of lockproxy as an external server: one unit at a time, each on a fresh server behind a fresh
-lockproxy, every command through lockproxy. [integration/tcl](../integration/tcl/README.md) says how it is done,
-[COMPATIBILITY.md](COMPATIBILITY.md) what it means. How many tests of each unit pass is in
-[suites/units.csv](suites/units.csv), every test that does not pass in
-[suites/not-passing.csv](suites/not-passing.csv). Unless a section says otherwise, the tags that ` + "`make tcl ARGS=-h`" + ` names are denied.
+What the suites say of lockproxy as an external server: each unit on a fresh server behind a fresh lockproxy, every
+command through lockproxy. [integration/tcl](../integration/tcl/README.md) says how it is done,
+[COMPATIBILITY.md](COMPATIBILITY.md) what it means. [units.csv](suites/units.csv) has how many tests of each unit pass,
+[not-passing.csv](suites/not-passing.csv) each test that does not. The tags that ` + "`make tcl ARGS=-h`" + ` names are
+denied, unless a section says otherwise.
 `
 
 // write replaces what the page and the lists beside it say about this run, or adds it.

@@ -12,13 +12,12 @@ import (
 	"testing"
 )
 
-// byFloor is the whole of docs/imports.md: the packages of each floor, and what some of them may import.
+// byFloor is the whole of docs/imports.md: the packages of each floor.
 func byFloor(rows []row) string {
 	var b strings.Builder
 	b.WriteString("# Who may import whom\n\n<!-- Written by: go test ./internal/arch -update -->\n\n" +
-		"A package imports packages of lower floors only. Of these it may import those that its row in\n" +
-		"`internal/arch/table_test.go` names; under each floor stands what its packages may import, taken together.\n" +
-		"Nobody imports what stands beside the floors.\n")
+		"A package imports packages of lower floors only, and of these those that its row in\n" +
+		"`internal/arch/table_test.go` names. Nobody imports what stands beside the floors.\n")
 	floors := map[int][]row{}
 	for _, r := range rows {
 		floors[r.floor] = append(floors[r.floor], r)
@@ -29,17 +28,8 @@ func byFloor(rows []row) string {
 			name = "Beside the floors"
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n", name)
-		may := map[string]bool{}
 		for _, r := range floors[floor] {
 			fmt.Fprintf(&b, "- `%s`: %s\n", r.pkg, r.what)
-			for _, to := range r.may {
-				may[to] = true
-			}
-		}
-		if len(may) == 0 {
-			b.WriteString("\nMay import none of ours.\n")
-		} else {
-			fmt.Fprintf(&b, "\nMay import: %s.\n", strings.Join(slices.Sorted(maps.Keys(may)), ", "))
 		}
 	}
 	return b.String()

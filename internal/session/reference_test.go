@@ -23,9 +23,9 @@ const referenceHead = `<!-- Written by: go test ./internal/session -update, with
 # Commands
 
 What becomes of each command that Redis 7.0.15, Redis 8.2.3 or Valkey 8.1.8 lists;
-[COMPATIBILITY.md](COMPATIBILITY.md) sums it up. A command of a module or of a newer Redis is forwarded as Redis' COMMAND
-describes it, and refused while Redis does not answer that. What Redis does not have goes over a connection of the
-client's own, and Redis says so.
+[COMPATIBILITY.md](COMPATIBILITY.md) sums it up. A subcommand that is not named goes where its command
+goes. A command of a module or of a newer Redis is forwarded as Redis' COMMAND describes it, and refused while Redis does
+not answer that. What Redis does not have goes over a connection of the client's own, and Redis says so.
 
 | Goes | Meaning |
 |---|---|
@@ -137,8 +137,25 @@ func referenceRows(tab, allowed *commandtable.Table) (rows []referenceRow) {
 
 const referencePlain = "\n## Shared, with nothing to know\n\n"
 
+// unlikeTheirs are the rows without the subcommands of which there is nothing to say beside what is said of their commands.
+func unlikeTheirs(rows []referenceRow) (rest []referenceRow) {
+	all := make(map[string]referenceRow)
+	for _, r := range rows {
+		all[r.name] = r
+	}
+	for _, r := range rows {
+		name, _, isSub := strings.Cut(r.name, " ")
+		of, found := all[name]
+		if !isSub || !found || of.where != r.where || r.note != "" && r.note != of.note {
+			rest = append(rest, r)
+		}
+	}
+	return rest
+}
+
 // referenceText has one row for all commands of which the same is to be said, and names those of which nothing is.
 func referenceText(rows []referenceRow) string {
+	rows = unlikeTheirs(rows)
 	slices.SortFunc(rows, func(a, b referenceRow) int { return strings.Compare(a.name, b.name) })
 	var plain []string
 	var order []referenceRow // without their names
