@@ -1,6 +1,7 @@
 package redisson
 
 import (
+	"encoding/csv"
 	"fmt"
 	"maps"
 	"os"
@@ -10,13 +11,14 @@ import (
 	"time"
 )
 
-// What is written: the document, and the times of single wake-ups.
+// What is written: the document, every test with what has passed, and the times of single wake-ups.
 const (
 	document = "../../docs/REDISSON-TESTS.md"
+	tests    = "../../docs/redisson/tests.csv"
 	times    = "../../docs/redisson/times.csv"
 )
 
-// write rewrites the document and the times with a new part about this place. The others stay as they were.
+// write rewrites the document and the lists beside it with a new part about this place. The others stay as they were.
 func (r *results) write(t *testing.T) {
 	t.Helper()
 	old, err := os.ReadFile(document)
@@ -31,9 +33,8 @@ func (r *results) write(t *testing.T) {
 		text += "\n" + begins(p.name) + part + ends(p.name)
 	}
 	must(t, os.WriteFile(document, []byte(text), 0o644), "writing the document")
-	measured, err := os.ReadFile(times)
-	must(t, err, "reading the times")
-	must(t, os.WriteFile(times, []byte(withTimes(string(measured), r.where, r.took())), 0o644), "writing the times")
+	r.writeList(t, tests, "place,section,what,locks,Redisson,passed\n", r.tried())
+	r.writeList(t, times, "place,what,Redisson,median ms,longest ms,how many\n", r.took())
 }
 
 func begins(where string) string { return "<!-- " + where + " -->\n" }
@@ -54,21 +55,24 @@ func timesLine(where, what, version string, s spread) string {
 	return fmt.Sprintf("%s,%q,%s,%.1f,%.1f,%d\n", where, what, version, median, most, s.n)
 }
 
-// withTimes is the file with other lines about one place.
-func withTimes(old, where string, lines []string) string {
-	text := "place,what,Redisson,median ms,longest ms,how many\n"
+// writeList writes a list with other lines about this place.
+func (r *results) writeList(t *testing.T, file, head string, lines []string) {
+	t.Helper()
+	old, err := os.ReadFile(file)
+	must(t, err, "reading a list")
+	text := head
 	for _, p := range places {
-		if p.name == where {
+		if p.name == r.where {
 			text += strings.Join(lines, "")
 			continue
 		}
-		for line := range strings.Lines(old) {
+		for line := range strings.Lines(string(old)) {
 			if strings.HasPrefix(line, p.name+",") {
 				text += line
 			}
 		}
 	}
-	return text
+	must(t, os.WriteFile(file, []byte(text), 0o644), "writing a list")
 }
 
 // text is the document's part about this place.
@@ -76,7 +80,15 @@ func (r *results) text() string {
 	var b strings.Builder
 	title := ""
 	for _, tab := range tablesOf(r.where) {
-		r.table(&b, tab)
+		if r.where == alone || tab.text != "" {
+			fmt.Fprintf(&b, "\n## %s\n", tab.title)
+		}
+		if tab.text != "" {
+			fmt.Fprintf(&b, "\n%s\n", tab.text)
+		}
+		if r.where == alone {
+			r.table(&b, tab)
+		}
 		_, title, _ = strings.Cut(tab.title, "its server")
 	}
 	r.figures(&b, "How soon they woke"+title, (*env).pooled)
@@ -86,34 +98,56 @@ func (r *results) text() string {
 	return b.String()
 }
 
-// table writes what came out in one place: a row for all locks of which the same is to be said.
+// table writes what came out beside a single Redis.
 func (r *results) table(b *strings.Builder, tab table) {
-	fmt.Fprintf(b, "\n## %s\n", tab.title)
-	if tab.text != "" {
-		fmt.Fprintf(b, "\n%s\n", tab.text)
-	}
 	if len(tab.columns) > 1 {
 		fmt.Fprintf(b, "\n✓: in all of %s.\n", strings.Join(tab.columns, "; "))
 	}
-	var versions []string
+	fmt.Fprintf(b, "\n| what | locks | passed with %s |\n|---|---|---|\n", strings.Join(r.versions(), ", "))
+	for _, row := range r.rows(tab) {
+		fmt.Fprintf(b, "| %s | %s | %s |\n", row.what, row.locks, row.passed)
+	}
+}
+
+// tried are the lines of a place's tests, in which the columns of a table have their names.
+func (r *results) tried() (lines []string) {
+	for _, tab := range tablesOf(r.where) {
+		for _, row := range r.rows(tab) {
+			passed := row.passed
+			if len(tab.columns) > 1 {
+				passed = strings.ReplaceAll(passed, "✓", strings.Join(tab.columns, "; "))
+			}
+			lines = append(lines, fmt.Sprintf("%s,%s,%s,%s,%s,%s\n", r.where, quoted(tab.title), quoted(row.what),
+				quoted(row.locks), quoted(strings.Join(r.versions(), ", ")), quoted(passed)))
+		}
+	}
+	return lines
+}
+
+// quoted is a field of a list.
+func quoted(field string) string { return `"` + strings.ReplaceAll(field, `"`, `""`) + `"` }
+
+func (r *results) versions() (versions []string) {
 	for _, e := range r.envs {
 		versions = append(versions, e.version)
 	}
-	fmt.Fprintf(b, "\n| what | locks | passed with %s |\n|---|---|---|\n", strings.Join(versions, ", "))
-	type row struct{ what, passed string }
-	var order []row
-	kinds := map[row][]string{}
+	return versions
+}
+
+// line is what is said of all locks with which the same passed.
+type line struct{ what, locks, passed string }
+
+func (r *results) rows(tab table) (rows []line) {
 	for _, c := range tab.cells {
 		passed, lacking := r.outcome(tab, c)
-		same := row{c.what, passed}
-		if kinds[same] == nil {
-			order = append(order, same)
+		at := slices.IndexFunc(rows, func(l line) bool { return l.what == c.what && l.passed == passed })
+		if at < 0 {
+			rows = append(rows, line{what: c.what, locks: c.kind + lacking, passed: passed})
+		} else {
+			rows[at].locks += ", " + c.kind + lacking
 		}
-		kinds[same] = append(kinds[same], c.kind+lacking)
 	}
-	for _, same := range order {
-		fmt.Fprintf(b, "| %s | %s | %s |\n", same.what, strings.Join(kinds[same], ", "), same.passed)
-	}
+	return rows
 }
 
 // lacks is written behind a kind of lock that a version of Redisson has not got.
@@ -205,7 +239,6 @@ const heading = `<!-- Written by: go test ./integration/redisson -run Interop -a
 
 [REDISSON.md](REDISSON.md) says what they mean for a user. Each line is a test of ` + "`make interop`" + ` with the real
 Redisson, the newest known and the oldest with the same bytes, beside two lockproxies.
-` + "`-args -versions 4.8.0,3.15.0`" + ` tries others.
 
 | section | what it shows |
 |---|---|
@@ -215,11 +248,12 @@ Redisson, the newest known and the oldest with the same bytes, beside two lockpr
 | How soon they woke | From the unlock's call to the waiter's answer, through a pipe to the JVM: median, longest (how many). |
 | Turns and ghosts | How long a thread waited among clients that hand the lock on; from a kill to the next grant. |
 
-Four tests run at a time, on two cores. Empty: tried elsewhere. "needs …": lockproxy has not got that verb.
+Four tests run at a time, on two cores. A waiter counts as woken by a message (spin locks send none): leases end in 60 s,
+` + "`--wait-poll`" + ` is 10 s, and in each test the best quarter must have the lock within 100 ms (more on a busy machine), and all
+within four seconds.
 
-A waiter counts as woken by a message (spin locks send none): leases end in 60 s, ` + "`--wait-poll`" + ` is 10 s, and in each test
-the best quarter must have the lock within 100 ms (more on a busy machine), and all within four seconds. What each took is
-in [redisson/times.csv](redisson/times.csv).
+[redisson/tests.csv](redisson/tests.csv) has every test. Those on a cluster and with Sentinels, which are nearly the same,
+are only there. Where nothing has passed, the test is of another place. [redisson/times.csv](redisson/times.csv) has what each wake took.
 `
 
 const clusterText = `Three masters and three replicas. Redisson is there with useClusterServers: 4.7.0 tells and hears by sharded messages
@@ -227,34 +261,33 @@ const clusterText = `Three masters and three replicas. Redisson is there with us
 in cluster mode, too: --present cluster.`
 
 const sentinelText = `A master, two replicas and three Sentinels.
-Redisson is there with useSentinelServers, lockproxy with redis+sentinel://. Here only what is quick is tried.`
+Redisson is there with useSentinelServers, lockproxy with redis+sentinel://. Only what is quick is tried.`
 
-// The document has the lines of the tables: a new cell wants -write.
+// The list has the lines of the tables: a new cell wants -write.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile(document)
-	must(t, err, "reading the document")
+	file, err := os.Open(tests)
+	must(t, err, "opening the list")
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	must(t, err, "reading the list")
 	for _, p := range places {
 		for _, tab := range tablesOf(p.name) {
-			_, section, found := strings.Cut(string(text), "\n## "+tab.title+"\n")
-			if !found {
-				t.Errorf("%s has no %q; run make interop's test with -write", document, tab.title)
-			}
-			section, _, _ = strings.Cut(section, "\n## ")
 			for _, c := range tab.cells {
-				if !hasCell(section, c) {
-					t.Errorf("%s lacks %s: %s; run make interop's test with -write", document, c.kind, c.what)
+				if !hasCell(rows, p.name, tab.title, c) {
+					t.Errorf("%s lacks %s: %s: %s; run make interop's test with -write", tests, tab.title, c.kind, c.what)
 				}
 			}
 		}
 	}
 }
 
-func hasCell(section string, c cell) bool {
-	for line := range strings.Lines(section) {
-		rest, found := strings.CutPrefix(line, "| "+c.what+" | ")
-		kinds, _, _ := strings.Cut(rest, " |")
-		for kind := range strings.SplitSeq(kinds, ", ") {
-			if kind, _, _ = strings.Cut(kind, lacks); found && kind == c.kind {
+func hasCell(rows [][]string, place, section string, c cell) bool {
+	for _, row := range rows {
+		if row[0] != place || row[1] != section || row[2] != c.what {
+			continue
+		}
+		for kind := range strings.SplitSeq(row[3], ", ") {
+			if kind, _, _ = strings.Cut(kind, lacks); kind == c.kind {
 				return true
 			}
 		}

@@ -16,7 +16,7 @@ import (
 const oldest = "3.15.0"
 
 var (
-	write    = flag.Bool("write", false, "rewrite the parts of docs/REDISSON-TESTS.md and docs/redisson/times.csv about the places where all passed")
+	write    = flag.Bool("write", false, "rewrite the parts of docs/REDISSON-TESTS.md and docs/redisson about the places where all passed")
 	versions = flag.String("versions", "4.7.0,"+oldest, "the Redissons to test: the newest there is, and the oldest that keeps the same locks")
 )
 
