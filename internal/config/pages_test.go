@@ -387,5 +387,6 @@ func writeRow(b *strings.Builder, s *setting) {
 	if s.list {
 		meaning += " A list."
 	}
-	fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", s.name, def, isLive, strings.ReplaceAll(meaning, "|", `\|`))
+	row := fmt.Sprintf("| `--%s` | %s | %s | %s |\n", s.name, def, isLive, strings.ReplaceAll(meaning, "|", `\|`))
+	b.WriteString(strings.ReplaceAll(row, "  ", " "))
 }
