@@ -23,9 +23,10 @@ const referenceHead = `<!-- Written by: go test ./internal/session -update, with
 # Commands
 
 What becomes of each command that Redis 7.0.15, Redis 8.2.3 or Valkey 8.1.8 lists;
-[COMPATIBILITY.md](COMPATIBILITY.md) sums it up. A subcommand that is not named goes where its command
-goes. A command of a module or of a newer Redis is forwarded as Redis' COMMAND describes it, and refused while Redis does
-not answer that. What Redis does not have goes over a connection of the client's own, and Redis says so.
+[COMPATIBILITY.md](COMPATIBILITY.md) sums it up. A subcommand that the table does not name goes where its command goes;
+any other command that it does not name is shared, and there is nothing to know about it. A command of a module or of a
+newer Redis is forwarded as Redis' COMMAND describes it, and refused while Redis does not answer that. What Redis does not
+have goes over a connection of the client's own, and Redis says so.
 
 | Goes | Meaning |
 |---|---|
@@ -91,13 +92,11 @@ func ofOthers(page string, rows []referenceRow) (others []referenceRow) {
 			}
 		}
 	}
-	table, plain, _ := strings.Cut(page, referencePlain)
-	for line := range strings.Lines(table) {
+	for line := range strings.Lines(page) {
 		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) == 3 {
 			add(cells[0], cells[1], cells[2])
 		}
 	}
-	add(strings.TrimSpace(plain), "shared", "")
 	return others
 }
 
@@ -135,10 +134,9 @@ func referenceRows(tab, allowed *commandtable.Table) (rows []referenceRow) {
 	return rows
 }
 
-const referencePlain = "\n## Shared, with nothing to know\n\n"
-
-// unlikeTheirs are the rows without the subcommands of which there is nothing to say beside what is said of their commands.
-func unlikeTheirs(rows []referenceRow) (rest []referenceRow) {
+// toTell are the rows without the shared commands of which there is nothing to say, and without the subcommands of which
+// there is nothing to say beside what is said of their commands.
+func toTell(rows []referenceRow) (rest []referenceRow) {
 	all := make(map[string]referenceRow)
 	for _, r := range rows {
 		all[r.name] = r
@@ -146,27 +144,24 @@ func unlikeTheirs(rows []referenceRow) (rest []referenceRow) {
 	for _, r := range rows {
 		name, _, isSub := strings.Cut(r.name, " ")
 		of, found := all[name]
-		if !isSub || !found || of.where != r.where || r.note != "" && r.note != of.note {
+		switch {
+		case isSub && found && of.where == r.where && (r.note == "" || r.note == of.note):
+		case !isSub && r.where == "shared" && r.note == "":
+		default:
 			rest = append(rest, r)
 		}
 	}
 	return rest
 }
 
-// referenceText has one row for all commands of which the same is to be said, and names those of which nothing is.
+// referenceText has one row for all commands of which the same is to be said.
 func referenceText(rows []referenceRow) string {
-	rows = unlikeTheirs(rows)
 	slices.SortFunc(rows, func(a, b referenceRow) int { return strings.Compare(a.name, b.name) })
-	var plain []string
 	var order []referenceRow // without their names
 	names := make(map[referenceRow][]string)
-	for _, r := range rows {
+	for _, r := range toTell(rows) {
 		same := referenceRow{where: r.where, note: r.note}
-		switch {
-		case r.where == "shared" && r.note == "":
-			plain = append(plain, r.name)
-			continue
-		case names[same] == nil:
+		if names[same] == nil {
 			order = append(order, same)
 		}
 		names[same] = append(names[same], r.name)
@@ -175,7 +170,7 @@ func referenceText(rows []referenceRow) string {
 	for _, r := range order {
 		text += "| " + strings.Join(names[r], ", ") + " | " + r.where + " | " + r.note + " |\n"
 	}
-	return text + referencePlain + strings.Join(plain, ", ") + "\n"
+	return text
 }
 
 func whereItGoes(c *commandtable.Command) string {
