@@ -137,7 +137,8 @@ answer.
 		}
 		message := strings.ReplaceAll(l.message, "|", `\|`)
 		_, advice := advised(l.message)
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l.level, message, strings.Join(l.fields, ", "), advice)
+		row := fmt.Sprintf("| %s | %s | %s | %s |\n", l.level, message, strings.Join(l.fields, ", "), advice)
+		b.WriteString(strings.ReplaceAll(row, "  ", " "))
 	}
 	return b.String()
 }
