@@ -169,7 +169,7 @@ var settings = []setting{
 		number(1, func(c *Config) *int { return &c.Limits.MaxArgs })},
 	{"max-command", "1gb", false, "Longest whole command. Not below `max-bulk`.",
 		size(1, func(c *Config) *int { return &c.Limits.MaxCommand })},
-	{"max-query-memory", "1gb", false, "Most bytes of unfinished commands, and of transactions queued before a cluster, of all clients together; clients below 64kb are not counted. Above it, the clients with the longest are closed: see docs/OPERATIONS.md. 0: no limit.",
+	{"max-query-memory", "1gb", false, "Most bytes of unfinished commands, and of transactions queued before a cluster, of all clients together; clients below 64kb are not counted. Above it, the clients with the longest are closed: see docs/OPERATIONS.md. What clients go on to send that do not read their replies is kept besides, up to half as much. 0: no limit.",
 		size(0, func(c *Config) *int { return &c.Limits.MaxQueryMemory })},
 	{"max-reply-memory", "1gb", false, "Most bytes of replies that wait here, counted likewise; the clients with the most are closed. 0: no limit.",
 		size(0, func(c *Config) *int { return &c.Limits.MaxReplyMemory })},
