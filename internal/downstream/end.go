@@ -35,26 +35,27 @@ func (e *End) Over() bool { return e.over.Load() }
 
 // HangUp notes the end of the connection, and wakes what the client waits for. Only the first call gives the
 // reason. The socket stays open for replies already due.
-func (e *End) HangUp(how How, why string) {
+func (e *End) HangUp(how How, why string) { e.note(how, why, func() {}) }
+
+// Cut ends the connection at once, whatever the client is doing. Nothing that is woken by it can write any more.
+func (e *End) Cut(how How, why string) { e.note(how, why, e.CloseNow) }
+
+// note notes the end, unless it is noted, and calls before; what the client waits for is woken then.
+func (e *End) note(how How, why string, before func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.over.Load() {
-		return
+	first := !e.over.Load()
+	if first {
+		e.how, e.why = how, why
+		e.over.Store(true)
 	}
-	e.how, e.why = how, why
-	e.over.Store(true)
-	if e.ctx != nil {
+	before()
+	if first && e.ctx != nil {
 		e.stop()
 	}
-	if e.onEnd != nil {
+	if first && e.onEnd != nil {
 		e.onEnd()
 	}
-}
-
-// Cut ends the connection at once, whatever the client is doing.
-func (e *End) Cut(how How, why string) {
-	e.HangUp(how, why)
-	e.CloseNow()
 }
 
 // CloseNow closes the socket without waiting for anything.
