@@ -158,11 +158,19 @@ func (h *nodeHold) giveBack(r *lockstore.Release, until time.Time) (said result)
 	}
 	said = h.node.ask(until, func(notAfter string) node.Call { return h.node.steps.Release(&one, notAfter) })
 	if said.err == nil && counts.Total() == 0 {
-		h.holds.mu.Lock()
-		h.given = said.out
-		h.holds.mu.Unlock()
+		h.gave(said.out)
 	}
 	return said
+}
+
+// gave notes what the node said when it gave the hold back, unless it is to have the hold again by now: that one is
+// given back by a step of its own.
+func (h *nodeHold) gave(said []int64) {
+	h.holds.mu.Lock()
+	defer h.holds.mu.Unlock()
+	if h.want.Total() == 0 {
+		h.given = said
+	}
 }
 
 // drop sees to it that a node has none of a hold, until the node has answered or the lease is over there. It ends when

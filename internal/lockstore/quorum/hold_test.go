@@ -44,6 +44,24 @@ func TestUnlockCountsWhatWasTakenBackForIt(t *testing.T) {
 	running.Wait()
 }
 
+// The answer to an UNLOCK may come from a node when the next LOCK is under way already. It is none to the UNLOCK of that one.
+func TestLateAnswerToAnUnlockIsNotTheNextOnes(t *testing.T) {
+	servers, q, id, running := held(t)
+	for _, h := range q.holds.want(id, lockstore.Counts{Writes: 1}, false)[:2] {
+		h.gave([]int64{lockstore.NotHeld, 0})
+		q.holds.leave(h)
+	}
+	if done, err := q.Release(t.Context(), &lockstore.Release{ID: id, Whole: true}); err != nil || done.Code != lockstore.Freed {
+		t.Errorf("UNLOCK of what was held: %d, %v", done.Code, err)
+	}
+	running.Wait()
+	for _, s := range servers {
+		if s.Do(t, "EXISTS", "k").(int64) != 0 {
+			t.Errorf("%s still has the lock", s.Addr())
+		}
+	}
+}
+
 // Whoever stops seeing to it that a node has none of a hold, since that is wanted again, does not keep the next one from it.
 func TestDropEndsAndBeginsAnew(t *testing.T) {
 	_, q, id, _ := held(t)
