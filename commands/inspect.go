@@ -24,7 +24,7 @@ func lockinfo(_ *Verb, c *Client, args [][]byte, out []byte) []byte {
 	return appendValue(out, c.proto(), infoFields(c, in, c.Access.SeesClients()))
 }
 
-// infoFields are what is known of a lock; who: with whose connections hold it.
+// infoFields are what is known of a lock. With who they name the connections that hold it.
 func infoFields(c *Client, in lock.Info, who bool) fields {
 	holders := list{}
 	for _, h := range in.Holders {

@@ -40,7 +40,7 @@ func (e *End) HangUp(how How, why string) { e.note(how, why, func() {}) }
 // Cut ends the connection at once, whatever the client is doing. Nothing that is woken by it can write any more.
 func (e *End) Cut(how How, why string) { e.note(how, why, e.CloseNow) }
 
-// note notes the end, unless it is noted, and calls before; what the client waits for is woken then.
+// note notes the end, unless an end is noted already, and calls before. Then it wakes what the client waits for.
 func (e *End) note(how How, why string, before func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

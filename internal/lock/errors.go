@@ -17,7 +17,7 @@ var ErrNotAcquired = errors.New("lock: not acquired in time")
 var errLeaseless = &Error{Code: "ERR",
 	Text: "OWNER needs EX or PX: a named owner has the lock for that long, and RENEW begins it anew"}
 
-// errScan is the answer to who looks for locks among all keys of a quorum.
+// errScan refuses a search for locks among all keys of a quorum.
 var errScan = &Error{Code: "ERR", Text: "LOCKLIST SCAN is not available with --quorum: a lock is on several nodes, " +
 	"where clients have no accounts; LOCKINFO asks these nodes about one lock"}
 
