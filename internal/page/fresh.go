@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"encoding/json"
 	"hash/fnv"
 	"net/http"
 	"slices"
@@ -38,10 +37,7 @@ func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	parts := p.changed(r.Context(), asked(r), strings.Split(r.URL.Query().Get("have"), ","))
 	next := p.pace.next(time.Since(began), time.Now())
-	w.Header().Set("Content-Type", "application/json")
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)                                      // it is no HTML document
-	_ = out.Encode(news{Next: next.Milliseconds(), Parts: parts}) // whoever asked has hung up if this fails
+	sendJSON(w, news{Next: next.Milliseconds(), Parts: parts})
 }
 
 // changed are the parts whose marks are not among those that a browser has.

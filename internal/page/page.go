@@ -102,6 +102,7 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("GET /parts", p.fresh)
 	mux.HandleFunc("GET /lock", p.one)
 	mux.HandleFunc("GET /redis", p.search)
+	mux.HandleFunc("GET /nodes.json", p.nodesJSON)
 	mux.HandleFunc("POST /lock", p.force)
 	for _, name := range []string{"style.css", "page.js", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, asset(name))
