@@ -42,6 +42,8 @@ func run(args []string) int {
 			return runlock.Main(args[1:])
 		case "top":
 			return top.Main(args[1:])
+		case "health":
+			return healthMain(args[1:])
 		}
 	}
 	cfg, err := config.Parse(args)

@@ -1,7 +1,8 @@
 # Written by: go test ./internal/config -update
 _lockproxy() {
-	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} live=
 	COMPREPLY=()
+	[ "${COMP_WORDS[1]}" != health ] || live=" --live"
 	if [ "${COMP_WORDS[1]}" = run ] && [ "$COMP_CWORD" -gt 1 ]; then
 		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --shared --exclusive --lease --address" -- "$cur")
 		return
@@ -87,7 +88,7 @@ _lockproxy() {
 	--admin-tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run top --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-clients-per-user --max-commands-per-user --max-locks-per-user --max-waits-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --slowlog-slower-than --metrics-listen --trace-lock-names --ready-needs --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-clients-per-user --max-commands-per-user --max-locks-per-user --max-waits-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --slowlog-slower-than --metrics-listen --trace-lock-names --ready-needs --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

@@ -2,6 +2,7 @@
 complete -c lockproxy -f
 complete -c lockproxy -n __fish_use_subcommand -a run -d 'Hold a lock while a command runs'
 complete -c lockproxy -n __fish_use_subcommand -a top -d 'Show who holds and waits for which lock'
+complete -c lockproxy -n __fish_use_subcommand -a health -d 'Ask whether a lockproxy is ready'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l upstream -x -d 'the Redis to serve; none: a store in memory'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l listen -x -d 'serve clients here'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-listen -x -d 'and here with TLS'
@@ -93,3 +94,4 @@ complete -c lockproxy -n '__fish_seen_subcommand_from top' -l address -x -d 'the
 complete -c lockproxy -n '__fish_seen_subcommand_from top' -l every -x -d 'how often it asks (1s)'
 complete -c lockproxy -n '__fish_seen_subcommand_from top' -l rows -x -d 'how many rows of a list it asks for (200)'
 complete -c lockproxy -n '__fish_seen_subcommand_from top' -l once -d 'print all lists once, as text, and end'
+complete -c lockproxy -n '__fish_seen_subcommand_from health' -l live -d 'ask whether it is alive'

@@ -53,14 +53,15 @@ func serverFlags() (all []flagged) {
 // flagLine is a flag in the help of lockproxy's commands, with its value and the first line of its meaning.
 var flagLine = regexp.MustCompile(`(?m)^  --([a-z]+)( [A-Z]+)? +(\S.*(?:\n {10,}.*)*)$`)
 
-// runFlags and topFlags are those of lockproxy run and lockproxy top.
-func runFlags() []flagged { return flagsIn(runlock.Usage) }
-func topFlags() []flagged { return flagsIn(top.Usage) }
+// runFlags, topFlags and healthFlags are those of lockproxy run, lockproxy top and, beside the settings, lockproxy health.
+func runFlags() []flagged    { return flagsIn(runlock.Usage) }
+func topFlags() []flagged    { return flagsIn(top.Usage) }
+func healthFlags() []flagged { return flagsIn(UsageHealth) }
 
 // commandFlags are the flags of each command.
 func commandFlags() iter.Seq2[string, []flagged] {
 	return func(yield func(string, []flagged) bool) {
-		_ = yield("run", runFlags()) && yield("top", topFlags())
+		_ = yield("run", runFlags()) && yield("top", topFlags()) && yield("health", append(healthFlags(), serverFlags()...))
 	}
 }
 
@@ -121,6 +122,9 @@ lockproxy \- a proxy for Redis that adds locks
 .br
 .B lockproxy top
 .RI [ flags ]
+.br
+.B lockproxy health
+.RI [ flags ]
 .SH DESCRIPTION
 lockproxy serves the Redis protocol in front of a Redis server, a master behind Sentinels, or a Redis Cluster.
 Ordinary commands pass through.
@@ -133,6 +137,9 @@ holds a lock while a command runs. It is a client of a lockproxy.
 .B lockproxy top
 shows who holds and waits for which lock at a lockproxy, as top(1) does. It is a client, too, of one of the proxy's
 operators.
+.PP
+.B lockproxy health
+asks the lockproxy of this machine that has these settings whether it is ready for clients, as for a HEALTHCHECK of Docker.
 .SH OPTIONS
 Each flag is also an environment variable, as \fBLOCKPROXY_LOG_LEVEL\fR for \fB\-\-log\-level\fR, and a key of the YAML file that
 \fB\-\-config\fR names. The flag wins over the variable, and the variable over the file.
@@ -151,6 +158,8 @@ Each flag is also an environment variable, as \fBLOCKPROXY_LOG_LEVEL\fR for \fB\
 	options(runFlags())
 	b.WriteString(".SH OPTIONS OF LOCKPROXY TOP\n")
 	options(topFlags())
+	b.WriteString(".SH OPTIONS OF LOCKPROXY HEALTH\nAll those of lockproxy, and:\n")
+	options(healthFlags())
 	b.WriteString(`.SH EXIT STATUS
 .TP
 .B 0
@@ -164,6 +173,9 @@ A setting is wrong.
 .TP
 .B 130
 A second signal ended it.
+.PP
+.B lockproxy health
+exits with 0 if the proxy is ready, 1 if it is not, 2 if a setting is wrong.
 .PP
 .B lockproxy run
 exits with the code of its command, or 128 + n after signal n; 123: the lock was lost; 124: somebody else held the lock;
@@ -199,7 +211,8 @@ func valueOf(f flagged) string {
 
 func bashCompletion() string {
 	var b strings.Builder
-	b.WriteString("# Written by: go test ./internal/config -update\n_lockproxy() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n\tCOMPREPLY=()\n")
+	b.WriteString("# Written by: go test ./internal/config -update\n_lockproxy() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} live=\n\tCOMPREPLY=()\n" +
+		"\t[ \"${COMP_WORDS[1]}\" != health ] || live=\" --live\"\n")
 	names := func(all []flagged) (s string) {
 		for _, f := range all {
 			s += " --" + f.name
@@ -207,6 +220,9 @@ func bashCompletion() string {
 		return s[1:]
 	}
 	for command, all := range commandFlags() {
+		if command == "health" {
+			continue // it has the flags below, and one more
+		}
 		fmt.Fprintf(&b, "\tif [ \"${COMP_WORDS[1]}\" = %s ] && [ \"$COMP_CWORD\" -gt 1 ]; then\n\t\tmapfile -t COMPREPLY < <(compgen -W \"%s\" -- \"$cur\")\n\t\treturn\n\tfi\n", command, names(all))
 	}
 	b.WriteString("\tcase $prev in\n")
@@ -215,7 +231,7 @@ func bashCompletion() string {
 			fmt.Fprintf(&b, "\t--%s) mapfile -t COMPREPLY < <(%s) ;;\n", f.name, valueOf(f))
 		}
 	}
-	fmt.Fprintf(&b, "\t*) mapfile -t COMPREPLY < <(compgen -W \"run top %s\" -- \"$cur\") ;;\n\tesac\n}\ncomplete -o default -F _lockproxy lockproxy\n", names(serverFlags()))
+	fmt.Fprintf(&b, "\t*) mapfile -t COMPREPLY < <(compgen -W \"run top health%s %s\" -- \"$cur\") ;;\n\tesac\n}\ncomplete -o default -F _lockproxy lockproxy\n", "$live", names(serverFlags()))
 	return b.String()
 }
 
@@ -250,7 +266,7 @@ func zshCompletion() string {
 		b.WriteString("\n  return\nfi\n")
 	}
 	list(serverFlags())
-	b.WriteString(" \\\n  '1:command:(run top)'\n")
+	b.WriteString(" \\\n  '1:command:(run top health)'\n")
 	return b.String()
 }
 
@@ -258,7 +274,8 @@ func fishCompletion() string {
 	var b strings.Builder
 	b.WriteString("# Written by: go test ./internal/config -update\ncomplete -c lockproxy -f\n" +
 		"complete -c lockproxy -n __fish_use_subcommand -a run -d 'Hold a lock while a command runs'\n" +
-		"complete -c lockproxy -n __fish_use_subcommand -a top -d 'Show who holds and waits for which lock'\n")
+		"complete -c lockproxy -n __fish_use_subcommand -a top -d 'Show who holds and waits for which lock'\n" +
+		"complete -c lockproxy -n __fish_use_subcommand -a health -d 'Ask whether a lockproxy is ready'\n")
 	list := func(when string, all []flagged) {
 		for _, f := range all {
 			fmt.Fprintf(&b, "complete -c lockproxy -n '%s' -l %s", when, f.name)
@@ -275,9 +292,9 @@ func fishCompletion() string {
 		}
 	}
 	list("not __fish_seen_subcommand_from run top", serverFlags())
-	for command, all := range commandFlags() {
-		list("__fish_seen_subcommand_from "+command, all)
-	}
+	list("__fish_seen_subcommand_from run", runFlags())
+	list("__fish_seen_subcommand_from top", topFlags())
+	list("__fish_seen_subcommand_from health", healthFlags())
 	return b.String()
 }
 

@@ -35,7 +35,22 @@ var briefs = []brief{
 
 const title = "lockproxy is a proxy for Redis that adds locks. Usage: lockproxy [flags]\n" +
 	"lockproxy run --lock NAME -- command ... holds a lock while a command runs.\n" +
-	"lockproxy top shows who holds and waits for which lock.\n\n"
+	"lockproxy top shows who holds and waits for which lock.\n" +
+	"lockproxy health says whether a lockproxy is ready.\n\n"
+
+const health = `lockproxy health asks the lockproxy of this machine that has these settings whether
+it is ready for clients: exit code 0, or 1 and why not; 2 if a setting is wrong.
+Usage: lockproxy health [flags]
+
+  --live            ask whether it is alive: it need not be ready
+
+It takes all flags of lockproxy, its LOCKPROXY_ variables and its --config file.
+It asks /readyz, or /livez, at --metrics-listen; without that it sends PING to the
+first of --listen and --tls-listen. It waits for 2 seconds.
+`
+
+// UsageHealth prints what `lockproxy health --help` shows.
+func UsageHealth(w io.Writer) { fmt.Fprint(w, health) }
 
 // Usage prints what --help shows: a screen of the settings that most people need.
 func Usage(w io.Writer) {

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/systemd"
+)
+
+const (
+	healthTime = 2 * time.Second // for the whole of lockproxy health
+	mostSaid   = 4 << 10         // bytes of an answer that it shows
+)
+
+// healthMain is lockproxy health: it asks the lockproxy of this machine that has these settings.
+func healthMain(args []string) int {
+	live := func(arg string) bool { return arg == "--live" || arg == "-live" }
+	cfg, err := config.Parse(slices.DeleteFunc(slices.Clone(args), live))
+	if errors.Is(err, flag.ErrHelp) || errors.Is(err, config.ErrHelpAll) {
+		config.UsageHealth(os.Stdout)
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "lockproxy health: %v\n", err)
+		return exitUsage
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), healthTime)
+	defer cancel()
+	said, err := askHealth(ctx, cfg, slices.ContainsFunc(args, live))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "lockproxy health: %s\n", oneLine(err.Error()))
+		return exitError
+	}
+	fmt.Println(oneLine(said))
+	return exitOK
+}
+
+// oneLine is a text as a line without what would steer a terminal.
+func oneLine(text string) string {
+	return display.Whole(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+}
+
+// askHealth returns what the process answers, or why it is not healthy.
+func askHealth(ctx context.Context, cfg config.Config, live bool) (said string, err error) {
+	if at := cfg.Admin.Metrics; at != "" {
+		page := "/readyz"
+		if live {
+			page = "/livez"
+		}
+		return askPage(ctx, "http://"+at+page)
+	}
+	all := slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen)
+	i := slices.IndexFunc(all, func(at string) bool { return !strings.HasPrefix(at, systemd.Prefix) })
+	if i < 0 {
+		return "", errors.New("nothing can be asked: only systemd knows the addresses; give metrics-listen")
+	}
+	if said, err = ping(ctx, all[i], i >= len(cfg.Listen.Addresses), cfg.Listen.ProxyProtocol == "required"); err != nil {
+		return "", fmt.Errorf("%s: %w", all[i], err)
+	}
+	if !live && !slices.ContainsFunc(serves, func(begin string) bool { return strings.HasPrefix(said, begin) }) {
+		return "", fmt.Errorf("%s: %s", all[i], said)
+	}
+	return said, nil
+}
+
+// serves are the answers to PING of a proxy that is ready, to clients that may not stay, too.
+var serves = []string{"+PONG", "-NOAUTH", "-DENIED", "-ERR max number of clients"}
+
+// askPage asks one of the pages for probes.
+func askPage(ctx context.Context, url string) (said string, err error) {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := (&http.Transport{}).RoundTrip(ask) // no proxy that the environment names stands between
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", url, err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, mostSaid))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, answer.Status, body)
+	}
+	return string(body), err
+}
+
+// ping returns the line with which a listener answers PING.
+func ping(ctx context.Context, at string, secure, header bool) (line string, err error) {
+	network := "tcp"
+	if path, unix := strings.CutPrefix(at, "unix://"); unix {
+		network, at, header = "unix", path, false
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, at)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	until, _ := ctx.Deadline()
+	_ = conn.SetDeadline(until) // what follows fails if this does
+	if header {
+		_, _ = io.WriteString(conn, "PROXY UNKNOWN\r\n")
+	}
+	if secure { // it is this machine's own process, which is told nothing: no name and no authority need be known
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	_, _ = io.WriteString(conn, "PING\r\n") // a proxy that is full has closed the connection, and said why
+	line, err = bufio.NewReader(io.LimitReader(conn, mostSaid)).ReadString('\n')
+	if alert := (&net.OpError{}); secure && errors.As(err, &alert) && alert.Op == "remote error" {
+		return "-NOAUTH " + alert.Err.Error(), nil // TLS wants a certificate, so the process is there
+	}
+	return line, err
+}
