@@ -119,7 +119,7 @@ func TestPageOfLosses(t *testing.T) {
 	for _, wide := range []int64{1280, 800, 700, 360} {
 		do(t, tab, emulation.SetDeviceMetricsOverride(wide, 900, 1, false), chromedp.Navigate("http://"+p.admin+"/"),
 			until(`document.querySelectorAll('[data-part=losses] tbody tr').length == 2`))
-		if broken := is[int](t, tab, `[...document.querySelectorAll('.events time')].filter(x => x.getClientRects().length > 1).length`); broken != 0 {
+		if broken := is[int](t, tab, `[...document.querySelectorAll('.list time')].filter(x => x.getClientRects().length > 1).length`); broken != 0 {
 			t.Errorf("%d pixels wide: %d times break", wide, broken)
 		}
 		if over := is[bool](t, tab, `document.documentElement.scrollWidth > innerWidth`); over {

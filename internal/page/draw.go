@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/hottest"
-	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
 // The page is drawn by functions rather than by html/template, because a program with that package in it keeps every
@@ -61,57 +60,9 @@ func address(db int, key string) string {
 
 const clock = "2006-01-02 15:04:05"
 
-func (d *document) head() {
-	d.put(`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>lockproxy</title>
-<link rel="icon" href="icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="style.css">
-`)
-}
-
-func (d *document) foot(a About) {
-	d.put(`<footer>lockproxy %s · %s · id <code>%s</code> · up since %s UTC</footer>
-</body>
-</html>
-`, a.Version, display.Shown(a.Upstream), a.Proxy, a.Started.UTC().Format(clock))
-}
-
-// kept are the parts of the page that are kept fresh, by their names in the document.
-var kept = []struct {
-	name string
-	draw func(*document, *view)
-}{
-	{"status", (*document).status}, {"cards", (*document).cards}, {"locks", (*document).locks},
-	{"hottest", (*document).hottest}, {"losses", (*document).losses}, {"slow", (*document).slow},
-}
-
-// index is the page.
-func (d *document) index(v *view) {
-	d.head()
-	d.put(`<noscript><meta http-equiv="refresh" content="5"></noscript>
-<script src="page.js" defer></script>
-</head>
-<body data-state="still">
-<header class="top">
-<h1><a href="/">lockproxy</a></h1>
-<div data-part="status">`)
-	d.status(v)
-	d.put(`</div>
-<button type="button" id="pause" hidden aria-pressed="false">Pause</button>
-</header>
-<main>
-<section class="cards" aria-label="Contention over the last quarter of an hour" data-part="cards">`)
-	d.cards(v)
-	d.put(`</section>
-<section aria-labelledby="locks-title">
-<div class="bar">
-<h2 id="locks-title">Locks</h2>
-<form method="get" action="/" role="search">
+// picking draws the form that picks and sorts the locks of this proxy.
+func (d *document) picking(v *view) {
+	d.put(`<form method="get" action="/" role="search">
 <label>Name contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
 <label>First <select id="sort" name="sort">
 <option value="">waited for longest</option>
@@ -124,80 +75,7 @@ func (d *document) index(v *view) {
 	d.put(`</select></label>
 <button>Show</button>
 </form>
-</div>
-<div data-part="locks">`)
-	d.locks(v)
-	d.put(`</div>
 `)
-	d.put(`<div class="bar"><p class="note">Locks of other proxies and of Redisson are not in this list. Redis knows them:</p>
-`)
-	d.searching("", 0)
-	d.put(`</section>
-<div class="past">
-<section aria-labelledby="hottest-title">
-<div class="bar"><h2 id="hottest-title">Waited for most</h2></div>
-<div data-part="hottest">`)
-	d.hottest(v)
-	d.put(`</div>
-</section>
-<section aria-labelledby="losses-title">
-<div class="bar"><h2 id="losses-title">Losses</h2></div>
-<div data-part="losses">`)
-	d.losses(v)
-	d.put(`</div>
-</section>
-<section aria-labelledby="slow-title">
-<div class="bar"><h2 id="slow-title">Slow commands</h2></div>
-<div data-part="slow">`)
-	d.slow(v)
-	d.put(`</div>
-</section>
-</div>
-</main>
-`)
-	d.foot(v.About)
-}
-
-// status says whether the proxy is ready, and how the nodes are.
-func (d *document) status(v *view) {
-	ready := len(v.Trouble) == 0
-	d.put(`
-<ul class="nodes" aria-label="Is it ready, and how are the nodes">
-<li class="%s"><span class="dot"></span><b>%s</b>`, either(ready, "good", "bad"), either(ready, "ready", "not ready"))
-	for _, t := range v.Trouble {
-		d.put(` <span class="note">%s</span>`, display.Shown(t))
-	}
-	d.put("</li>\n")
-	d.note(`<li class="bad"><span class="dot"></span><b>no locks</b> <span class="note">%s</span></li>
-`, display.Whole(v.NoLocks))
-	for _, n := range v.Nodes {
-		d.put(`<li class="%s"><span class="dot"></span><b>%s</b> <code>%s</code>`, n.class(), n.State, display.Shown(n.Name))
-		d.note(` <span class="note">%s</span>`, n.Role)
-		d.when(n.Took > 0, ` <span class="note">%.1f ms</span>`, float64(n.Took)/float64(time.Millisecond))
-		d.note(` <span class="note">%s</span>`, display.Whole(n.Trouble))
-		d.note(` <span class="note">no locks: %s</span>`, display.Whole(n.NoLocks))
-		d.put("</li>\n")
-	}
-	d.put("</ul>\n")
-}
-
-// class is the class of a node in a state.
-func class(state string) string {
-	switch state {
-	case "up":
-		return "good"
-	case "young":
-		return "fair"
-	default:
-		return "bad"
-	}
-}
-
-func (n Node) class() string {
-	if n.NoLocks != "" && n.State == "up" {
-		return "bad"
-	}
-	return class(n.State)
 }
 
 func (d *document) cards(v *view) {
@@ -339,13 +217,13 @@ func (d *document) waiters(r *row) {
 	d.put("</td>")
 }
 
-// events draws a table of what has been.
-func events[T any](d *document, all []T, none, head markup, line func(T)) {
+// list draws a table of one line an entry. style.css says which classes its cells have.
+func list[T any](d *document, all []T, none, head markup, line func(T)) {
 	if len(all) == 0 {
 		d.empty(none)
 		return
 	}
-	d.put("\n" + `<table class="events">
+	d.put("\n" + `<table class="list">
 <thead><tr>` + head + `</tr></thead>
 <tbody>`)
 	for _, e := range all {
@@ -356,33 +234,33 @@ func events[T any](d *document, all []T, none, head markup, line func(T)) {
 }
 
 func (d *document) hottest(v *view) {
-	events(d, v.Hottest, "No lock has been waited for.",
-		`<th scope="col">Lock</th><th scope="col" class="num">Waits</th><th scope="col" class="num">Waited</th>`, func(e hottest.Entry) {
-			d.put("<tr>\n" + `<td data-label="Lock">`)
+	list(d, v.Hottest, "No lock has been waited for.",
+		`<th scope="col">Lock</th><th scope="col">Waits</th><th scope="col">Waited</th>`, func(e hottest.Entry) {
+			d.put("<tr>\n" + `<td class="key">`)
 			d.key(display.Shown(e.Key))
 			d.when(e.DB > 0, ` <span class="tag">db %d</span>`, e.DB)
-			d.put("</td>\n"+`<td data-label="Waits" class="num">%s`, display.Number(e.Waits))
+			d.put("</td>\n"+`<td class="num" data-label="Waits">%s`, display.Number(e.Waits))
 			d.when(e.Over > 0, ` <span class="note">or up to %s fewer</span>`, display.Number(e.Over))
-			d.put("</td>\n"+`<td data-label="Waited" class="num">%s</td>`+"\n", display.Ago(e.Waited))
+			d.put("</td>\n"+`<td class="fig">%s</td>`+"\n", display.Ago(e.Waited))
 		})
 }
 
 // happened draws when something was.
 func (d *document) happened(at time.Time, ago time.Duration) {
-	d.put(`<td data-label="When"><time datetime="%s">%s ago</time></td>`+"\n", at.UTC().Format(time.RFC3339), display.Ago(ago))
+	d.put(`<td class="fig"><time datetime="%s">%s ago</time></td>`+"\n", at.UTC().Format(time.RFC3339), display.Ago(ago))
 }
 
 func (d *document) losses(v *view) {
-	events(d, v.Losses, "No lock has been lost.",
+	list(d, v.Losses, "No lock has been lost.",
 		`<th scope="col">When</th><th scope="col">Lock</th><th scope="col">Why</th><th scope="col">Held by</th>`, func(l loss) {
 			d.put("<tr")
 			d.when(l.Bad(), ` class="bad"`)
 			d.put(">\n")
 			d.happened(l.At, l.Ago)
-			d.put(`<td data-label="Lock">`)
+			d.put(`<td class="key">`)
 			d.key(display.Shown(l.Key))
 			d.put(` <span class="tag">%s</span></td>
-<td class="num" data-label="Why">%s</td>
+<td class="why">%s</td>
 <td data-label="Held by">`, l.Kind.String(), l.Reason)
 			d.note(`<code>%s</code> `, display.Shown(l.Addr))
 			d.put(`<bdi class="owner">%s</bdi></td>`+"\n", display.Shown(l.Owner))
@@ -390,11 +268,11 @@ func (d *document) losses(v *view) {
 }
 
 func (d *document) slow(v *view) {
-	events(d, v.Slow, "No command has taken long.",
+	list(d, v.Slow, "No command has taken long.",
 		`<th scope="col">When</th><th scope="col">Command</th><th scope="col">Took</th><th scope="col">Client</th>`, func(s slow) {
 			d.put("<tr>\n")
 			d.happened(s.At, s.Ago)
-			d.put(`<td data-label="Command">`)
+			d.put(`<td class="key">`)
 			for _, word := range s.Words() {
 				d.put(`<bdi>%s</bdi> `, display.Shown(word))
 			}
@@ -405,129 +283,4 @@ func (d *document) slow(v *view) {
 			d.note(` <bdi>%s</bdi>`, display.Shown(s.Name))
 			d.put("</td>\n")
 		})
-}
-
-// one is the page of one lock.
-func (d *document) one(v *detail) {
-	at := address(v.DB, v.Key)
-	d.head()
-	d.put(`
-</head>
-<body>
-<header class="top"><h1><a href="/">lockproxy</a></h1></header>
-<main class="one">
-<p><a href="/">← all locks</a></p>
-<h2>`)
-	d.key(display.Whole(v.Key))
-	d.put("</h2>\n")
-	d.note(`<p class="said good" role="status">%s</p>`, v.Said)
-	d.put("\n"+`<p class="note">As it was at %s UTC. <a href="%s">Look again</a></p>`+"\n", v.Asked.UTC().Format(time.TimeOnly), at)
-	d.note(`<p class="said bad" role="alert">Nothing was freed: %s</p>`, display.Whole(v.Failed))
-	d.put("\n<dl>\n<div><dt>In Redis</dt><dd>")
-	switch {
-	case v.Trouble != "":
-		d.put(`<span class="bad">%s</span>`, display.Whole(v.Trouble))
-	case v.Info.Kind == "none":
-		d.put("nobody holds it")
-	default:
-		d.put("%s", v.Info.Kind)
-	}
-	d.put("</dd></div>\n")
-	d.when(v.Info.TTL >= 0, "<div><dt>Lease left</dt><dd>%.1f s</dd></div>\n", float64(v.Info.TTL)/1000)
-	d.when(v.DB > 0, "<div><dt>Database</dt><dd>%d</dd></div>\n", v.DB)
-	d.when(v.Info.Queue > 0, "<div><dt>In the fair queue</dt><dd>%s</dd></div>\n", display.Number(v.Info.Queue))
-	d.when(v.Info.Fenced, "<div><dt>Last fencing token</dt><dd>%d</dd></div>\n", v.Info.Token)
-	d.put("</dl>\n")
-	d.holding(v)
-	d.queueing(v)
-	d.votes(v.Info.Nodes)
-	d.danger(at, v.From())
-	d.put("</main>\n")
-	d.foot(v.About)
-}
-
-// holding draws who holds a lock, as far as this proxy or Redis knows.
-func (d *document) holding(v *detail) {
-	d.put("<h3>Held by</h3>\n")
-	if len(v.Holders)+len(v.Away) == 0 {
-		d.empty("Nobody.")
-		return
-	}
-	d.put(`<ul class="people">` + "\n")
-	for _, h := range v.Holders {
-		d.put("<li>")
-		d.client(h.client)
-		d.put(` <span class="note">for %s</span> `, display.Ago(h.For))
-		d.lease(h)
-		d.put(` <span class="note">%s</span></li>`+"\n", either(h.Watched, "renewed "+display.Number(h.Renewals)+" times", "ends by itself"))
-	}
-	d.when(v.MoreHolders > 0, `<li class="note">and %d more</li>`+"\n", v.MoreHolders)
-	for _, a := range v.Away {
-		d.put("<li>")
-		d.away(a)
-		d.put("</li>\n")
-	}
-	d.put("</ul>\n")
-}
-
-// away draws a holder of which only Redis knows.
-func (d *document) away(a away) {
-	d.when(a.Kind != lock.Plain, `<span class="tag side">%s</span> `, a.Kind.String())
-	d.put(`<bdi class="owner">%s</bdi>`, display.Shown(a.Owner))
-	d.when(a.Holds > 1, ` <span class="tag">%d times</span>`, a.Holds)
-	d.put(` <span class="note">%s</span>`, display.Shown(a.Where))
-}
-
-// queueing draws who waits for a lock on this proxy.
-func (d *document) queueing(v *detail) {
-	d.put("<h3>Waiting here, in their order</h3>\n")
-	if len(v.Waiters) == 0 {
-		d.empty("Nobody.")
-		return
-	}
-	d.put(`<ol class="people">` + "\n")
-	for _, w := range v.Waiters {
-		d.put("<li>")
-		d.client(w.client)
-		d.put(` <span class="note">for %s%s</span></li>`+"\n", display.Ago(w.For), either(w.Fair, ", in the fair queue", ""))
-	}
-	d.put("</ol>")
-	d.when(v.MoreWaiters > 0, `<p class="note">and %d more</p>`, v.MoreWaiters)
-	d.put("\n")
-}
-
-// votes draws what the nodes of a quorum have of a lock.
-func (d *document) votes(nodes []lock.NodeInfo) {
-	if len(nodes) == 0 {
-		return
-	}
-	d.put("<h3>On the nodes</h3>\n" + `<ul class="nodes">`)
-	for _, n := range nodes {
-		d.put(`<li class="%s"><span class="dot"></span><b>%s</b> <code>%s</code> <span class="note">%s`, class(n.State), n.State, display.Shown(n.Name), n.Has.Kind)
-		d.note(", %s", display.Whole(n.Trouble))
-		d.put("</span></li>\n")
-	}
-	d.put("</ul>")
-}
-
-// danger draws the form that frees a lock, if there is anybody to take it from.
-func (d *document) danger(at string, from []string) {
-	if len(from) == 0 {
-		return
-	}
-	d.put(`<section class="danger" aria-labelledby="force-title">
-<h3 id="force-title">Free it by force</h3>
-<p>%s may still be writing: end the program instead, if you can. Nobody else loses it: if the lock has changed hands meanwhile, nothing is freed. `+
-		`The log keeps who said this.</p>
-<form method="post" action="%s">
-`, either(len(from) == 1, "The holder that is shown above loses it at once, and is told if a proxy can. It",
-		"The holders that are shown above lose it at once, and are told if a proxy can. They"), at)
-	for _, h := range from {
-		d.put(`<input type="hidden" name="holder" value="%s">`+"\n", h)
-	}
-	d.put(`<label><input type="checkbox" id="sure" name="sure" value="yes" required> I am sure</label>
-<button id="force">Free the lock</button>
-</form>
-</section>
-`)
 }

@@ -14,7 +14,7 @@ import (
 
 // detail is the page of one lock: its holders are those that Redis names, as far as it answers.
 type detail struct {
-	About
+	*frame
 	row
 	Info    lock.Info
 	Away    []away    // those that hold it, but are not among the holders that this proxy knows
@@ -87,7 +87,7 @@ func (p *Page) show(w http.ResponseWriter, status int, of *detail) {
 // Redis knows nothing has lost the lock, or given it back, and a waiter that Redis names has got it: the proxy is about
 // to hear of it.
 func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail {
-	d := &detail{About: p.About, row: row{DB: db, Key: key}, Said: said, Failed: failed, Asked: time.Now()}
+	d := &detail{frame: p.frame(r.Context(), ""), row: row{DB: db, Key: key}, Said: said, Failed: failed, Asked: time.Now()}
 	var err error
 	if d.Info, err = p.Info(r.Context(), db, key); err != nil {
 		d.Trouble = err.Error()

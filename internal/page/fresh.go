@@ -1,7 +1,6 @@
 package page
 
 import (
-	"context"
 	"hash/fnv"
 	"net/http"
 	"slices"
@@ -31,24 +30,32 @@ type part struct {
 	Mark string `json:"mark"`
 }
 
-// fresh answers with each part of the page that has changed. Nothing is kept for a browser between two questions, and
+// fresh answers with each part of a page that has changed: page is its path, and the rest of the query is the page's. Nothing is kept for a browser between two questions, and
 // no connection either: a browser has six to one server, however many windows look.
 func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	parts := p.changed(r.Context(), asked(r), strings.Split(r.URL.Query().Get("have"), ","))
+	at := slices.IndexFunc(sheets(), func(s sheet) bool { return s.path == r.URL.Query().Get("page") })
+	if at < 0 {
+		http.Error(w, "parts of which page?", http.StatusBadRequest)
+		return
+	}
+	parts := p.changed(r, sheets()[at], strings.Split(r.URL.Query().Get("have"), ","))
 	next := p.pace.next(time.Since(began), time.Now())
 	sendJSON(w, news{Next: next.Milliseconds(), Parts: parts})
 }
 
 // changed are the parts whose marks are not among those that a browser has.
-func (p *Page) changed(ctx context.Context, wanted filter, have []string) map[string]part {
-	v := p.view(ctx, wanted)
+func (p *Page) changed(r *http.Request, s sheet, have []string) map[string]part {
+	status := section{name: "status", draw: func(d *document) { d.status(p.frame(r.Context(), s.path)) }}
 	parts := map[string]part{}
-	for _, k := range kept {
+	for _, one := range append(s.view(p, r), status) {
+		if one.draw == nil {
+			continue
+		}
 		var d document
-		k.draw(&d, v)
-		if mark := markOf(k.name, d.String()); !slices.Contains(have, mark) {
-			parts[k.name] = part{d.String(), mark}
+		one.draw(&d)
+		if mark := markOf(one.name, d.String()); !slices.Contains(have, mark) {
+			parts[one.name] = part{d.String(), mark}
 		}
 	}
 	return parts

@@ -98,16 +98,34 @@ var assets embed.FS
 // Handler answers for all of the page.
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", p.index)
-	mux.HandleFunc("GET /parts", p.fresh)
-	mux.HandleFunc("GET /lock", p.one)
-	mux.HandleFunc("GET /redis", p.search)
-	mux.HandleFunc("GET /nodes.json", p.nodesJSON)
-	mux.HandleFunc("POST /lock", p.force)
-	for _, name := range []string{"style.css", "page.js", "icon.svg"} {
-		mux.HandleFunc("GET /"+name, asset(name))
+	for _, r := range p.routes() {
+		mux.Handle(r.pattern, r.handler)
 	}
 	return p.guard.protect(mux)
+}
+
+// route is a pattern of paths, and what answers there.
+type route struct {
+	pattern string
+	handler http.HandlerFunc
+}
+
+// routes are all that the page answers. The tests of the guard go through them.
+func (p *Page) routes() []route {
+	all := []route{
+		{"GET /parts", p.fresh},
+		{"GET /lock", p.one},
+		{"POST /lock", p.force},
+		{"GET /redis", p.search},
+		{"GET /nodes.json", p.nodesJSON},
+	}
+	for _, s := range sheets() {
+		all = append(all, route{"GET " + either(s.path == "/", "/{$}", s.path), p.serve(s)})
+	}
+	for _, name := range []string{"style.css", "page.js", "icon.svg"} {
+		all = append(all, route{"GET /" + name, asset(name)})
+	}
+	return all
 }
 
 func asset(name string) http.HandlerFunc {
@@ -118,13 +136,6 @@ func asset(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
 	}
-}
-
-// index is the page itself.
-func (p *Page) index(w http.ResponseWriter, r *http.Request) {
-	var d document
-	d.index(p.view(r.Context(), asked(r)))
-	d.send(w, http.StatusOK)
 }
 
 // asked is what a request wants to see.

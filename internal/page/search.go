@@ -24,7 +24,7 @@ const (
 
 // search is what was found in Redis.
 type search struct {
-	About
+	*frame
 	Match   string
 	DB      int
 	Found   []found
@@ -50,7 +50,7 @@ func (p *Page) search(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, address(db, match), http.StatusSeeOther)
 		return
 	}
-	s := &search{About: p.About, Match: cmp.Or(match, "*"), DB: db, Next: cmp.Or(r.URL.Query().Get("cursor"), "0")}
+	s := &search{frame: p.frame(r.Context(), ""), Match: cmp.Or(match, "*"), DB: db, Next: cmp.Or(r.URL.Query().Get("cursor"), "0")}
 	p.find(r.Context(), s)
 	var d document
 	d.search(s)
@@ -104,7 +104,7 @@ func (p *Page) where(ctx context.Context, h lock.Holder) string {
 	return "through another proxy, or Redisson"
 }
 
-// searching draws the form that looks for locks in Redis, at the end of a bar.
+// searching draws the form that looks for locks in Redis.
 func (d *document) searching(match string, db int) {
 	d.put(`<form method="get" action="/redis" role="search">
 <label>Name in Redis <input id="match" name="name" type="search" value="%s" maxlength="256" `+
@@ -112,22 +112,16 @@ func (d *document) searching(match string, db int) {
 <label>Database <input name="db" type="number" min="0" value="%d"></label>
 <button id="ask">Ask Redis</button>
 </form>
-</div>
 `, match, db)
 }
 
 // search is the page of what was found in Redis.
 func (d *document) search(s *search) {
-	d.head()
-	d.put(`
-</head>
-<body>
-<header class="top"><h1><a href="/">lockproxy</a></h1></header>
-<main>
-<p><a href="/">← locks of this proxy</a></p>
-<div class="bar"><h2>Locks in Redis</h2>
+	d.open(s.frame, "Locks in Redis", false)
+	d.put(`<div class="bar"><h2>Locks in Redis</h2>
 `)
 	d.searching(s.Match, s.DB)
+	d.put("</div>\n")
 	d.note(`<p class="said bad" role="alert">%s</p>`+"\n", display.Whole(s.Trouble))
 	if len(s.Found) == 0 {
 		d.empty("No lock was found.")
@@ -136,8 +130,7 @@ func (d *document) search(s *search) {
 	}
 	more := url.Values{"db": {strconv.Itoa(s.DB)}, "name": {s.Match}, "cursor": {s.Next}}.Encode()
 	d.when(s.Next != "0", `<p>Not all keys were looked at. <a id="more" href="/redis?%s">Go on</a></p>`+"\n", more)
-	d.put("</main>\n")
-	d.foot(s.About)
+	d.close(s.frame)
 }
 
 // found draws the locks that were found.

@@ -2,8 +2,8 @@ package page
 
 import (
 	"cmp"
-	"context"
 	"hash/fnv"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,13 +23,9 @@ type filter struct {
 	Sort string // name, held, or else by how long one has waited
 }
 
-// view is all that the page shows.
+// view is what the page of locks shows.
 type view struct {
-	About
 	filter
-	Trouble []string
-	NoLocks string // why locks cannot be had; "": they can
-	Nodes   []Node
 	Cards   []card
 	Losses  []loss
 	Slow    []slow
@@ -185,15 +181,24 @@ func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
 	return rows, longestWait
 }
 
+// locksView is the page of locks.
+func (p *Page) locksView(r *http.Request) []section {
+	v := p.view(asked(r))
+	return []section{
+		{name: "cards", title: "The last quarter of an hour", class: "quiet", draw: func(d *document) { d.cards(v) }},
+		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
+		{name: "redis", title: "Locks of other proxies and of Redisson", beside: func(d *document) { d.searching("", 0) }},
+		{name: "hottest", title: "Waited for most", class: "half", draw: func(d *document) { d.hottest(v) }},
+		{name: "losses", title: "Losses", class: "half", draw: func(d *document) { d.losses(v) }},
+		{name: "slow", title: "Slow commands", class: "half", draw: func(d *document) { d.slow(v) }},
+	}
+}
+
 // view is what a filter leaves.
-func (p *Page) view(ctx context.Context, w filter) *view {
+func (p *Page) view(w filter) *view {
 	all, longest := p.locks()
 	now := time.Now()
-	v := &view{About: p.About, filter: w}
-	v.Trouble, v.Nodes = p.health.now(ctx, p)
-	if _, err := p.Able(); err != nil {
-		v.NoLocks = err.Error()
-	}
+	v := &view{filter: w}
 	lost := p.Losses()
 	for _, l := range lost[:min(len(lost), mostPast)] {
 		v.Losses = append(v.Losses, loss{l, now.Sub(l.At)})

@@ -1,4 +1,5 @@
-// Keeps the parts of the page fresh, as the server draws them. Without it the page is drawn anew every few seconds.
+// Keeps the parts of a page fresh, as the server draws them. Without it the page is drawn anew every few seconds.
+// What has an id in a part keeps the focus, stays open (details) and ticked (checkboxes).
 'use strict';
 (() => {
   const quiet = 10000; // ms without news after which what is shown counts as old
@@ -17,16 +18,22 @@
 
   const put = (name, {html, mark}) => {
     const part = document.querySelector(`[data-part=${name}]`);
+    if (!part) return; // the proxy is newer than this page
     const at = getSelection();
     if (!at.isCollapsed && part.contains(at.anchorNode)) return; // somebody copies what stands there
     const focus = part.contains(document.activeElement) ? document.activeElement.id : '';
+    const open = [...part.querySelectorAll('details[open][id]')].map((one) => one.id);
+    const ticked = [...part.querySelectorAll('input[id]:checked')].map((one) => one.id);
     part.innerHTML = html;
     marks[name] = mark;
+    for (const id of open) document.getElementById(id)?.setAttribute('open', '');
+    for (const id of ticked) document.getElementById(id)?.setAttribute('checked', '');
     if (focus) document.getElementById(focus)?.focus({preventScroll: true});
   };
 
   const ask = async (signal) => {
     const wanted = new URLSearchParams(location.search);
+    wanted.set('page', location.pathname);
     wanted.set('have', Object.values(marks).join());
     const answer = await fetch('/parts?' + wanted, {signal});
     if (!answer.ok) throw new Error(answer.statusText);
