@@ -19,9 +19,8 @@ type ProxyFacts struct {
 	Embedded       bool   // the upstream is the embedded store
 	Node           bool   // to its clients it is a cluster's only node, else a Redis alone
 	Uptime         time.Duration
-	Clients        int64
-	Connections    int // to Redis, on behalf of clients
-	MaxConnections int
+	MaxConnections int // to Redis, on behalf of clients
+	Figures        telemetry.Readings
 	Upstream       func(line func(name string, value any)) // writes the lines about Redis
 	Locks          *lock.Manager                           // nil: there is none
 	Pause          PauseFacts
@@ -92,7 +91,7 @@ func (p *ProxyFacts) section() string {
 	b.WriteString("# Lockproxy\r\n")
 	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
 	line("lockproxy_version", versionNumber(p.Version))
-	p.tell(line)
+	p.tell(false, line)
 	if p.Locks == nil {
 		return b.String()
 	}
@@ -114,41 +113,25 @@ func versionNumber(version string) string {
 	return cmp.Or(strings.TrimRight(number, "."), "0.0.0")
 }
 
-// tell tells what is known of the proxy, but for its version and a quorum's nodes.
-func (p *ProxyFacts) tell(line func(name string, value any)) {
+// tell tells what is known of the proxy, but for its version and a quorum's nodes: words, and then figures, of which
+// ages only if they are wanted.
+func (p *ProxyFacts) tell(ages bool, line func(name string, value any)) {
 	embedded := 0
 	if p.Embedded {
 		embedded = 1
 	}
 	line("lockproxy_embedded", embedded)
 	line("lockproxy_uptime_in_seconds", int(p.Uptime.Seconds()))
-	line("lockproxy_clients", p.Clients)
-	line("lockproxy_clients_accepted", telemetry.ClientsAccepted.Value())
-	line("lockproxy_clients_rejected", telemetry.ClientsRejected.Value())
-	line("lockproxy_entries_failed", telemetry.EntriesFailed.Value())
+	if p.Locks != nil {
+		line("lockproxy_id", p.Locks.UUID())
+		line("lockproxy_locks_status", p.locksStatus())
+	}
 	p.Upstream(line)
-	line("lockproxy_upstream_connections", p.Connections)
 	line("lockproxy_upstream_connections_max", p.MaxConnections)
-	line("lockproxy_upstream_connections_own", telemetry.UpstreamOwn.Value())
-	line("lockproxy_upstream_connections_refused", telemetry.UpstreamRefused.Value())
-	line("lockproxy_pipes", telemetry.Pipes.Value())
-	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
-	line("lockproxy_forwarded", telemetry.Commands.Value())
-	line("lockproxy_scripts_reloaded", telemetry.ScriptsReloaded.Value())
 	line("lockproxy_pause", p.Pause.mode())
 	line("lockproxy_pause_left_ms", p.Pause.Left.Milliseconds())
 	line("lockproxy_pause_held_clients", p.Pause.Held)
-	if p.Locks == nil {
-		return
-	}
-	line("lockproxy_id", p.Locks.UUID())
-	locks := p.Locks.Stats()
-	line("lockproxy_locks_status", p.locksStatus())
-	line("lockproxy_locks_held", locks.Held)
-	line("lockproxy_locks_waiting", locks.Waiting)
-	line("lockproxy_locks_granted", locks.Granted)
-	line("lockproxy_locks_lost", locks.Lost)
-	line("lockproxy_locks_renewed", locks.Renewed)
+	p.Figures.Fields(ages, func(field string, n int64) { line("lockproxy_"+field, n) })
 }
 
 // locksStatus is ok, or why locks cannot be had.

@@ -155,13 +155,9 @@ func counted[T any](c *Client, args [][]byte, out []byte, find func(n int) []T, 
 func operatorStats(c *Client, _ [][]byte, out []byte) []byte {
 	p := c.Proxy.About()
 	all := fields{{"version", p.Version}}
-	p.tell(func(name string, value any) {
+	p.tell(true, func(name string, value any) {
 		all = append(all, field{strings.TrimPrefix(name, "lockproxy_"), value})
 	})
-	if p.Locks != nil {
-		hold, wait := p.Locks.Ages()
-		all = append(all, field{"oldest_hold_ms", hold}, field{"longest_wait_ms", wait})
-	}
 	return appendValue(out, c.proto(), all)
 }
 

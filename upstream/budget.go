@@ -81,7 +81,6 @@ func (b *Budget) admit(id Identity, alone bool) (*share, error) {
 	for {
 		full := b.add(s)
 		if full == nil {
-			telemetry.Upstream.Add(1)
 			return s, nil
 		}
 		user := ""
@@ -137,7 +136,6 @@ func (s *share) give() {
 			telemetry.UpstreamOwn.Add(-1)
 			return
 		}
-		telemetry.Upstream.Add(-1)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.used--

@@ -16,7 +16,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/embedded"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
@@ -102,9 +101,6 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
-	telemetry.ObserveAges(a.locks.Ages)
-	telemetry.ObserveNodes(a.quorumStates)
-	telemetry.ObserveUnable(lockstore.Reasons, a.unable)
 	certified, err := a.certificateUsers()
 	if err != nil {
 		return err
@@ -129,7 +125,8 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err = a.openPage(ctx); err != nil {
 		return err
 	}
-	telemetry.ObserveCertificates(a.certificateEnds) // last, when all files are known
+	telemetry.Publish(a.server.Figures())
+	telemetry.Publish(telemetry.Readings{telemetry.CertificateEnd: a.readEnds}) // last, when all files are known
 	return nil
 }
 
@@ -321,20 +318,4 @@ func (a *app) mistaken(err error) {
 	case a.mistake <- err:
 	default:
 	}
-}
-
-// unable is the reason for which locks cannot be had, for the metrics.
-func (a *app) unable() string {
-	if _, err := a.locks.Able(); err != nil {
-		return lockstore.Reason(err)
-	}
-	return ""
-}
-
-// quorumStates says how the quorum's nodes are, for the metrics.
-func (a *app) quorumStates() (all []string) {
-	for _, n := range a.locks.Nodes() {
-		all = append(all, n.State)
-	}
-	return all
 }

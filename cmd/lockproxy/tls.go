@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/systemd"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -160,13 +161,15 @@ func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 	return f, err
 }
 
-// certificateEnds are the ends of all certificates, by file.
-func (a *app) certificateEnds() map[string]time.Time {
+// readEnds shows the ends of all certificates, by file: some are in more than one of a.files.
+func (a *app) readEnds(show telemetry.Show) {
 	ends := map[string]time.Time{}
 	for _, f := range a.files {
 		maps.Copy(ends, f.Ends())
 	}
-	return ends
+	for file, end := range ends {
+		show(end.Unix(), file)
+	}
 }
 
 // watchFiles takes on what is new in files until ctx ends, at once after a SIGHUP.

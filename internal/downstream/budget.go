@@ -27,9 +27,9 @@ type budgets struct {
 func newBudgets(maxQueries, maxReplies int, log *slog.Logger) budgets {
 	log = loglimit.Most(log, countedLines)
 	return budgets{
-		queries: newBudget(maxQueries, "max-query-memory", log, &telemetry.QueryBytes, &telemetry.QueryDropped),
-		ahead:   newBudget((maxQueries+1)/2, "max-query-memory", log, &telemetry.QueryBytes, &telemetry.QueryDropped),
-		replies: newBudget(maxReplies, "max-reply-memory", log, &telemetry.ReplyBytes, &telemetry.ReplyDropped),
+		queries: newBudget(maxQueries, "max-query-memory", log, telemetry.QueryBytes, telemetry.QueryDropped),
+		ahead:   newBudget((maxQueries+1)/2, "max-query-memory", log, telemetry.QueryBytes, telemetry.QueryDropped),
+		replies: newBudget(maxReplies, "max-reply-memory", log, telemetry.ReplyBytes, telemetry.ReplyDropped),
 	}
 }
 

@@ -131,11 +131,9 @@ func (g *giveBacks) takeBack(id lockstore.ID, got lockstore.Acquired) {
 	if !got.Made || got.Expiry == nil {
 		return
 	}
-	done, err := g.store.Release(context.Background(), &lockstore.Release{ID: id, Named: true, Expiry: got.Expiry})
+	_, err := g.store.Release(context.Background(), &lockstore.Release{ID: id, Named: true, Expiry: got.Expiry})
 	if err != nil {
 		g.log.Warn("a grant that nobody was told of is left to its lease", "key", id.Key, "owner", id.Owner, "error",
 			err)
-	} else if done.Code == lockstore.Freed {
-		g.holds.given.Add(1)
 	}
 }

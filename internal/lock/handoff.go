@@ -1,12 +1,10 @@
 package lock
 
 import (
-	"context"
 	"runtime"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // When a holder gives the lock back and the next waiter stands on this proxy, one script moves it from owner to owner.
@@ -169,7 +167,7 @@ func (h *handoff) given(done lockstore.Released, err error) {
 		if granted || lockstore.Unknown(err) {
 			w.offer <- offer{acquire: w.ask, got: got, err: err}
 			if granted {
-				telemetry.HandedOff(context.Background(), w.id.Kind.String())
+				h.lines.holds.counts.handedOff.Add(1, w.id.Kind.String(), "")
 			}
 			continue
 		}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // record is one connection's hold, and what the engine keeps beside it. It exists while there is a hold, while Redis
@@ -42,21 +40,21 @@ type holds struct {
 	terms
 	votes   bool            // they are on a quorum
 	store   lockstore.Store // is told of holds that end by themselves
+	counts  *counts
 	lossLog *lossLog
-
-	lost, given, renewals atomic.Int64 // count losses, holds that were given back, and renewals
 
 	mu        sync.Mutex // guards all below, and what records and clients say it does
 	byID      map[lockstore.ID]*record
 	byKey     map[lockstore.LineKey]chain.Chain[*record] // those that are live
+	live      int64                                      // how many these are
 	looked    time.Time                                  // when recheckIf last went through those that are live
 	schedule  agenda.Agenda[*record]                     // when the watchdog has something to do about each
 	deadlines agenda.Agenda[*record]                     // when each ends unless something happens before
 }
 
-func newHolds(o Options, log *lossLog) *holds {
+func newHolds(o Options, c *counts, log *lossLog) *holds {
 	return &holds{
-		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, lossLog: log,
+		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, counts: c, lossLog: log,
 		byID:  map[lockstore.ID]*record{},
 		byKey: map[lockstore.LineKey]chain.Chain[*record]{},
 		schedule: agenda.New(func(r *record) time.Time { return r.comes() },
@@ -233,7 +231,7 @@ func (hs *holds) list(rec *record) {
 	live := hs.byKey[key]
 	live.Add(&rec.atKey, rec)
 	hs.byKey[key] = live
-	telemetry.LocksHeld.Add(1)
+	hs.live++
 	if c := rec.client; c != nil {
 		c.holds.Add(&rec.ofClient, rec)
 		c.share.Held(1)
@@ -248,7 +246,7 @@ func (hs *holds) unlist(rec *record) {
 	} else {
 		hs.byKey[key] = live
 	}
-	telemetry.LocksHeld.Add(-1)
+	hs.live--
 	rec.inChunk, rec.leaving, rec.releasing = nil, false, false
 	if c := rec.client; c != nil {
 		c.holds.Drop(&rec.ofClient)
@@ -258,9 +256,8 @@ func (hs *holds) unlist(rec *record) {
 
 // lose tells everybody who should know of a loss; was is the hold before. It does no I/O. mu is held.
 func (hs *holds) lose(rec *record, was hold, reason string, now time.Time) {
-	hs.lost.Add(1)
 	kind := rec.kindOf(was.counts)
-	telemetry.LockLost(context.Background(), kind.String(), reason, 1)
+	hs.counts.lost.Add(1, kind.String(), reason)
 	one := Lost{ID: rec.id.As(kind), Reason: reason, At: now}
 	if c := rec.client; c != nil {
 		c.noteLoss(rec.id, lossRecord{reason, now})
@@ -287,13 +284,10 @@ func (hs *holds) vacate(id lockstore.ID, at, until time.Time) {
 }
 
 // count is how many holds are live.
-func (hs *holds) count() (n int64) {
+func (hs *holds) count() int64 {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for _, live := range hs.byKey {
-		n += int64(live.Len())
-	}
-	return n
+	return hs.live
 }
 
 // any says whether a connection of this proxy holds a lock.

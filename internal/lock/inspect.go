@@ -169,11 +169,6 @@ func (m *Manager) HeldLongest(n int) []Entry { return longest(n, m.holds.each, m
 // WaitingLongest are the verbs that wait at this proxy, those first that have waited for longest: n at most.
 func (m *Manager) WaitingLongest(n int) []Entry { return longest(n, m.lines.each) }
 
-// Ages are how long the oldest hold through this proxy has lasted, and how long the longest wait has; 0: there is none.
-func (m *Manager) Ages() (hold, wait time.Duration) {
-	return oldest(m.holds.each, m.leases.each), oldest(m.lines.each)
-}
-
 // each calls f with what one part of the engine has, under that part's mutex.
 type each = func(f func(Entry))
 

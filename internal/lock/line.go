@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // lines are those of this proxy's clients that wait for a lock, in one line for each key.
@@ -27,6 +26,8 @@ type lines struct {
 
 	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu
 	byKey map[lockstore.LineKey]*line
+
+	waiting int64 // verbs, in all of them
 	// How many verbs of an owner wait in a fair queue, from before they ask for their place there.
 	fair  map[lockstore.ID]int
 	named map[lockstore.ID][]*waiter // the verbs of a named owner that wait in a line
@@ -141,7 +142,7 @@ func (ls *lines) join(w *waiter) {
 		ls.named[w.id] = append(ls.named[w.id], w)
 	}
 	w.order()
-	telemetry.LocksWaiting.Add(1)
+	ls.waiting++
 }
 
 // order moves a waiter to its place by ticket. If the line has another head then, both are told, and the new one tries
@@ -174,7 +175,7 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	w.c.waits = nil
-	telemetry.LocksWaiting.Add(-1)
+	ls.waiting--
 	l, first := w.line, w.first()
 	if len(w.hears) > 1 {
 		w.hears[1].Close()
@@ -224,13 +225,10 @@ func (ls *lines) behind(id lockstore.ID) bool {
 }
 
 // count is how many wait.
-func (ls *lines) count() (n int64) {
+func (ls *lines) count() int64 {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, l := range ls.byKey {
-		n += int64(l.waiters.Len())
-	}
-	return n
+	return ls.waiting
 }
 
 // waitingAt is how many wait for a lock, of whatever kind.

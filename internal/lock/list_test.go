@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -75,8 +76,14 @@ func TestListAfterAnUnlockThatWasNotSent(t *testing.T) {
 // The oldest hold and the longest wait grow until they end.
 func TestAges(t *testing.T) {
 	m := holding(t, 2)
-	first, none := m.Ages()
-	later, _ := m.Ages()
+	age := func(of *telemetry.Figure) (ms int64) {
+		m.Figures()[of](func(n int64, _ ...string) { ms = n })
+		return ms
+	}
+	time.Sleep(2 * time.Millisecond)
+	first, none := age(telemetry.OldestHold), age(telemetry.LongestWait)
+	time.Sleep(2 * time.Millisecond)
+	later := age(telemetry.OldestHold)
 	if first <= 0 || later <= first || none != 0 {
 		t.Errorf("held for %v, then %v; waited for %v", first, later, none)
 	}
@@ -92,8 +99,9 @@ func TestAges(t *testing.T) {
 		defer m.lines.mu.Unlock()
 		delete(m.lines.byKey, w.waitingLine())
 	}()
-	if _, wait := m.Ages(); wait <= 0 {
-		t.Errorf("waited for %v", wait)
+	time.Sleep(2 * time.Millisecond)
+	if wait := age(telemetry.LongestWait); wait <= 0 {
+		t.Errorf("waited for %v ms", wait)
 	}
 }
 

@@ -88,12 +88,12 @@ func (r Request) lease(o Options) int64 { return cmp.Or(r.Lease, o.Watchdog.Mill
 func (m *Manager) answered(ctx context.Context, err error, k Kind, locks int, took time.Duration) {
 	switch {
 	case err == nil:
-		m.grants.Add(int64(locks))
+		m.granted.Add(int64(locks), k.String(), "")
 		for range locks {
 			telemetry.LockGranted(ctx, k.String(), took)
 		}
 	case errors.Is(err, ErrNotAcquired):
-		m.refusals.Add(1)
+		m.refused.Add(1)
 	}
 }
 

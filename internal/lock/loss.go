@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Loss is a lock that its holder no longer has and did not give back.
@@ -39,17 +38,6 @@ var reasonText = map[string]string{
 	reasonMaxHold:   "it was held longer than max-hold",
 	reasonClock:     "Redis' clock jumped",
 	reasonFailover:  "after a failover the new master does not have it",
-}
-
-// showFailures makes the counts of losses, for each kind and reason, and of renewals that failed begin at 0: to
-// Prometheus a counter that begins with the first of them has not grown.
-func showFailures() {
-	telemetry.Renewal(context.Background(), "error", 0)
-	for _, kind := range lockstore.Kinds {
-		for reason := range reasonText {
-			telemetry.LockLost(context.Background(), kind.String(), reason, 0)
-		}
-	}
 }
 
 type lossRecord struct {

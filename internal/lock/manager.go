@@ -8,7 +8,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,14 +19,13 @@ import (
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
 type Manager struct {
 	// static after construction
-	opts     Options
-	log      *slog.Logger
-	uuid     string
-	store    lockstore.Store
-	rules    lockstore.Rules
-	grants   atomic.Int64
-	refusals atomic.Int64
+	opts  Options
+	log   *slog.Logger
+	uuid  string
+	store lockstore.Store
+	rules lockstore.Rules
 	*life
+	*counts
 
 	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the
 	// order of mutexes.
@@ -50,29 +48,22 @@ type life struct {
 	endRequests context.CancelFunc
 }
 
-// Stats are counts since the start; Held and Waiting are the present numbers.
-type Stats struct {
-	Held, Waiting, Granted, Released, Lost, Renewed, RenewalsFailed int64
-
-	Refused int64 // lock verbs answered nil
-}
-
 // New makes the engine that keeps its locks in a store. Nothing happens in Redis before Run.
 func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: cmp.Or(o.UUID, uuid.NewString()),
 		life:    &life{drained: make(chan struct{}), ended: make(chan struct{})},
+		counts:  newCounts(),
 		lossLog: newLossLog(o.Logger),
 		leases:  newLeases(),
 	}
-	m.holds = newHolds(o, m.lossLog)
+	m.holds = newHolds(o, m.counts, m.lossLog)
 	m.lines = newLines(m.life, o, m.holds)
 	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
 	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
 	m.store, m.rules = open(m.host())
 	m.requests, m.endRequests = context.WithCancel(context.Background())
-	showFailures()
 	m.holds.at(m.store, m.rules)
 	m.lines.store, m.giveBacks.store, m.watchdog.store, m.leases.vacate = m.store, m.store, m.store, m.store.Vacate
 	return m
@@ -123,16 +114,6 @@ func (l *life) draining() bool {
 }
 
 var errDraining = &Error{Code: "DRAINING", Text: "this proxy is shutting down and gives no new locks"}
-
-// Stats counts what this proxy did and has.
-func (m *Manager) Stats() Stats {
-	return Stats{
-		Held: m.holds.count() + m.leases.count(), Waiting: m.lines.count(),
-		Granted: m.grants.Load(), Released: m.holds.given.Load(), Lost: m.holds.lost.Load(),
-		Renewed: m.holds.renewals.Load(), RenewalsFailed: m.watchdog.failures.Load(),
-		Refused: m.refusals.Load(),
-	}
-}
 
 // background runs work that outlives the verb that began it; Run waits for it.
 func (l *life) background(work func()) { l.tasks.Go(work) }

@@ -143,7 +143,6 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 	case code == lockstore.Freed, code == lockstore.StillHeld, frees && doneBefore:
 		hs.apply(u.rec, unlocked{u.Counts})
 		if frees {
-			hs.given.Add(1)
 			telemetry.LockReleased(context.Background(), u.ID.Kind.String(), time.Since(u.was.granted))
 		}
 	default:
@@ -216,7 +215,6 @@ func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error)
 		return false, notHeld(id.Key, false)
 	}
 	c.m.leases.forget(id)
-	c.m.holds.given.Add(1)
 	telemetry.LockReleased(context.Background(), id.Kind.String(), 0)
 	return free, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -24,7 +23,6 @@ type watchdog struct {
 	store     lockstore.Store
 	holds     *holds
 	giveBacks *giveBacks
-	failures  atomic.Int64
 
 	mu    sync.Mutex // guards the lanes and chunks; before holds.mu
 	lanes map[laneKey]*lane
@@ -85,10 +83,10 @@ func (wd *watchdog) renewChunk(c *chunk) (came outcomeOf) {
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(c.planned)))
 	out, err := wd.store.Renew(ctx, r)
 	if err != nil {
-		wd.failures.Add(int64(len(c.holds)))
-		telemetry.Renewal(ctx, "error", len(c.holds))
+		wd.holds.counts.renewals.Add(int64(len(c.holds)), "error", "")
+		telemetry.Renewed(ctx, "error")
 	} else {
-		telemetry.Renewal(ctx, "ok", len(c.holds))
+		telemetry.Renewed(ctx, "ok")
 	}
 	wd.holds.noteRenewals(c, r, out, err, sent)
 	return outcomeOf{err, time.Since(sent)}
@@ -123,7 +121,7 @@ func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err er
 		}
 		if rec.live() {
 			if hs.happen(rec, e); code == lockstore.StillThere && rec.watched {
-				hs.renewals.Add(1)
+				hs.counts.renewals.Add(1, "ok", "")
 			}
 		} else if code != lockstore.NotThere {
 			// It was reported lost before the answer came: Redis may have it for another lease, which nobody wants.

@@ -40,7 +40,6 @@ func (cs *clients) admit(s *Server, g *downstream.Conn) *Session {
 	cs.sessions[cs.last] = c
 	cs.running.Add(1)
 	cs.n.Add(1)
-	telemetry.Clients.Add(1)
 	telemetry.ClientsAccepted.Add(1)
 	return c
 }
@@ -52,7 +51,6 @@ func (cs *clients) forget(c *Session) {
 	cs.mu.Unlock()
 	c.client.Place.Leave()
 	cs.n.Add(-1)
-	telemetry.Clients.Add(-1)
 }
 
 // find finds a client by its number; nil: it has gone.

@@ -122,11 +122,11 @@ func TestQueuedTransactionsAreBounded(t *testing.T) {
 	server := testredis.Start(t)
 	t.Run("what commands do to the connection", func(t *testing.T) {
 		p := startProxy(t, server.URL(), func(o *Options) { o.MaxReplyMemory = 1 << 20 })
-		queuesTooMuch(t, p, &telemetry.ReplyBytes, "SELECT", "1")
+		queuesTooMuch(t, p, telemetry.ReplyBytes, "SELECT", "1")
 	})
 	t.Run("commands before a cluster", func(t *testing.T) {
 		p := startProxyOf(t, testredis.StartCluster(t, 1, 0), func(o *Options) { o.MaxQueryMemory = 1 << 20 })
-		queuesTooMuch(t, p, &telemetry.QueryBytes, "SET", "k", strings.Repeat("v", 1000))
+		queuesTooMuch(t, p, telemetry.QueryBytes, "SET", "k", strings.Repeat("v", 1000))
 	})
 }
 

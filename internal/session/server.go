@@ -26,6 +26,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -120,6 +121,7 @@ type Server struct {
 	process client.Process // what all clients share
 	gate    *downstream.Gate
 	users   *share.Users
+	figures telemetry.Readings // static after construction
 
 	facts   facts
 	slowest slowlog.Log
@@ -187,7 +189,7 @@ func NewServer(o Options) *Server {
 		clients: clients{sessions: make(map[int64]*Session),
 			proxies: proxies{service: client.UserName(o.Service.User)}},
 	}
-	s.clients.about = s.about
+	s.clients.about, s.figures = s.about, s.readings()
 	if o.Locks != nil {
 		s.clients.self, s.clients.quorum = o.Locks.UUID(), o.Locks.Nodes() != nil
 	}

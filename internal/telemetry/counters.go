@@ -1,33 +1,9 @@
 package telemetry
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// What is counted on the way of every command. The meter reads these when it
-// collects, so that counting is one atomic addition.
-var (
-	Clients         Gauge   // clients connected now
-	ClientsAccepted Counter // clients let in since the start
-	ClientsRejected Counter // clients turned away at --max-clients or --max-clients-per-address
-	EntriesFailed   Counter // clients closed for their TLS hand-shake or PROXY header
-	LoginsFailed    Counter // wrong passwords of clients, and wrong tokens at the page for operators
-	QueryBytes      Gauge   // bytes of unfinished commands drawn from --max-query-memory
-	QueryDropped    Counter // clients dropped at --max-query-memory
-	ReplyBytes      Gauge   // bytes of gathered replies drawn from --max-reply-memory
-	ReplyDropped    Counter // clients dropped at --max-reply-memory
-	OutputDropped   Counter // clients dropped at --client-output-buffer-limit
-	Commands        Counter // commands forwarded to Redis as they came
-	Pipes           Gauge   // connections to Redis that carry clients' commands
-	Dedicated       Gauge   // connections to Redis that one client has to itself, or had: idle ones count
-	Upstream        Gauge   // connections to Redis that count for --max-upstream-connections
-	UpstreamOwn     Gauge   // connections to Redis for locks, passwords and what the proxy asks of its own accord, beside those
-	UpstreamRefused Counter // connections to Redis refused at --max-upstream-connections
-	PipeReconnects  Counter // connections to Redis made again after a loss
-	PipeFailures    Counter // connections to Redis lost, or not had; not those that Redis refuses to one user or closes unused, or that lockproxy ends itself
-	MasterSwitches  Counter // times another Redis took the place of the present one
-	ReplicaReads    Counter // commands that a cluster's replicas have answered
-	ScriptsReloaded Counter // clients' scripts loaded again after Redis had lost them
-	LocksHeld       Gauge   // holds registered on this proxy now
-	LocksWaiting    Gauge   // lock verbs that wait now
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // cacheLine keeps neighbours' writes from slowing each other down: two lines of
@@ -58,3 +34,34 @@ func (g *Gauge) Add(n int64) { g.n.Add(n) }
 
 // Value returns how many there are now.
 func (g *Gauge) Value() int64 { return g.n.Load() }
+
+// Counters counts events by one or two words that say of which kind each is: words of our own, few and fixed.
+type Counters struct{ kinds labelled[Counter] }
+
+// NewCounters returns one that has counted nothing.
+func NewCounters() *Counters {
+	return &Counters{labelled[Counter]{make: func(attribute.Set, [2]string) *Counter { return new(Counter) }}}
+}
+
+// Add counts n more events of a kind. It is shown from then on, also if n is 0; second is "" where one word says it.
+func (c *Counters) Add(n int64, first, second string) { c.kinds.get(first, second).Add(n) }
+
+// Of returns the events of a kind.
+func (c *Counters) Of(first, second string) int64 { return c.kinds.get(first, second).Value() }
+
+// Value returns the events of all kinds.
+func (c *Counters) Value() (n int64) {
+	c.Read(func(of int64, _ ...string) { n += of })
+	return n
+}
+
+// Read is how a [Figure] of these is read.
+func (c *Counters) Read(show Show) {
+	for kind, n := range c.kinds.all() {
+		if kind[1] == "" {
+			show(n.Value(), kind[0])
+		} else {
+			show(n.Value(), kind[0], kind[1])
+		}
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 const (
@@ -34,11 +33,7 @@ func scraped(t *testing.T) string {
 	t.Helper()
 	tel := start(t, Options{MetricsListen: "127.0.0.1:0"})
 	countSomething(context.Background())
-	ObserveAges(func() (hold, wait time.Duration) { return time.Second, time.Second })
-	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
-	ObserveUnable([]string{"oom"}, func() string { return "oom" })
-	ObserveCertificates(func() map[string]time.Time { return map[string]time.Time{"/etc/tls.crt": time.Unix(7, 0)} })
-	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil); ends.Store(nil) })
+	publish(t).Add(1, "plain", "expired")
 	return get(t, tel, "/metrics")
 }
 

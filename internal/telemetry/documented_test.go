@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 var (
@@ -49,11 +48,7 @@ func metricsPage(t *testing.T, scraped string) (page string, n int) {
 func TestMetricsAreDocumented(t *testing.T) {
 	tel := start(t, Options{MetricsListen: "127.0.0.1:0"})
 	countSomething(context.Background())
-	ObserveAges(func() (hold, wait time.Duration) { return 0, 0 })
-	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
-	ObserveUnable([]string{"oom"}, func() string { return "oom" })
-	ObserveCertificates(func() map[string]time.Time { return map[string]time.Time{"/etc/tls.crt": time.Unix(7, 0)} })
-	t.Cleanup(func() { ages.Store(nil); states.Store(nil); unable.Store(nil); ends.Store(nil) })
+	publish(t).Add(1, "plain", "expired")
 	want, n := metricsPage(t, get(t, tel, "/metrics"))
 	if n < 35 {
 		t.Errorf("%d metrics were found", n)

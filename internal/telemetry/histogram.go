@@ -52,16 +52,6 @@ func (h *histogram) record(took time.Duration, n int64) {
 	places.Put(place)
 }
 
-// count is how many things have been counted.
-func (h *histogram) count() (n int64) {
-	for part := range h.parts {
-		for i := range h.parts[part].counts {
-			n += h.parts[part].counts[i].Load()
-		}
-	}
-	return n
-}
-
 // point is what has been counted.
 func (h *histogram) point(since, now time.Time) metricdata.HistogramDataPoint[float64] {
 	p := metricdata.HistogramDataPoint[float64]{Attributes: h.labels, StartTime: since, Time: now, BucketCounts: make([]uint64, len(h.bounds)+1)}
@@ -109,7 +99,7 @@ func slotOf(first, second string) int {
 	return n % recent
 }
 
-// histograms are all of them. It is OpenTelemetry's Producer.
+// histograms are all of them. It is OpenTelemetry's Producer, of figures too.
 type histograms struct {
 	since time.Time
 	all   []*vector
@@ -140,5 +130,6 @@ func (s *histograms) Produce(context.Context) ([]metricdata.ScopeMetrics, error)
 			out.Metrics = append(out.Metrics, metricdata.Metrics{Name: v.name, Description: v.description, Unit: "s", Data: data})
 		}
 	}
+	out.Metrics = appendMetrics(out.Metrics, now)
 	return []metricdata.ScopeMetrics{out}, nil
 }

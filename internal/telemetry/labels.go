@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 )
 
 // labelled is a T for each combination of the values of one or two labels: words of our own, few and fixed. To find
@@ -50,11 +49,4 @@ func (l *labelled[T]) grow(values [2]string) *T {
 	maps.Copy(grown, known)
 	l.known.Store(&grown)
 	return grown[values]
-}
-
-// addOptions are labels as counters take them: handing over the ready slice keeps a call from allocating its own.
-type addOptions []metric.AddOption
-
-func newAddOptions(labels attribute.Set, _ [2]string) *addOptions {
-	return &addOptions{metric.WithAttributeSet(labels)}
 }

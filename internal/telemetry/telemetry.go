@@ -1,9 +1,9 @@
 // Package telemetry counts, times and traces what lockproxy does, with
 // OpenTelemetry.
 //
-// Every package may count. What is counted on the way of every command is a plain atomic ([Counter], [Gauge],
-// histograms) that a collection reads; what is counted once per lock verb goes into OpenTelemetry's counters. All of
-// it may be called before [Start] and after [Telemetry.Shutdown], when it costs next to nothing.
+// Every package may count, in plain atomics that a collection reads ([Counter], [Gauge], [Counters], histograms). What
+// they are is declared in figures.go and instruments.go. Counting is allowed before [Start] and after
+// [Telemetry.Shutdown]; durations are then not kept.
 //
 // Figures leave the process in two ways, both off by default: a Prometheus
 // endpoint, and the exporters that the standard OTEL_ environment variables
@@ -143,12 +143,8 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o 
 		return nil
 	}
 	t.metrics = sdkmetric.NewMeterProvider(append(readers, sdkmetric.WithResource(res))...)
-	set, err := newInstruments(t.metrics.Meter(scope), times)
-	if err != nil {
-		return err
-	}
-	t.set = set
-	current.Store(set)
+	t.set = newInstruments(times)
+	current.Store(t.set)
 	return nil
 }
 

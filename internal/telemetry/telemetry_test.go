@@ -83,16 +83,29 @@ func samples(t *testing.T, page string) map[string]float64 {
 	return out
 }
 
+// publish has figures as a proxy reads its own, with losses that a test may add to.
+func publish(t *testing.T) (lost *Counters) {
+	lost = NewCounters()
+	number := func(n int64) Reading { return Number(func() int64 { return n }) }
+	words := func(n int64, words ...string) Reading { return func(show Show) { show(n, words...) } }
+	Publish(Readings{
+		Clients: number(5), UpstreamConnections: number(6), LocksHeld: number(7), LocksWaiting: number(8),
+		LocksGranted: words(3, "plain"), LocksLost: lost.Read, LocksRenewed: words(3, "error"), LocksHandedOff: words(3, "plain"),
+		OldestHold: number(90_000), LongestWait: number(250), LocksUnavailable: words(1, "oom"),
+		QuorumNodes: func(show Show) { show(2, "up"); show(0, "young"); show(1, "down") },
+	})
+	Publish(Readings{CertificateEnd: words(7, "/etc/tls.crt")})
+	t.Cleanup(func() { published.Store(nil) })
+	return lost
+}
+
 func countSomething(ctx context.Context) {
 	VerbDone(ctx, "LOCK", "ok", 300*time.Microsecond)
 	VerbDone(ctx, "LOCK", "nil", 3*time.Second)
 	LockGranted(ctx, "plain", 200*time.Microsecond)
 	LockGranted(ctx, "plain", 90*time.Second)
 	LockReleased(ctx, "plain", 2*time.Millisecond)
-	LockLost(ctx, "plain", "expired", 1)
-	Renewal(ctx, "renewed", 500)
 	RenewalLate(ctx, 7*time.Millisecond)
-	HandedOff(ctx, "plain")
 	ScriptDone("acquire", 400*time.Microsecond)
 	run := Run{String: 15, Hash: 1}
 	run.Upstream(300 * time.Microsecond)
@@ -102,9 +115,7 @@ func countSomething(ctx context.Context) {
 func TestScrapeShowsWhatWasCounted(t *testing.T) {
 	ctx := context.Background()
 	countSomething(ctx) // before Start: goes nowhere, harms nothing
-	ObserveAges(func() (hold, wait time.Duration) { return 90 * time.Second, 250 * time.Millisecond })
-	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
-	t.Cleanup(func() { ages.Store(nil); states.Store(nil) })
+	locks := publish(t)
 	tel := start(t, Options{ServiceVersion: "1.2.3", MetricsListen: "127.0.0.1:0", Handlers: map[string]http.Handler{
 		"GET /other": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here\n") }),
 	}})
@@ -113,18 +124,15 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		Add(int64)
 		Value() int64
 	}{
-		"lockproxy_clients":                  &Clients,
-		"lockproxy_clients_accepted_total":   &ClientsAccepted,
-		"lockproxy_clients_rejected_total":   &ClientsRejected,
-		"lockproxy_entries_failed_total":     &EntriesFailed,
-		"lockproxy_commands_forwarded_total": &Commands,
-		"lockproxy_pipes":                    &Pipes,
-		"lockproxy_pipe_reconnects_total":    &PipeReconnects,
-		"lockproxy_scripts_reloaded_total":   &ScriptsReloaded,
-		"lockproxy_pipe_failures_total":      &PipeFailures,
-		"lockproxy_master_switches_total":    &MasterSwitches,
-		"lockproxy_locks_held":               &LocksHeld,
-		"lockproxy_locks_waiting":            &LocksWaiting,
+		"lockproxy_clients_accepted_total":   ClientsAccepted,
+		"lockproxy_clients_rejected_total":   ClientsRejected,
+		"lockproxy_entries_failed_total":     EntriesFailed,
+		"lockproxy_commands_forwarded_total": Commands,
+		"lockproxy_pipes":                    Pipes,
+		"lockproxy_pipe_reconnects_total":    PipeReconnects,
+		"lockproxy_scripts_reloaded_total":   ScriptsReloaded,
+		"lockproxy_pipe_failures_total":      PipeFailures,
+		"lockproxy_master_switches_total":    MasterSwitches,
 	}
 	var n int64
 	for _, a := range atomics {
@@ -133,6 +141,7 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 	}
 	countSomething(ctx)
 	countSomething(ctx)
+	locks.Add(2, "plain", "expired")
 
 	page := get(t, tel, "/metrics")
 	got := samples(t, page)
@@ -145,15 +154,15 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		`lockproxy_verb_duration_seconds_count{outcome="ok",verb="LOCK"}`:                       2,
 		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="2.5"}`:            0,
 		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="5"}`:              2,
-		`lockproxy_lock_granted_total{kind="plain"}`:                                            4,
+		`lockproxy_lock_granted_total{kind="plain"}`:                                            3,
 		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="0.0001"}`:                          0,
 		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="60"}`:                              2,
 		`lockproxy_lock_wait_seconds_count{kind="plain"}`:                                       4,
 		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="0.001"}`:                           0,
 		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="600"}`:                             2,
 		`lockproxy_lock_lost_total{kind="plain",reason="expired"}`:                              2,
-		`lockproxy_lock_renewals_total{outcome="renewed"}`:                                      1000,
-		`lockproxy_lock_handoffs_total{kind="plain"}`:                                           2,
+		`lockproxy_lock_renewals_total{outcome="error"}`:                                        3,
+		`lockproxy_lock_handoffs_total{kind="plain"}`:                                           3,
 		`lockproxy_script_duration_seconds_bucket{script="acquire",le="0.0005"}`:                2,
 		`lockproxy_command_duration_seconds_count{family="string",part="upstream"}`:             30,
 		`lockproxy_command_duration_seconds_bucket{family="hash",part="upstream",le="0.00025"}`: 0,
@@ -189,9 +198,9 @@ func TestStartAgainAfterShutdown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		LockLost(ctx, "plain", "forced", 1)
-		if got := samples(t, get(t, tel, "/metrics"))[`lockproxy_lock_lost_total{kind="plain",reason="forced"}`]; got != 1 {
-			t.Errorf("lost = %v, want 1 in each life", got)
+		VerbDone(ctx, "LOCK", "ok", 0)
+		if got := samples(t, get(t, tel, "/metrics"))[`lockproxy_verb_duration_seconds_count{outcome="ok",verb="LOCK"}`]; got != 1 {
+			t.Errorf("%v verbs, want 1 in each life", got)
 		}
 		if err := tel.Shutdown(ctx); err != nil {
 			t.Fatal(err)
@@ -319,7 +328,7 @@ func TestShutdownFlushesToOTLP(t *testing.T) {
 	}
 	for _, want := range [][2]string{
 		{"/v1/traces", "lock.wait"}, {"/v1/traces", "1.2.3"},
-		{"/v1/metrics", "lockproxy.lock.granted"}, {"/v1/metrics", "lockproxy.commands.forwarded"},
+		{"/v1/metrics", "lockproxy.lock.wait"}, {"/v1/metrics", "lockproxy.commands.forwarded"},
 		{"/v1/metrics", "lockproxy.command.duration"},
 	} {
 		if !c.got(want[0], want[1]) {
@@ -334,6 +343,7 @@ func TestShutdownFlushesToOTLP(t *testing.T) {
 func TestCountersFromManyGoroutines(t *testing.T) {
 	var c Counter
 	var g Gauge
+	words := NewCounters()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -341,12 +351,12 @@ func TestCountersFromManyGoroutines(t *testing.T) {
 				c.Add(1)
 				g.Add(1)
 				g.Add(-1)
-				kindLabels.get("plain", "")
+				words.Add(1, "plain", "gone")
 			}
 		})
 	}
 	wg.Wait()
-	if c.Value() != 8000 || g.Value() != 0 {
-		t.Errorf("counter %d, gauge %d", c.Value(), g.Value())
+	if c.Value() != 8000 || g.Value() != 0 || words.Value() != 8000 || words.Of("plain", "gone") != 8000 {
+		t.Errorf("counter %d, gauge %d, counters %d", c.Value(), g.Value(), words.Value())
 	}
 }
