@@ -3,6 +3,7 @@ package deploy
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,6 +92,9 @@ func TestCompose(t *testing.T) {
 		if err != nil || grace < c.Drain.Delay+c.Drain.Timeout+after || c.Upstream.URL.String() == "" {
 			t.Errorf("%s: %s has %v to stop (%v), needs %v, %v and %v, before %v", path, service, grace, err, c.Drain.Delay, c.Drain.Timeout, after, c.Upstream.URL)
 		}
+		if asks := fmt.Sprint(at(file, "services", service, "healthcheck", "test")); asks != "[CMD /lockproxy health]" {
+			t.Errorf("%s: %s asks whether it is ready by %s", path, service, asks)
+		}
 		if build := at(file, "services", service, "build"); build != nil {
 			dockerfile, err := os.ReadFile(filepath.Join("docker", at(build, "context").(string), at(build, "dockerfile").(string)))
 			if err != nil {
@@ -99,6 +103,9 @@ func TestCompose(t *testing.T) {
 			base := string(dockerfile[bytes.LastIndex(dockerfile, []byte("\nFROM ")):])
 			if !strings.HasPrefix(base, "\nFROM gcr.io/distroless/static:nonroot\n") || strings.Contains(base, "\nUSER ") {
 				t.Errorf("the image is not distroless, or runs as root:\n%s", base)
+			}
+			if !strings.Contains(base, "\nENTRYPOINT [\"/lockproxy\"]\n") || !strings.Contains(base, ` CMD ["/lockproxy", "health", "--live"]`+"\n") {
+				t.Errorf("the image does not ask whether it is alive:\n%s", base)
 			}
 			if !regexp.MustCompile(`\nRUN CGO_ENABLED=0 go build .* ./cmd/lockproxy\n`).Match(dockerfile) {
 				t.Errorf("the program in the image is not static:\n%s", dockerfile)
