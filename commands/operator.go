@@ -1,15 +1,18 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -35,7 +38,8 @@ func (s *Subcommand) fullName() string { return operatorCommand + "|" + s.Name }
 // argument is one that a subcommand takes.
 type argument struct {
 	name     string
-	oneOf    []string // these words; nil: it is a whole number
+	oneOf    []string // these words; nil: it is of a kind
+	kind     string   // as COMMAND DOCS calls it; "": a whole number
 	optional bool
 }
 
@@ -75,7 +79,7 @@ func (s *Subcommand) usage() string {
 
 // described is the argument as COMMAND DOCS tells of it.
 func (a argument) described() fields {
-	kind := "integer"
+	kind := cmp.Or(a.kind, "integer")
 	if a.oneOf != nil {
 		kind = "oneof"
 	}
@@ -158,7 +162,32 @@ func operatorStats(c *Client, _ [][]byte, out []byte) []byte {
 	p.tell(true, func(name string, value any) {
 		all = append(all, field{strings.TrimPrefix(name, "lockproxy_"), value})
 	})
+	all = append(all, field{"config_last_reload", c.Operator.InForce().Reload.Said()})
 	return appendValue(out, c.proto(), all)
+}
+
+// operatorConfig is LOCKPROXY CONFIG [pattern].
+func operatorConfig(c *Client, args [][]byte, out []byte) []byte {
+	pattern := "*"
+	if len(args) == 3 {
+		pattern = strings.ToLower(string(args[2]))
+	}
+	asked, all := glob.New(pattern), list{}
+	for _, s := range c.Operator.InForce().Settings {
+		if asked.Matches(s.Name) {
+			all = append(all, fields{{"name", s.Name}, {"value", s.Value}, {"from", s.From}, {"live", s.Live}, {"waiting", s.Waiting}})
+		}
+	}
+	return appendValue(out, c.proto(), all)
+}
+
+// operatorUsers is LOCKPROXY USERS.
+func operatorUsers(c *Client, args [][]byte, out []byte) []byte {
+	use := func(u share.Use) fields { return fields{{"now", u.Now}, {"max", u.Max}, {"refused", u.Refused}} }
+	return counted(c, args, out, c.Operator.Users, func(a share.Account) fields {
+		return fields{{"user", a.User}, {"address", a.Address}, {"clients", use(a.Clients)}, {"commands", use(a.Commands)},
+			{"locks", use(a.Locks)}, {"waits", use(a.Waits)}}
+	})
 }
 
 // operatorLocks is LOCKPROXY LOCKS.

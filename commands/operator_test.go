@@ -11,6 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/inforce"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -45,6 +47,17 @@ func (*operator) Reload(*client.Client) (string, error) {
 	return "", errors.New("not good:\nmax-clients")
 }
 func (o *operator) Drain(*client.Client) { o.drained = true }
+
+func (*operator) InForce() inforce.State {
+	return inforce.State{Settings: []inforce.Setting{
+		{Name: "deny", Value: "get,set", From: "file", Live: true}, {Name: "max-args", Value: "5", From: "flag"},
+		{Name: "threads", Value: "1", From: "default", Waiting: new("")}},
+		Reload: inforce.Reload{Taken: []string{"deny"}, Restart: []string{"threads"}}}
+}
+
+func (*operator) Users(n int) []share.Account {
+	return []share.Account{{User: "app\r\n", Locks: share.Use{Now: 2, Max: 3, Refused: 4}}, {Address: "10.0.0.1"}}[:min(n, 2)]
+}
 
 func (o *operator) Pause(*client.Client, time.Duration, bool) { o.paused = true }
 func (o *operator) Resume(*client.Client)                     { o.paused = false }
@@ -161,6 +174,36 @@ func TestOperatorLists(t *testing.T) {
 	}
 	if got := (&operator{may: true, proto: 3}).said("LOCKPROXY STATS"); !strings.Contains(got, "$7\r\nversion\r\n$1\r\nv\r\n") || !strings.Contains(got, "$8\r\nupstream\r\n$5\r\nredis\r\n") {
 		t.Errorf("STATS: %q", got)
+	}
+}
+
+// CONFIG lists settings that fit a pattern, as CONFIG GET does; what waits for nothing is nil, also where "" waits.
+func TestOperatorConfig(t *testing.T) {
+	t.Parallel()
+	const deny = "name deny value get,set from file live 1 waiting  "
+	const args, threads = "name max-args value 5 from flag live 0 waiting  ", "name threads value 1 from default live 0 waiting  "
+	for call, want := range map[string]string{"": deny + args + threads, " *": deny + args + threads, " DENY": deny, " [dt]*": deny + threads, " x": " "} {
+		r, _ := resp.ParseReply([]byte((&operator{may: true, proto: 3}).said("LOCKPROXY CONFIG" + call)))
+		if got := flat(r); got != want {
+			t.Errorf("CONFIG%s: %q, want %q", call, got, want)
+		}
+	}
+	got := (&operator{may: true, proto: 3}).said("LOCKPROXY CONFIG")
+	if strings.Count(got, "$7\r\nwaiting\r\n_\r\n") != 2 || !strings.HasSuffix(got, "$7\r\nwaiting\r\n$0\r\n\r\n") {
+		t.Errorf("what waits: %q", got)
+	}
+	if got := (&operator{may: true, proto: 3}).said("LOCKPROXY STATS"); !strings.Contains(got, "OK; taken: deny; a restart is needed for: threads") {
+		t.Errorf("STATS does not tell of the last reload: %q", got)
+	}
+}
+
+// USERS tells the share of each, whatever its name is.
+func TestOperatorUsers(t *testing.T) {
+	t.Parallel()
+	r, _ := resp.ParseReply([]byte((&operator{may: true, proto: 2}).said("LOCKPROXY USERS 1")))
+	const want = "user app\r\n address  clients now 0 max 0 refused 0 commands now 0 max 0 refused 0 locks now 2 max 3 refused 4 waits now 0 max 0 refused 0 "
+	if got := flat(r); got != want {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -97,6 +99,10 @@ type Proxy interface {
 type Operator interface {
 	// Nodes are those that commands go to, n at most, each asked whether it answers.
 	Nodes(ctx context.Context, n int) []NodeFacts
+	// InForce are the settings that hold, and how the last reload went.
+	InForce() inforce.State
+	// Users are the accounts of users, those first that hold most locks, n at most.
+	Users(n int) []share.Account
 	// Slow are the last commands that took long.
 	Slow() *slowlog.Log
 	// Pause holds back what clients send, or only what may write, for that long; it replaces the pause there is. Resume

@@ -154,6 +154,7 @@ func lockVerbs() []*Verb {
 func operatorCommands() []*Subcommand {
 	return []*Subcommand{
 		{Name: "clients", takes: []argument{howMany}, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
+		{Name: "config", takes: []argument{{name: "pattern", kind: "pattern", optional: true}}, Summary: "Lists the settings in force, all or those whose names fit the pattern: the value, where it comes from (default, flag, environment, file), whether a reload may change it, and the value that waits for a restart. No password is shown.", do: operatorConfig},
 		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
 		{Name: "hot", takes: []argument{{name: "action", oneOf: []string{"GET", "RESET"}}, howMany}, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
@@ -164,6 +165,7 @@ func operatorCommands() []*Subcommand {
 		{Name: "resume", Summary: "Ends a PAUSE.", do: operatorResume},
 		{Name: "slowlog", takes: []argument{{name: "action", oneOf: []string{"GET", "LEN", "RESET"}}, howMany}, Summary: "Lists the last commands that took longer than --slowlog-slower-than (10; -1: all), tells how many are kept, or forgets them.", do: operatorSlowlog},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
+		{Name: "users", takes: []argument{howMany}, Summary: "Lists users, those with most locks first (100; -1: all): what of its share each has now, the limit (0: none), and how often it was refused; clients that have not logged in by their address.", do: operatorUsers},
 		{Name: "waiters", takes: []argument{howMany}, Summary: "Lists who waits for a lock at this proxy, those who have waited longest first (100; -1: all).", do: operatorWaiters},
 	}
 }

@@ -37,6 +37,11 @@ func appendValue(out []byte, proto int, value any) []byte {
 			return resp.AppendInt(out, 1)
 		}
 		return resp.AppendInt(out, 0)
+	case *string:
+		if v == nil {
+			return resp.AppendNull(out, proto)
+		}
+		return resp.AppendBulkString(out, *v)
 	case nil:
 		return resp.AppendNull(out, proto)
 	case simple:

@@ -69,7 +69,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 	cfg := set.cfg
 	a := &app{settings: set, log: log, observed: observed{uuid: uuid.NewString()}, mistake: make(chan error, 1)}
 	a.cfg.Limits.MaxClients, a.cfg.Limits.MaxUpstream = places(cfg.Limits.MaxClients, cfg.Limits.MaxUpstream, openFiles(), log)
-	a.drain.Store(&cfg.Drain)
+	a.latest.Store(new(a.cfg))
 	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, cfg.Limits.MaxUpstreamPerUser)
 	if err := a.build(ctx); err != nil {
 		a.close()
@@ -110,7 +110,7 @@ func (a *app) build(ctx context.Context) (err error) {
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
-		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop},
+		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce},
 		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log,
 	})
 	if err = a.open(ctx); err != nil {
@@ -228,7 +228,7 @@ func (a *app) run(ctx context.Context) error {
 	a.leave() // also when it ends by an error: it may have to wait for those that hold locks
 	endReloads()
 	systemd.Tell(systemd.Stopping)
-	drainCtx, cancel := context.WithTimeout(context.Background(), a.drain.Load().Timeout)
+	drainCtx, cancel := context.WithTimeout(context.Background(), a.latest.Load().Drain.Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
 		a.log.Warn("not all clients came to rest in time: they are closed, and locks that they hold expire", "error", drainErr)
@@ -253,7 +253,7 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 		return err
 	}
 	a.leave()
-	drain := *a.drain.Load()
+	drain := a.latest.Load().Drain
 	if a.replaced() {
 		drain.Delay = 0 // nobody would hear of it: the other process says that the host is ready
 	}

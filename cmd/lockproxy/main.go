@@ -92,7 +92,7 @@ func run(args []string) int {
 	if cfg.Listen.Attached == "yes" {
 		go endWithInput(os.Stdin, ends)
 	}
-	a, err := newApp(ctx, settings{cfg: cfg, latest: cfg, args: args, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(stop)}, log)
+	a, err := newApp(ctx, newSettings(cfg, args, level, stop), log)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		log.Info("stopped before the start was over")

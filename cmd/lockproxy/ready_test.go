@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -88,7 +87,7 @@ func TestReadyzOfAMistake(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, level := newLogger(cfg, os.Stderr)
-	a, err := newApp(t.Context(), settings{cfg: cfg, latest: cfg, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(func() {})}, log)
+	a, err := newApp(t.Context(), newSettings(cfg, nil, level, func() {}), log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,20 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 )
 
@@ -23,20 +29,28 @@ type settings struct {
 	cfg    config.Config // of the start
 	args   []string
 	level  *slog.LevelVar
-	latest config.Config                 // what was read last and holds, as far as it may change; reloadLoop has it
-	drain  *atomic.Pointer[config.Drain] // in force
+	latest *atomic.Pointer[config.Config] // what was read last and holds, as far as it may change; reloadLoop sets it
+	last   *atomic.Pointer[inforce.Reload]
 	steering
+}
+
+// newSettings are those that the process starts with.
+func newSettings(cfg config.Config, args []string, level *slog.LevelVar, stop func()) settings {
+	set := settings{cfg: cfg, args: args, level: level, latest: new(atomic.Pointer[config.Config]),
+		last: new(atomic.Pointer[inforce.Reload]), steering: newSteering(stop)}
+	set.keep(inforce.Reload{})
+	return set
 }
 
 // steering is what operators ask of the process.
 type steering struct {
-	reloads chan chan<- reloaded // to reloadLoop, which answers each
-	over    chan struct{}        // closed when reloadLoop ends
-	stop    func()               // has the process drain and end
+	reloads chan chan<- inforce.Reload // to reloadLoop, which answers each
+	over    chan struct{}              // closed when reloadLoop ends
+	stop    func()                     // has the process drain and end
 }
 
 func newSteering(stop func()) steering {
-	return steering{reloads: make(chan chan<- reloaded), over: make(chan struct{}), stop: stop}
+	return steering{reloads: make(chan chan<- inforce.Reload), over: make(chan struct{}), stop: stop}
 }
 
 var errStopping = errors.New("this proxy is shutting down")
@@ -44,10 +58,14 @@ var errStopping = errors.New("this proxy is shutting down")
 // Reload does what SIGHUP does, and says what was taken on and what needs a restart. The error says what stays as it
 // was, and why, too.
 func (s steering) Reload(ctx context.Context) (said string, err error) {
-	answer := make(chan reloaded, 1)
+	answer := make(chan inforce.Reload, 1)
 	select {
 	case s.reloads <- answer:
-		return (<-answer).said()
+		r := <-answer
+		if !r.Good() {
+			return "", errors.New(r.Said())
+		}
+		return r.Said(), nil
 	case <-s.over:
 		return "", errStopping
 	case <-ctx.Done():
@@ -55,29 +73,17 @@ func (s steering) Reload(ctx context.Context) (said string, err error) {
 	}
 }
 
-// reloaded is what became of settings and files that were read again.
-type reloaded struct {
-	taken   []string // settings and files
-	restart []string // settings that are another since the start, and need a restart
-	faults  []error  // of what stays as it was
-}
-
-// said is OK, or an error if something stays as it was, with what is not so.
-func (r reloaded) said() (string, error) {
-	text, err := "OK", errors.Join(r.faults...)
-	if err != nil {
-		text = err.Error()
+// keep has the outcome of a reload shown from now on.
+func (s settings) keep(r inforce.Reload) inforce.Reload {
+	r.At = time.Now()
+	good := int64(0)
+	if r.Good() {
+		good = 1
 	}
-	if len(r.taken) > 0 {
-		text += "; taken: " + strings.Join(r.taken, ", ")
-	}
-	if len(r.restart) > 0 {
-		text += "; a restart is needed for: " + strings.Join(r.restart, ", ")
-	}
-	if err != nil {
-		return "", errors.New(text)
-	}
-	return text, nil
+	telemetry.ReloadGood.Set(good)
+	telemetry.ReloadedAt.Set(r.At.Unix())
+	s.last.Store(&r)
+	return r
 }
 
 // hangups returns where each SIGHUP comes from now on.
@@ -99,9 +105,9 @@ func (a *app) reloadLoop(ctx context.Context, hangup chan os.Signal) {
 			r := a.reloadNow()
 			for _, f := range a.files { // at a SIGHUP they look by themselves
 				taken, err := f.Look()
-				r.taken = append(r.taken, taken...)
+				r.Taken = append(r.Taken, taken...)
 				if err != nil {
-					r.faults = append(r.faults, err)
+					r.Faults = append(r.Faults, err.Error())
 				}
 			}
 			answer <- r
@@ -112,15 +118,15 @@ func (a *app) reloadLoop(ctx context.Context, hangup chan os.Signal) {
 }
 
 // reloadNow is reload, and tells systemd and the log of it.
-func (a *app) reloadNow() (r reloaded) {
+func (a *app) reloadNow() inforce.Reload {
 	systemd.Reloading()
 	defer systemd.Tell(systemd.Ready)
 	taken, restart, err := a.reload()
 	if err != nil {
 		a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
-		return reloaded{faults: []error{fmt.Errorf("the settings are not good, the old ones stay: %w", err)}}
+		return a.keep(inforce.Reload{Faults: []string{"the settings are not good, the old ones stay: " + err.Error()}})
 	}
-	return reloaded{taken: taken, restart: restart}
+	return a.keep(inforce.Reload{Taken: taken, Restart: restart})
 }
 
 // reload takes on what may change while the process runs, all of it or nothing, and logs what needs a restart.
@@ -129,7 +135,8 @@ func (a *app) reload() (taken, restart []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if config.Emptied(a.latest, now) {
+	before := *a.latest.Load()
+	if config.Emptied(before, now) {
 		return nil, nil, fmt.Errorf("%s holds no settings any more: if that is meant, give one of them its default there, or restart", now.File.Name)
 	}
 	// As at the start, the limit of open files leaves room for so many clients.
@@ -138,16 +145,35 @@ func (a *app) reload() (taken, restart []string, err error) {
 		return nil, nil, err
 	}
 	now.Drain = now.DrainWith(a.cfg.Admin.Metrics) // that of the start: another one needs a restart
-	a.drain.Store(&now.Drain)
-	taken, _ = config.Changed(a.latest, now)
+	taken, _ = config.Changed(before, now)
 	_, restart = config.Changed(a.cfg, now)
-	a.latest = now
+	a.latest.Store(&now)
 	a.log.Info("settings read again", "changed", taken)
 	if len(restart) > 0 {
 		a.log.Warn("some settings have changed that need a restart", "settings", restart)
 	}
 	a.level.Set(now.Log.Level)
 	return taken, restart, nil
+}
+
+// inForce is what is shown of the settings.
+func (a *app) inForce() inforce.State {
+	return inforce.State{Settings: config.InForce(a.cfg, *a.latest.Load(), a.holding()), Reload: *a.last.Load()}
+}
+
+// holding are the values of settings that hold in place of those that were given: what the machine leaves room for,
+// what 0 or nothing stands for, and what was set by other ways than a reload.
+func (a *app) holding() map[string]string {
+	now, asks := a.latest.Load(), map[bool]string{true: "required", false: "no"}
+	return map[string]string{
+		"max-clients":                       strconv.Itoa(now.Limits.MaxClients),
+		"max-upstream-connections":          strconv.Itoa(a.cfg.Limits.MaxUpstream),
+		"max-upstream-connections-per-user": strconv.Itoa(a.budget.PerUser()),
+		"drain-delay":                       now.Drain.Delay.String(),
+		"threads":                           strconv.Itoa(runtime.GOMAXPROCS(0)),
+		"log-level":                         strings.ToLower(a.level.Level().String()),
+		"tls-client-auth":                   cmp.Or(a.cfg.TLS.ClientAuth, asks[a.cfg.AsksClients()]),
+	}
 }
 
 // limits are the clients'.

@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-
-	"github.com/peterbourgon/ff/v3"
 )
 
 // envPrefix begins the name of every environment variable read.
@@ -66,48 +64,42 @@ func Parse(args []string) (Config, error) {
 	fs.SetOutput(io.Discard)
 	given := make(map[string]*rawValue, len(settings))
 	for _, s := range settings {
-		given[s.name] = &rawValue{list: s.list}
+		given[s.name] = &rawValue{list: s.list, from: "flag"}
 		fs.Var(given[s.name], s.name, s.meaning)
 	}
-	fs.BoolFunc("version", versionMeaning, func(v string) error {
-		// Only the flag asks for it: images like to set LOCKPROXY_VERSION=1.2.3.
-		c.Version = v == "true"
-		return nil
-	})
-	fs.BoolFunc("check-config", checkMeaning, func(v string) error {
-		c.Check = v == "true"
-		return nil
-	})
-	all := false
-	fs.BoolFunc("help-all", helpAllMeaning, func(v string) error {
-		all = v == "true"
-		return nil
-	})
-	if err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix)); err != nil {
+	fs.BoolVar(&c.Version, "version", false, versionMeaning)
+	fs.BoolVar(&c.Check, "check-config", false, checkMeaning)
+	all := fs.Bool("help-all", false, helpAllMeaning)
+	if err := fs.Parse(args); err != nil {
 		return Config{}, hideUserinfo(err)
 	}
-	if all {
+	if *all {
 		return Config{}, ErrHelpAll
 	}
 	if fs.NArg() > 0 {
 		return Config{}, hideUserinfo(fmt.Errorf("unexpected argument %q: settings are --flags", fs.Arg(0)))
 	}
 	faults := unknownVariables(fs, os.Environ())
+	fromEnvironment(given)
 	if name := given["config"].text; name != "" {
 		if err := c.File.read(name, given); err != nil {
-			faults = append(faults, hideUserinfo(err))
+			faults = append(faults, err)
 		}
 	}
 	for _, s := range settings {
 		if raw := given[s.name]; raw.set {
-			c.Given = c.Given.with(s.name, raw.text)
+			c.Given = c.Given.with(s.name, raw)
 			if err := s.apply(&c, raw.text); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", s.name, err))
 			}
 		}
 	}
 	c.Drain = c.DrainWith(c.Admin.Metrics)
-	if err := errors.Join(append(faults, c.validate())...); err != nil {
+	faults = append(faults, c.validate()...)
+	for i, fault := range faults {
+		faults[i] = hideUserinfo(fault)
+	}
+	if err := errors.Join(faults...); err != nil {
 		return Config{}, err
 	}
 	return c, nil
@@ -130,6 +122,7 @@ func defaults() Config {
 // bad values together instead of stopping at the first.
 type rawValue struct {
 	text      string
+	from      string // flag, environment or file
 	set, list bool
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,4 +26,14 @@ func unknownVariables(fs *flag.FlagSet, environment []string) (faults []error) {
 		}
 	}
 	return faults
+}
+
+// fromEnvironment sets what no flag has set. Only flags ask for the version and the like: images like to set
+// LOCKPROXY_VERSION=1.2.3.
+func fromEnvironment(given map[string]*rawValue) {
+	for name, raw := range given {
+		if text := os.Getenv(envName(name)); text != "" && !raw.set {
+			raw.text, raw.set, raw.from = text, true, "environment"
+		}
+	}
 }

@@ -13,9 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 )
 
-// read sets what is open in given. (ff's own reader opens whatever has the name and waits for it, parses YAML through
-// a library that is no longer kept, and knows no line numbers.) It reports every unknown, repeated or misshapen
-// setting of the file at once.
+// read sets what is open in given. It reports every unknown, repeated or misshapen setting of the file at once.
 func (f *File) read(name string, given map[string]*rawValue) error {
 	text, err := tlsfiles.Read(name)
 	if err != nil {
@@ -29,6 +27,7 @@ func (f *File) read(name string, given map[string]*rawValue) error {
 	}
 	return f.parse(text, func(name, value string) error {
 		if raw := open[name]; raw != nil {
+			raw.from = "file"
 			return raw.Set(value)
 		}
 		return nil

@@ -13,7 +13,10 @@ var live = []string{
 }
 
 // Texts are what was given of settings, as it was written, by name. They are not shown: there are passwords among them.
-type Texts map[string]string
+type Texts map[string]written
+
+// written is what was given of a setting, and where.
+type written struct{ text, from string }
 
 // String and GoString keep the secret.
 func (t Texts) String() string { return "…" }
@@ -21,20 +24,24 @@ func (t Texts) String() string { return "…" }
 // GoString is String, for %#v.
 func (t Texts) GoString() string { return t.String() }
 
-func (t Texts) with(name, text string) Texts {
+func (t Texts) with(name string, raw *rawValue) Texts {
 	if t == nil {
 		t = Texts{}
 	}
-	t[name] = text
+	t[name] = written{raw.text, raw.from}
 	return t
 }
 
 // of is what holds of a setting: what was given, or else the default.
 func (t Texts) of(name string) string {
-	if text, given := t[name]; given {
-		return text
+	return t.written(name).text
+}
+
+func (t Texts) written(name string) written {
+	if w, given := t[name]; given {
+		return w
 	}
-	return findSetting(name).def
+	return written{findSetting(name).def, "default"}
 }
 
 // Emptied says whether the settings file holds nothing now, although it did before. Most likely it is being written,

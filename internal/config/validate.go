@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -10,7 +9,7 @@ import (
 )
 
 // validate reports every setting that can not work with the others. What can not work by itself its row refuses.
-func (c Config) validate() error {
+func (c Config) validate() []error {
 	faults := slices.Concat(c.listenFaults(), c.dependenceFaults(), c.quorumFaults())
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if len(c.TLS.Certs) != len(c.TLS.Keys) {
@@ -22,7 +21,7 @@ func (c Config) validate() error {
 	if c.Limits.MaxCommand < c.Limits.MaxBulk {
 		fault("max-command: %d bytes is below max-bulk's %d", c.Limits.MaxCommand, c.Limits.MaxBulk)
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
 func validListen(addr string) error {

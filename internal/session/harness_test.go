@@ -15,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -113,6 +114,9 @@ func serveAt(t testing.TB, ln net.Listener, o Options, change func(*Options), cl
 	o.HandshakeTimeout, o.Version = patience, "test"
 	if change != nil {
 		change(&o)
+	}
+	if o.InForce == nil {
+		o.InForce = func() inforce.State { return inforce.State{} }
 	}
 	p, locks := &proxy{t: t, srv: NewServer(o), addr: ln.Addr().String()}, o.Locks
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,6 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/inforce"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -68,6 +70,12 @@ func (s *Server) Drain(by *client.Client) {
 	s.log.Info("an operator has the proxy drain", "client", by.Peer.Addr, "user", by.User())
 	s.o.Drain()
 }
+
+// InForce implements commands.Operator.
+func (s *Server) InForce() inforce.State { return s.o.InForce() }
+
+// Users implements commands.Operator.
+func (s *Server) Users(n int) []share.Account { return s.users.Accounts(n) }
 
 // nodeTime is how long a node may take to answer an operator's question.
 const nodeTime = time.Second

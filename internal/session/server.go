@@ -21,6 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
@@ -101,6 +102,8 @@ type Steering struct {
 	// Reload has the settings read again; the error says what stays as it was, too.
 	Reload func(context.Context) (said string, err error)
 	Drain  func() // makes the process drain and end
+	// InForce are the settings that hold, and how the last reload went.
+	InForce func() inforce.State
 }
 
 // Appearance is what clients are told of the proxy.

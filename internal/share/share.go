@@ -20,16 +20,30 @@ type Limits struct {
 	Waits    int // lock verbs that wait
 }
 
+// limit is which of them.
+type limit int
+
+const (
+	ofClients limit = iota
+	ofCommands
+	ofLocks
+	ofWaits
+	kinds
+)
+
 // Error says that a user is over a limit.
-type Error struct{ What string }
+type Error struct {
+	What  string
+	limit limit
+}
 
 func (e *Error) Error() string { return fmt.Sprintf("max number of %s per user reached", e.What) }
 
 var (
-	errClients  = &Error{"clients"}
-	errCommands = &Error{"commands a second"}
-	errLocks    = &Error{"locks"}
-	errWaits    = &Error{"waiting locks"}
+	errClients  = &Error{"clients", ofClients}
+	errCommands = &Error{"commands a second", ofCommands}
+	errLocks    = &Error{"locks", ofLocks}
+	errWaits    = &Error{"waiting locks", ofWaits}
 )
 
 const (
@@ -74,6 +88,9 @@ type User struct {
 	locks atomic.Int64                 // held or asked for
 	waits atomic.Int64
 	told  atomic.Int64 // unix nanoseconds of the last word in the log
+
+	sent    perSecond           // commands, counted while there is a limit
+	refused [kinds]atomic.Int64 // how often, by the limit
 }
 
 // Join counts a client for a user, whose name is not empty.
@@ -156,16 +173,21 @@ func (u *User) Paced() bool { return u.pace.Load() != nil }
 // Command takes one command's place in the present second; the error says that there is none.
 func (u *User) Command() error {
 	pace := u.pace.Load()
-	if pace == nil || pace.Allow() {
+	if pace == nil {
 		return nil
 	}
-	return u.over(errCommands)
+	if !pace.Allow() {
+		return u.over(errCommands)
+	}
+	u.sent.add(time.Now().Unix())
+	return nil
 }
 
 // Owe takes a place for a command that is not refused, in a later second if the present one has none. It returns how
 // long it is until then: the command waits for so long, behind all others of its kind.
 func (u *User) Owe() time.Duration {
 	if pace := u.pace.Load(); pace != nil {
+		u.sent.add(time.Now().Unix())
 		return pace.Reserve().Delay()
 	}
 	return 0
@@ -205,6 +227,7 @@ func reached(most int, n int64) bool { return most > 0 && n >= int64(most) }
 
 // over is err, of which the log says something from time to time.
 func (u *User) over(err *Error) error {
+	u.refused[err.limit].Add(1)
 	now, last := time.Now().UnixNano(), u.told.Load()
 	if now-last >= int64(tellPer) && u.told.CompareAndSwap(last, now) {
 		name := u.name

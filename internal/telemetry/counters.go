@@ -32,6 +32,9 @@ type Gauge struct {
 // Add counts n more; n is negative when some have gone.
 func (g *Gauge) Add(n int64) { g.n.Add(n) }
 
+// Set replaces the number.
+func (g *Gauge) Set(n int64) { g.n.Store(n) }
+
 // Value returns how many there are now.
 func (g *Gauge) Value() int64 { return g.n.Load() }
 

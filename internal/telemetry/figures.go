@@ -72,6 +72,11 @@ var (
 	ReplicaReads    = counter("lockproxy.replica.reads", "", "{command}", "Commands answered by a cluster's replicas.")
 	ScriptsReloaded = counter("lockproxy.scripts.reloaded", "scripts_reloaded", "{script}",
 		"Clients' scripts loaded again after Redis had lost them.")
+	ReloadGood = gauge("lockproxy.config.last.reload.success", "config_last_reload_success", "{reload}", "1 if the "+
+		"settings were good when they were read last, at SIGHUP, LOCKPROXY RELOAD or the start; 0 if they were not, and "+
+		"the old ones stay.")
+	ReloadedAt = gauge("lockproxy.config.last.reload", "config_last_reload_seconds", "s",
+		"When the settings were read last, in seconds since 1970.")
 )
 
 // Of locks, by the proxy that keeps them.
