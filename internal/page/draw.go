@@ -87,9 +87,9 @@ func (d *document) cards(v *view) {
 <svg viewBox="0 0 180 40" preserveAspectRatio="none" role="img" aria-label="%s">`, either(c.Bad, " bad", ""), c.Label, c.Now, c.Said)
 		d.when(c.Line != "", `<polygon points="%s"/><polyline points="%s"/>`, c.Area, c.Line)
 		d.put(`</svg>
-<small>%s</small>
-</figure>
-`, c.Note)
+<small>%s`, c.Note)
+		d.when(c.Peak, ` <span class="wide">in the last hour</span>`)
+		d.put("</small>\n</figure>\n")
 	}
 }
 
@@ -112,7 +112,7 @@ func (d *document) locks(v *view) {
 		d.put(`<p class="count">%s %s, held or waited for through this proxy.</p>`, of, either(v.Of == 1, "lock", "locks"))
 	}
 	d.put(`
-<table class="locks">
+<table class="list locks">
 <thead><tr><th scope="col">Lock</th><th scope="col">Held by</th><th scope="col">For</th><th scope="col">Lease</th>` +
 		`<th scope="col" class="num">Renewed</th><th scope="col">Waiting</th></tr></thead>
 `)
@@ -129,7 +129,7 @@ func (d *document) lock(r *row) {
 	if len(r.Holders) == 0 {
 		d.put("<tr>")
 		d.name(r)
-		d.put(`<td colspan="4" data-label="Held by"><a class="note" href="%s">held elsewhere: Redis knows</a></td>`, address(r.DB, r.Key))
+		d.put(`<td colspan="4">held elsewhere: Redis knows</td>`)
 		d.waiters(r)
 		d.put("</tr>\n")
 	}
@@ -138,15 +138,16 @@ func (d *document) lock(r *row) {
 		if i == 0 {
 			d.name(r)
 		}
-		d.put("\n" + `<td data-label="Held by">`)
+		d.put("\n<td>")
 		d.client(h.client)
 		d.when(h.Count > 1, ` <span class="tag">%d times</span>`, h.Count)
+		d.when(len(r.held) > 1, ` <span class="narrow">and %d more</span>`, len(r.held)-1)
 		d.put(`</td>
-<td data-label="For" class="num">%s</td>
-<td data-label="Lease">`, display.Ago(h.For))
+<td class="fig">%s</td>
+<td class="wide">`, display.Ago(h.For))
 		d.lease(h)
 		d.put(`</td>
-<td data-label="Renewed" class="num">`)
+<td class="wide num">`)
 		if h.Watched {
 			d.put("%s", display.Number(h.Renewals))
 		} else {
@@ -172,12 +173,12 @@ func (d *document) key(shown string) {
 }
 
 func (d *document) name(r *row) {
-	d.put(`<th scope="rowgroup" rowspan="%d" class="name"><a id="l%s" href="%s">`, r.Lines(), r.ID, address(r.DB, r.Key))
+	d.put(`<th scope="rowgroup" rowspan="%d" class="key name"><a class="whole" id="l%s" href="%s">`, r.Lines(), r.ID, address(r.DB, r.Key))
 	d.key(display.Shown(r.Key))
 	d.put(`</a>
 <span class="tags">`)
 	d.when(r.DB > 0, `<span class="tag">db %d</span>`, r.DB)
-	d.put(`<span class="tag">%s</span>`, either(r.Sides(), "read/write", "plain"))
+	d.when(r.Sides(), `<span class="tag">read/write</span>`)
 	d.when(r.Fair, `<span class="tag">fair</span>`)
 	d.put(`</span></th>`)
 }
@@ -201,19 +202,19 @@ func (d *document) lease(h holder) {
 }
 
 func (d *document) waiters(r *row) {
-	d.put(`<td rowspan="%d" data-label="Waiting" class="waiting">`, r.Lines())
+	d.put(`<td rowspan="%d" data-label="waiting" class="%s">`, r.Lines(), either(r.Waiting == 0, "waiting wide", "waiting"))
 	if r.Waiting == 0 {
 		d.put(`<span class="note">–</span></td>`)
 		return
 	}
-	d.put("<b>%d</b>\n<ol>", r.Waiting)
+	d.put("<b>%d</b>\n"+`<ol class="wide">`, r.Waiting)
 	for _, w := range r.Waiters {
 		d.put("<li>")
 		d.client(w.client)
 		d.put(` <span class="note num">%s</span></li>`, display.Ago(w.For))
 	}
 	d.put("</ol>")
-	d.when(r.MoreWaiters > 0, `<span class="note">and %d more</span>`, r.MoreWaiters)
+	d.when(r.MoreWaiters > 0, `<span class="note wide">and %d more</span>`, r.MoreWaiters)
 	d.put("</td>")
 }
 

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
@@ -29,6 +30,9 @@ type section struct {
 	beside      func(*document) // what is beside the heading, such as a form, and stays as it came; nil: nothing
 	draw        func(*document) // what page.js keeps fresh; nil: nothing
 }
+
+// mostNodes is how many nodes that are up are shown one by one. Those that are not are shown always.
+const mostNodes = 3
 
 // frame is what is around each page.
 type frame struct {
@@ -79,6 +83,7 @@ func (d *document) open(f *frame, title string, live bool) {
 `)
 	d.put(`</head>
 <body data-state="still">
+<a class="skip" href="#main">To what the page shows</a>
 <header class="top">
 <h1><a href="/">lockproxy</a></h1>
 <nav aria-label="Pages"><ul>
@@ -93,7 +98,7 @@ func (d *document) open(f *frame, title string, live bool) {
 	d.status(f)
 	d.put("</div>\n")
 	d.when(live, `<button type="button" id="pause" hidden aria-pressed="false">Pause</button>`+"\n")
-	d.put("</header>\n<main>\n")
+	d.put("</header>\n<main id=\"main\">\n")
 }
 
 // close draws what is after it.
@@ -134,15 +139,31 @@ func (d *document) status(f *frame) {
 	d.put("</li>\n")
 	d.note(`<li class="bad"><span class="dot"></span><b>no locks</b> <span class="note">%s</span></li>
 `, display.Whole(f.NoLocks))
+	up := slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.class() != "good" })
+	fold := len(up) > mostNodes
 	for _, n := range f.Nodes {
-		d.put(`<li class="%s"><span class="dot"></span><b>%s</b> <code>%s</code>`, n.class(), n.State, display.Shown(n.Name))
-		d.note(` <span class="note">%s</span>`, n.Role)
-		d.when(n.Took > 0, ` <span class="note">%.1f ms</span>`, float64(n.Took)/float64(time.Millisecond))
-		d.note(` <span class="note">%s</span>`, display.Whole(n.Trouble))
-		d.note(` <span class="note">no locks: %s</span>`, display.Whole(n.NoLocks))
-		d.put("</li>\n")
+		if !fold || n.class() != "good" {
+			d.node(n)
+		}
+	}
+	if fold {
+		d.put(`<li class="good"><span class="dot"></span><details id="nodes"><summary id="nodes-up"><b>up</b> %d nodes</summary><ul class="nodes">`, len(up))
+		for _, n := range up {
+			d.node(n)
+		}
+		d.put("</ul></details></li>\n")
 	}
 	d.put("</ul>\n")
+}
+
+// node draws how a node is.
+func (d *document) node(n Node) {
+	d.put(`<li class="%s"><span class="dot"></span><b>%s</b> <code>%s</code>`, n.class(), n.State, display.Shown(n.Name))
+	d.note(` <span class="note">%s</span>`, n.Role)
+	d.when(n.Took > 0, ` <span class="note">%.1f ms</span>`, float64(n.Took)/float64(time.Millisecond))
+	d.note(` <span class="note">%s</span>`, display.Whole(n.Trouble))
+	d.note(` <span class="note">no locks: %s</span>`, display.Whole(n.NoLocks))
+	d.put("</li>\n")
 }
 
 // class is the class of a node in a state.

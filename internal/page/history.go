@@ -13,8 +13,11 @@ import (
 
 const (
 	sampleEvery = 5 * time.Second
-	samplesKept = 180
-	historyKept = samplesKept * sampleEvery // a quarter of an hour
+	samplesKept = 720
+	historyKept = samplesKept * sampleEvery // an hour
+	// SamplesDrawn is of how many samples the highest is a point of a chart.
+	samplesDrawn = 4
+	pointsDrawn  = samplesKept / samplesDrawn
 )
 
 // sample is what was so at one moment, and what had happened since the one before.
@@ -27,6 +30,7 @@ type sample struct {
 type history struct {
 	mu      sync.Mutex // guards all below
 	samples []sample
+	taken   int // in all
 	before  lock.Stats
 	at      time.Time
 }
@@ -54,6 +58,7 @@ func (h *history) add(s lock.Stats, now time.Time) {
 		if len(h.samples) == samplesKept {
 			h.samples = append(h.samples[:0], h.samples[1:]...)
 		}
+		h.taken++
 		h.samples = append(h.samples, sample{
 			held: s.Held, waiting: s.Waiting, lost: float64(s.Lost - h.before.Lost),
 			granted: float64(s.Granted-h.before.Granted) / seconds, refused: float64(s.Refused-h.before.Refused) / seconds,
@@ -65,7 +70,7 @@ func (h *history) add(s lock.Stats, now time.Time) {
 // card is one figure, and how it came to be.
 type card struct {
 	Label, Now, Note string
-	Bad              bool
+	Peak, Bad        bool   // the note is of the peak; it is bad
 	Line, Area       string // of an SVG that is chartWide and chartHigh
 	Said             string // in words
 }
@@ -76,38 +81,36 @@ const chartWide, chartHigh = 180, 40
 func (h *history) cards(now lock.Stats, longestWait time.Duration, badly bool) []card {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	of := func(value func(sample) float64) (all []float64) {
-		for _, s := range h.samples {
-			all = append(all, value(s))
-		}
-		return all
-	}
-	waiting := chart("waiting", display.Number(now.Waiting), of(func(s sample) float64 { return float64(s.waiting) }))
+	waiting := chart("waiting", display.Number(now.Waiting), h.points(func(s sample) float64 { return float64(s.waiting) }))
 	if now.Waiting > 0 {
-		waiting.Note = "longest " + display.Ago(longestWait)
+		waiting.Note, waiting.Peak = "longest "+display.Ago(longestWait), false
 	}
-	granted, refused := of(func(s sample) float64 { return s.granted }), of(func(s sample) float64 { return s.refused })
-	lost := of(func(s sample) float64 { return s.lost })
-	recently := 0.0
-	for _, n := range lost {
-		recently += n
+	granted, refused, recently := "–", "–", 0.0 // nothing is known before the first sample
+	for _, s := range h.samples {
+		granted, refused, recently = display.Figure(s.granted), display.Figure(s.refused), recently+s.lost
 	}
-	last := chart("lost", display.Figure(recently), lost)
-	last.Note, last.Bad = display.Number(now.Lost)+" since the start", badly
+	last := chart("lost", display.Figure(recently), h.points(func(s sample) float64 { return s.lost }))
+	last.Note, last.Peak, last.Bad = display.Number(now.Lost)+" since the start", false, badly
 	return []card{
 		waiting,
-		chart("held", display.Number(now.Held), of(func(s sample) float64 { return float64(s.held) })),
-		chart("granted a second", latest(granted), granted),
-		chart("refused a second", latest(refused), refused),
+		chart("held", display.Number(now.Held), h.points(func(s sample) float64 { return float64(s.held) })),
+		chart("granted a second", granted, h.points(func(s sample) float64 { return s.granted })),
+		chart("refused a second", refused, h.points(func(s sample) float64 { return s.refused })),
 		last,
 	}
 }
 
-func latest(all []float64) string {
-	if len(all) == 0 {
-		return "–"
+// points are what is drawn of the samples. The same samples make a point as long as they are kept, so that peaks stay.
+func (h *history) points(value func(sample) float64) (all []float64) {
+	first := h.taken - len(h.samples)
+	for i, s := range h.samples {
+		if last := len(all) - 1; last < 0 || (first+i)%samplesDrawn == 0 {
+			all = append(all, value(s))
+		} else {
+			all[last] = max(all[last], value(s))
+		}
 	}
-	return display.Figure(all[len(all)-1])
+	return all[max(0, len(all)-pointsDrawn):]
 }
 
 // chart draws values, the latest at the right.
@@ -116,12 +119,12 @@ func chart(label, now string, values []float64) card {
 	for _, v := range values {
 		most = max(most, v)
 	}
-	c := card{Label: label, Now: now, Note: "peak " + display.Figure(most) + " in 15 min", Said: label + " in the last quarter of an hour: at most " + display.Figure(most)}
+	c := card{Label: label, Now: now, Note: "peak " + display.Figure(most), Peak: true, Said: label + " in the last hour: at most " + display.Figure(most)}
 	if len(values) < 2 {
 		return c
 	}
 	var line strings.Builder
-	step := float64(chartWide) / (samplesKept - 1)
+	step := float64(chartWide) / (pointsDrawn - 1)
 	left := float64(chartWide) - step*float64(len(values)-1)
 	for i, v := range values {
 		y := chartHigh - 1.5

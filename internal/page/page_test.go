@@ -535,12 +535,12 @@ func TestGraphs(t *testing.T) {
 		t.Errorf("%d samples", len(h.samples))
 	}
 	for i, want := range []card{
-		{Label: "waiting", Now: "3", Note: "longest 2.0 s"}, {Label: "held", Now: "4", Note: "peak 5 in 15 min"}, {Label: "granted a second", Now: "10", Note: "peak 10 in 15 min"},
-		{Label: "refused a second", Now: "0", Note: "peak 0.2 in 15 min"}, {Label: "lost", Now: "2", Note: "2 since the start", Bad: true},
+		{Label: "waiting", Now: "3", Note: "longest 2.0 s"}, {Label: "held", Now: "4", Note: "peak 5"}, {Label: "granted a second", Now: "10", Note: "peak 10"},
+		{Label: "refused a second", Now: "0", Note: "peak 0.2"}, {Label: "lost", Now: "7", Note: "2 since the start", Bad: true},
 	} {
 		got := h.cards(lock.Stats{Held: 4, Waiting: 3, Lost: 2}, 2*time.Second, true)[i]
 		points := strings.Fields(got.Line)
-		if got.Label != want.Label || got.Now != want.Now || got.Note != want.Note || got.Bad != want.Bad || len(points) != samplesKept || points[0][:4] != "0.0," || !strings.HasPrefix(points[samplesKept-1], "180.0,") {
+		if got.Label != want.Label || got.Now != want.Now || got.Note != want.Note || got.Bad != want.Bad || len(points) != pointsDrawn || points[0][:4] != "0.0," || !strings.HasPrefix(points[pointsDrawn-1], "180.0,") {
 			t.Errorf("%s: %s, %s, %v; %d points; want %+v", got.Label, got.Now, got.Note, got.Bad, len(points), want)
 		}
 	}

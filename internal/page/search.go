@@ -135,14 +135,14 @@ func (d *document) search(s *search) {
 
 // found draws the locks that were found.
 func (d *document) found(s *search) {
-	d.put(`<table class="locks">
+	d.put(`<table class="list locks">
 <thead><tr><th scope="col">Lock</th><th scope="col">Mode</th><th scope="col">Held by</th>` +
 		`<th scope="col">Lease</th></tr></thead>
 `)
 	for _, f := range s.Found {
-		d.put(`<tbody><tr><th scope="row" class="name"><a href="%s">`, address(s.DB, f.Key))
+		d.put(`<tbody><tr><th scope="row" class="key name"><a class="whole" href="%s">`, address(s.DB, f.Key))
 		d.key(display.Shown(f.Key))
-		d.put(`</a></th><td data-label="Mode">%s</td><td data-label="Held by">`, f.Kind)
+		d.put(`</a></th><td class="wide">%s</td><td>`, f.Kind)
 		for _, a := range f.Shown {
 			d.put("<div>")
 			d.away(a)
@@ -150,7 +150,7 @@ func (d *document) found(s *search) {
 		}
 		more := int64(len(f.Holders)-len(f.Shown)) + f.Unread
 		d.when(more > 0, `<div class="note">and %d more</div>`, more)
-		d.put(`</td><td data-label="Lease" class="num">%s</td></tr></tbody>`+"\n",
+		d.put(`</td><td class="fig">%s</td></tr></tbody>`+"\n",
 			display.Ago(time.Duration(f.TTL)*time.Millisecond))
 	}
 	d.put("</table>\n")

@@ -185,7 +185,7 @@ func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
 func (p *Page) locksView(r *http.Request) []section {
 	v := p.view(asked(r))
 	return []section{
-		{name: "cards", title: "The last quarter of an hour", class: "quiet", draw: func(d *document) { d.cards(v) }},
+		{name: "cards", title: "The last hour", class: "quiet", draw: func(d *document) { d.cards(v) }},
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks of other proxies and of Redisson", beside: func(d *document) { d.searching("", 0) }},
 		{name: "hottest", title: "Waited for most", class: "half", draw: func(d *document) { d.hottest(v) }},
