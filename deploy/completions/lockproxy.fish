@@ -93,5 +93,6 @@ complete -c lockproxy -n '__fish_seen_subcommand_from run' -l address -x -d 'the
 complete -c lockproxy -n '__fish_seen_subcommand_from top' -l address -x -d 'the lockproxy to ask'
 complete -c lockproxy -n '__fish_seen_subcommand_from top' -l every -x -d 'how often it asks (1s)'
 complete -c lockproxy -n '__fish_seen_subcommand_from top' -l rows -x -d 'how many rows of a list it asks for (200)'
+complete -c lockproxy -n '__fish_seen_subcommand_from top' -l all -d 'show the locks of all proxies of this Redis'
 complete -c lockproxy -n '__fish_seen_subcommand_from top' -l once -d 'print all lists once, as text, and end'
 complete -c lockproxy -n '__fish_seen_subcommand_from health' -l live -d 'ask whether it is alive'

@@ -44,19 +44,25 @@ func Whole(name string) string {
 	return text
 }
 
-// visible writes out the first characters of a name, and returns what is left of it. What has no shape of its own, turns the
-// direction of what follows, or is no UTF-8 is written as Go does.
+// mostMarks is how many marks may stand on one letter: languages need no more, and a pile of them covers other lines.
+const mostMarks = 3
+
+// visible writes out the first characters of a name, and returns what is left of it. What has no shape of its own, turns
+// the direction of what follows, is one mark too many, or is no UTF-8 is written as Go does.
 func visible(name string, most int) (text, rest string) {
 	var b strings.Builder
-	for ; most > 0 && name != ""; most-- {
+	for marks := 0; most > 0 && name != ""; most-- {
 		r, n := utf8.DecodeRuneInString(name)
+		if marks++; !unicode.Is(unicode.M, r) {
+			marks = 0
+		}
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, name[0])
-		case unicode.IsPrint(r):
+		case unicode.IsPrint(r) && marks <= mostMarks:
 			b.WriteRune(r)
 		default:
-			quoted := strconv.QuoteRune(r)
+			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		}
 		name = name[n:]

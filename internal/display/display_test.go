@@ -10,7 +10,8 @@ func TestShown(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "", "plain": "plain", "with space": "with space", "tab\t": `tab\t`, "\u0645\u0631": "\u0645\u0631",
 		strings.Repeat("a", 92): strings.Repeat("a", 92), strings.Repeat("a", 93): strings.Repeat("a", 72) + "…" + strings.Repeat("a", 20) + " (93 bytes)",
-		strings.Repeat("\xff", 200): strings.Repeat(`\xff`, 72) + "…" + strings.Repeat(`\xff`, 20) + " (200 bytes)",
+		"e" + strings.Repeat("\u0301", 5): "e\u0301\u0301\u0301" + `\u0301\u0301`,
+		strings.Repeat("\xff", 200):       strings.Repeat(`\xff`, 72) + "…" + strings.Repeat(`\xff`, 20) + " (200 bytes)",
 	} {
 		if got := Shown(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)

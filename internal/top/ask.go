@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,11 +31,33 @@ func (r record) span(name string) time.Duration {
 	return time.Duration(r.number(name)) * time.Millisecond
 }
 
+// query is what is asked for: the rows of a list, or who holds and waits for one lock.
+type query struct {
+	list *list
+	rows int
+	all  bool   // of all proxies, if the list tells of them
+	lock record // a row about it; nil: a list is asked for
+}
+
+// commands are what the proxy is asked.
+func (q *query) commands() (all [][]string) {
+	words := q.list.question
+	if q.lock != nil {
+		all = [][]string{{"SELECT", q.lock["db"]}, {"LOCKINFO", q.lock["key"]}}
+	}
+	words = append(slices.Clone(words), strconv.Itoa(q.rows))
+	if q.all && q.list.all {
+		words = append(words, "ALL")
+	}
+	return append(all, words)
+}
+
 // facts are what the proxy told at one time: of itself, and the rows of one list.
 type facts struct {
 	at    time.Time
 	stats record
 	rows  []record
+	lock  string // of one lock: how it is
 }
 
 // answerTime bounds a question, the connection that it may need included.
@@ -60,8 +83,8 @@ func (p *proxy) options() rueidis.ClientOption {
 	}
 }
 
-// ask asks for what one list shows, so many rows of it.
-func (p *proxy) ask(ctx context.Context, l list, rows int) (f facts, err error) {
+// ask puts a query.
+func (p *proxy) ask(ctx context.Context, q *query) (f facts, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if p.client == nil {
@@ -74,17 +97,34 @@ func (p *proxy) ask(ctx context.Context, l list, rows int) (f facts, err error) 
 			return f, err
 		}
 	}
-	b := p.client.B()
-	question := append(append([]string{}, l.question...), strconv.Itoa(rows))
-	said := p.client.DoMulti(ctx, b.Arbitrary("LOCKPROXY", "STATS").Build(), b.Arbitrary(question...).Build())
-	f.at = time.Now()
-	if f.stats, err = readStats(said[0]); err == nil {
-		f.rows, err = readRows(said[1], l)
+	commands := []rueidis.Completed{p.client.B().Arbitrary("LOCKPROXY", "STATS").Build()}
+	for _, words := range q.commands() {
+		commands = append(commands, p.client.B().Arbitrary(words...).Build())
 	}
+	said := p.client.DoMulti(ctx, commands...)
+	f.at = time.Now()
+	err = f.read(q, said)
 	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
 		p.close()
 	}
 	return f, err
+}
+
+// read reads the answers to a query, of which the first is about the proxy, and the last has the rows.
+func (f *facts) read(q *query, said []rueidis.RedisResult) (err error) {
+	messages := make([]rueidis.RedisMessage, len(said))
+	for i, one := range said {
+		if messages[i], err = one.ToMessage(); err != nil {
+			return err
+		}
+	}
+	if f.stats, err = readMap(messages[0]); err != nil {
+		return err
+	}
+	if f.rows, err = readRows(messages[len(messages)-1], q.list.read); err == nil && q.lock != nil {
+		err = f.readLock(q.lock, messages[2])
+	}
+	return err
 }
 
 func (p *proxy) close() {
@@ -94,28 +134,21 @@ func (p *proxy) close() {
 	}
 }
 
-func readRows(said rueidis.RedisResult, l list) ([]record, error) {
-	elements, err := said.ToArray()
+func readRows(m rueidis.RedisMessage, read func(rueidis.RedisMessage) (record, error)) ([]record, error) {
+	elements, err := m.ToArray()
 	if err != nil {
 		return nil, err
 	}
 	all := make([]record, len(elements))
 	for i := range elements {
-		if all[i], err = l.read(elements[i]); err != nil {
+		if all[i], err = read(elements[i]); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func readStats(said rueidis.RedisResult) (record, error) {
-	m, err := said.ToMessage()
-	if err != nil {
-		return nil, err
-	}
-	return readMap(m)
-}
-
+// readMap reads the fields of a map, but for those that are maps and lists themselves.
 func readMap(m rueidis.RedisMessage) (record, error) {
 	fields, err := m.AsMap()
 	if err != nil {
@@ -123,6 +156,9 @@ func readMap(m rueidis.RedisMessage) (record, error) {
 	}
 	r := record{}
 	for name, value := range fields {
+		if value.IsArray() || value.IsMap() {
+			continue
+		}
 		if r[name], err = readText(value); err != nil {
 			return nil, err
 		}
@@ -143,7 +179,7 @@ func readText(m rueidis.RedisMessage) (string, error) {
 }
 
 // slowFields are the places of an entry's fields in LOCKPROXY SLOWLOG GET, but for the command's, 3.
-var slowFields = map[string]int{"at": 1, "took": 2, "addr": 4, "name": 5, "user": 6, "upstream": 7}
+var slowFields = map[string]int{"id": 0, "at": 1, "took": 2, "addr": 4, "name": 5, "user": 6, "upstream": 7}
 
 // readSlow reads an entry of the slow log, which is an array, as those of Redis' SLOWLOG GET are.
 func readSlow(m rueidis.RedisMessage) (record, error) {

@@ -31,7 +31,7 @@ func TestClosedByTheProxy(t *testing.T) {
 	}
 	p := &proxy{target: o.target}
 	defer p.close()
-	if _, err = p.ask(t.Context(), lists[0], 1); err == nil || !strings.Contains(err.Error(), "its Redis may be away") {
+	if _, err = p.ask(t.Context(), &query{list: &lists[0], rows: 1}); err == nil || !strings.Contains(err.Error(), "its Redis may be away") {
 		t.Errorf("got %v", err)
 	}
 }

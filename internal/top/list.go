@@ -1,6 +1,9 @@
 package top
 
 import (
+	"cmp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,69 +16,121 @@ import (
 type list struct {
 	name     string
 	question []string
+	all      bool // it can be asked for all proxies
 	read     func(rueidis.RedisMessage) (record, error)
+	same     []string // the fields by which a row is found again
 	columns  []column
 }
 
 type column struct {
-	title string
-	of    func(record) string
+	title  string
+	field  string // by which rows are sorted
+	number bool   // as numbers, the largest first; else as words
+	of     func(record) string
 }
 
 // text is a column that shows a name or a word.
 func text(title, field string) column {
-	return column{title, func(r record) string { return display.Shown(r[field]) }}
+	return column{title, field, false, func(r record) string { return display.Shown(r[field]) }}
+}
+
+// count is a column that shows a number.
+func count(title, field string) column {
+	return column{title, field, true, func(r record) string { return display.Shown(r[field]) }}
 }
 
 // span is a column that shows a time in ms.
 func span(title, field string) column {
-	return column{title, func(r record) string { return display.Ago(r.span(field)) }}
+	return column{title, field, true, func(r record) string {
+		if r[field] == "" {
+			return ""
+		}
+		return display.Ago(r.span(field))
+	}}
 }
 
 var lists = []list{
-	{"Locks", []string{"LOCKPROXY", "LOCKS"}, readMap, []column{
-		text("LOCK", "key"), text("KIND", "kind"), text("DB", "db"), text("OWNER", "owner"), {"CLIENT", client}, text("USER", "user"),
-		span("HELD", "held-ms"), text("HOLDS", "holds"), {"LEASE", lease}, text("RENEWED", "renewals"),
+	{"Locks", []string{"LOCKPROXY", "LOCKS"}, true, readMap, []string{"proxy", "db", "key", "kind", "owner"}, []column{
+		{"LOCK", "key", false, lockName}, text("KIND", "kind"), count("DB", "db"), text("OWNER", "owner"), {"CLIENT", "addr", false, client},
+		text("USER", "user"), span("HELD", "held-ms"), count("HOLDS", "holds"), {"LEASE", "ttl-ms", true, lease},
+		count("RENEWED", "renewals"),
 	}},
-	{"Waiters", []string{"LOCKPROXY", "WAITERS"}, readMap, []column{
-		text("LOCK", "key"), text("KIND", "kind"), text("DB", "db"), text("PLACE", "place"), span("WAITING", "waiting-ms"), text("OWNER", "owner"),
-		{"CLIENT", client}, text("USER", "user"),
+	{"Waiters", []string{"LOCKPROXY", "WAITERS"}, true, readMap, []string{"proxy", "db", "key", "kind", "owner", "client-id"}, []column{
+		{"LOCK", "key", false, lockName}, text("KIND", "kind"), count("DB", "db"), count("PLACE", "place"), span("WAITING", "waiting-ms"),
+		text("OWNER", "owner"), {"CLIENT", "addr", false, client}, text("USER", "user"),
 	}},
-	{"Clients", []string{"LOCKPROXY", "CLIENTS"}, readMap, []column{
-		text("ID", "id"), {"CLIENT", client}, text("USER", "user"), text("DB", "db"), text("LOCKS", "locks"), {"WAITS FOR", waitsFor},
-		span("AGE", "age-ms"), span("IDLE", "idle-ms"), text("COMMAND", "cmd"), text("LIBRARY", "lib-name"),
+	{"Clients", []string{"LOCKPROXY", "CLIENTS"}, false, readMap, []string{"id"}, []column{
+		count("ID", "id"), {"CLIENT", "addr", false, client}, text("USER", "user"), count("DB", "db"), count("LOCKS", "locks"),
+		{"WAITS FOR", "waits-for", false, waitsFor}, span("AGE", "age-ms"), span("IDLE", "idle-ms"), text("COMMAND", "cmd"),
+		text("LIBRARY", "lib-name"),
 	}},
-	{"Nodes", []string{"LOCKPROXY", "NODES"}, readMap, []column{
-		text("NODE", "name"), text("ROLE", "role"), text("STATE", "state"), text("SLOTS", "slots"), text("LOCKS", "locks"), text("TROUBLE", "trouble"),
+	{"Nodes", []string{"LOCKPROXY", "NODES"}, false, readMap, []string{"name", "role"}, []column{
+		text("NODE", "name"), text("ROLE", "role"), text("STATE", "state"), count("SLOTS", "slots"), text("LOCKS", "locks"),
+		text("TROUBLE", "trouble"),
 	}},
-	{"Hot", []string{"LOCKPROXY", "HOT", "GET"}, readMap, []column{
-		text("LOCK", "key"), text("DB", "db"), text("WAITS", "waits"), text("OR FEWER BY", "waits-over"), span("WAITED", "waited-ms"),
+	{"Hot", []string{"LOCKPROXY", "HOT", "GET"}, false, readMap, []string{"key", "db"}, []column{
+		{"LOCK", "key", false, lockName}, count("DB", "db"), count("WAITS", "waits"), count("OR FEWER BY", "waits-over"),
+		span("WAITED", "waited-ms"),
 	}},
-	{"Slow", []string{"LOCKPROXY", "SLOWLOG", "GET"}, readSlow, []column{
-		{"AT", func(r record) string { return time.Unix(r.number("at"), 0).Format(time.TimeOnly) }}, micros("TOOK", "took"), micros("REDIS", "upstream"),
-		{"CLIENT", client}, text("USER", "user"), text("COMMAND", "command"),
+	{"Slow", []string{"LOCKPROXY", "SLOWLOG", "GET"}, false, readSlow, []string{"id"}, []column{
+		{"AT", "at", true, func(r record) string { return time.Unix(r.number("at"), 0).Format(time.TimeOnly) }},
+		micros("TOOK", "took"), micros("REDIS", "upstream"), {"CLIENT", "addr", false, client}, text("USER", "user"),
+		text("COMMAND", "command"),
 	}},
 }
 
-// cells are what the columns say of a row.
-func (l *list) cells(r record) []string {
-	all := make([]string, len(l.columns))
-	for i, c := range l.columns {
+// shown are the columns of an answer: of all proxies there is one more.
+func (q *query) shown() []column {
+	if q.all && q.list.all && q.lock == nil {
+		return append(slices.Clone(q.list.columns), text("PROXY", "proxy"))
+	}
+	return q.list.columns
+}
+
+// cells are what columns say of a row.
+func cells(columns []column, r record) []string {
+	all := make([]string, len(columns))
+	for i, c := range columns {
 		all[i] = c.of(r)
 	}
 	return all
 }
 
 // matching are the rows in which some text is, whatever its case, as they are shown.
-func (l *list) matching(rows []record, some string) (all [][]string) {
+func matching(columns []column, rows []record, some string) (all []record) {
 	some = strings.ToLower(some)
 	for _, r := range rows {
-		if cells := l.cells(r); strings.Contains(strings.ToLower(strings.Join(cells, " ")), some) {
-			all = append(all, cells)
+		if strings.Contains(strings.ToLower(strings.Join(cells(columns, r), " ")), some) {
+			all = append(all, r)
 		}
 	}
 	return all
 }
+
+// compare says in which order two rows come by a column.
+func (c column) compare(a, b record) int {
+	if c.number {
+		return cmp.Compare(b.number(c.field), a.number(c.field))
+	}
+	return cmp.Compare(strings.ToLower(a[c.field]), strings.ToLower(b[c.field]))
+}
+
+// ofLocks says whether each row is about a lock.
+func (l *list) ofLocks() bool {
+	return slices.ContainsFunc(l.columns, func(c column) bool { return c.field == "key" })
+}
+
+// identity is what a row is found again by.
+func (l *list) identity(r record) string {
+	var b strings.Builder
+	for _, field := range l.same {
+		b.WriteString(strconv.Quote(r[field]))
+	}
+	return b.String()
+}
+
+// lockName is the name of a lock, which may be empty.
+func lockName(r record) string { return cmp.Or(display.Shown(r["key"]), `""`) }
 
 // client is who it is: the address, and the name it has given itself.
 func client(r record) string {
@@ -96,7 +151,7 @@ func waitsFor(r record) string {
 
 // micros is a column that shows µs as ms.
 func micros(title, field string) column {
-	return column{title, func(r record) string {
+	return column{title, field, true, func(r record) string {
 		if r[field] == "" {
 			return ""
 		}

@@ -18,13 +18,21 @@ Usage: lockproxy top [flags]
                     LOCKPROXY_ADDRESS (127.0.0.1:6380)
   --every TIME      how often it asks (1s)
   --rows N          how many rows of a list it asks for (200)
+  --all             show the locks of all proxies of this Redis
   --once            print all lists once, as text, and end
 
-It shows this lockproxy's locks only: those of other proxies and of Redisson are
-found by LOCKLIST SCAN 0, one by its name by LOCKINFO, both at redis-cli.
+Locks of Redisson are found by LOCKLIST SCAN 0 at redis-cli.
 
-The user must be one of the proxy's --operators. Keys: 1 to 6 or Tab for another
-list, / to show only rows with some text in them, p to pause, q to leave.
+The user must be one of the proxy's --operators. Keys:
+
+  1 to 9, Tab       another list
+  Enter             the lock of the selected row: who holds it, who waits, where
+  Esc               back to the list; there it ends the filter
+  /                 only rows with some text in them
+  s, S              sort by the next column, or the one before; then r: reverse
+  a                 locks and waiters of all proxies, or of this one
+  p                 pause
+  q                 leave
 `
 
 // options are what the command line says.
@@ -32,6 +40,7 @@ type options struct {
 	target upstream.Target
 	every  time.Duration
 	rows   int
+	all    bool
 	once   bool
 }
 
@@ -46,6 +55,7 @@ func parse(args []string) (o options, err error) {
 	address := fs.String("address", "", "")
 	fs.DurationVar(&o.every, "every", time.Second, "")
 	fs.IntVar(&o.rows, "rows", 200, "")
+	fs.BoolVar(&o.all, "all", false, "")
 	fs.BoolVar(&o.once, "once", false, "")
 	if err = fs.Parse(args); err != nil {
 		return o, err

@@ -12,7 +12,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"text/tabwriter"
+
+	"github.com/rivo/tview"
 )
 
 // Main shows what args ask for until the user leaves, and returns the exit code: 0, 1 after trouble, 2 for wrong
@@ -30,7 +31,7 @@ func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
 	defer stop()
 	if o.once {
-		if err := once(ctx, os.Stdout, p, o.rows); err != nil {
+		if err := once(ctx, os.Stdout, p, o); err != nil {
 			return failed(1, err)
 		}
 		return 0
@@ -47,28 +48,44 @@ func failed(code int, err error) int {
 }
 
 // once prints all lists.
-func once(ctx context.Context, out io.Writer, p *proxy, rows int) error {
-	for i, l := range lists {
-		f, err := p.ask(ctx, l, rows)
+func once(ctx context.Context, out io.Writer, p *proxy, o options) error {
+	for i := range lists {
+		q := &query{list: &lists[i], rows: o.rows, all: o.all}
+		f, err := p.ask(ctx, q)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", q.list.name, err)
 		}
 		if i == 0 {
 			fmt.Fprintln(out, strings.Join(head(facts{}, f)[:2], "\n"))
 		}
-		fmt.Fprintf(out, "\n%s\n", l.name)
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		titles := make([]string, len(l.columns))
-		for at, c := range l.columns {
-			titles[at] = c.title
-		}
-		fmt.Fprintln(table, strings.Join(titles, "\t"))
-		for _, r := range f.rows {
-			fmt.Fprintln(table, strings.Join(l.cells(r), "\t"))
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
+		fmt.Fprintf(out, "\n%s\n", q.list.name)
+		table(out, q.shown(), f.rows)
 	}
 	return nil
 }
+
+// table prints rows below the titles of columns.
+func table(out io.Writer, columns []column, rows []record) {
+	lines, wide := [][]string{make([]string, len(columns))}, make([]int, len(columns))
+	for i, c := range columns {
+		lines[0][i] = c.title
+	}
+	for _, r := range rows {
+		lines = append(lines, cells(columns, r))
+	}
+	for _, line := range lines {
+		for i, text := range line {
+			wide[i] = max(wide[i], width(text))
+		}
+	}
+	for _, line := range lines {
+		text := ""
+		for i, cell := range line {
+			text += cell + strings.Repeat(" ", wide[i]-width(cell)+2)
+		}
+		fmt.Fprintln(out, strings.TrimRight(text, " "))
+	}
+}
+
+// width is how many columns of a terminal a text takes.
+func width(text string) int { return tview.TaggedStringWidth(tview.Escape(text)) }

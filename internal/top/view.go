@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // asker has what is shown. One question is put at a time.
 type asker interface {
-	ask(ctx context.Context, l list, rows int) (facts, error)
+	ask(ctx context.Context, q *query) (facts, error)
 }
 
 // view is what is on the terminal: the proxy in a few lines, one list, and the keys. All but options, proxy and asked
@@ -23,7 +24,7 @@ type asker interface {
 type view struct {
 	opts  options
 	proxy asker
-	asked chan int // the list that is to be asked for next
+	asked chan *query // what is to be asked for next
 
 	app    *tview.Application
 	head   *tview.TextView
@@ -32,10 +33,22 @@ type view struct {
 	filter *tview.InputField
 	bottom *tview.Pages
 
-	list   int // of lists
+	place
+	from   *place // where one lock was chosen; nil: a list is shown
+	rows   []record
 	paused bool
 	before facts // what the rates are counted from
 	latest facts
+}
+
+// place is where the user is.
+type place struct {
+	query    *query
+	only     string // the filter, when the user has left
+	sort     int    // by this column, from 1; 0: as the proxy sorts
+	up       bool   // the other way round
+	moved    bool   // the user has gone to a row, which stays selected wherever it is
+	selected string // that row's identity, when rows were shown last
 }
 
 // Names of the pages at the bottom.
@@ -51,17 +64,18 @@ var plain = sync.OnceFunc(func() {
 
 func newView(o options, p asker) *view {
 	plain()
-	v := &view{opts: o, proxy: p, asked: make(chan int, 1), app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(), foot: tview.NewTextView(),
-		filter: tview.NewInputField(), bottom: tview.NewPages()}
+	v := &view{opts: o, proxy: p, asked: make(chan *query, 1), app: tview.NewApplication(), head: tview.NewTextView(),
+		table: tview.NewTable(), foot: tview.NewTextView(), filter: tview.NewInputField(), bottom: tview.NewPages()}
 	v.head.SetTextColor(tcell.ColorDefault)
 	v.foot.SetDynamicColors(true).SetTextColor(tcell.ColorDefault)
-	v.table.SetFixed(1, 1)
+	v.table.SetFixed(1, 1).SetSelectedStyle(tcell.StyleDefault.Reverse(true))
 	v.filter.SetLabel("only with: ").SetFieldBackgroundColor(tcell.ColorDefault).SetFieldTextColor(tcell.ColorDefault)
 	v.filter.SetChangedFunc(func(string) { v.fill() }).SetDoneFunc(v.filtered)
 	v.bottom.AddPage(filterPage, v.filter, true, false).AddPage(keysPage, v.foot, true, true)
 	rows := tview.NewFlex().SetDirection(tview.FlexRow)
-	rows.AddItem(v.head, 4, 0, false).AddItem(v.table, 0, 1, true).AddItem(v.bottom, 1, 0, false)
+	rows.AddItem(v.head, 4, 0, false).AddItem(v.table, 0, 1, true).AddItem(v.bottom, 2, 0, false)
 	v.app.SetRoot(rows, true).SetInputCapture(v.key).SetBeforeDrawFunc(v.keepPlace)
+	v.query = &query{list: &lists[0], rows: o.rows, all: o.all}
 	v.showKeys()
 	v.head.SetText("asking " + o.target.Addr)
 	return v
@@ -73,40 +87,43 @@ func (v *view) run(ctx context.Context, screen tcell.Screen) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	v.app.SetScreen(screen)
-	go v.watch(ctx)
+	go v.watch(ctx, v.query)
 	return v.app.Run()
 }
 
-// watch asks the proxy again and again, and at once when another list is to be shown.
-func (v *view) watch(ctx context.Context) {
+// watch asks the proxy again and again, and at once when something else is to be shown.
+func (v *view) watch(ctx context.Context, q *query) {
 	defer v.app.QueueUpdate(v.app.Stop)
 	ticks := time.NewTicker(v.opts.every)
 	defer ticks.Stop()
-	for list := 0; ctx.Err() == nil; {
-		f, err := v.proxy.ask(ctx, lists[list], v.opts.rows)
+	for ctx.Err() == nil {
+		f, err := v.proxy.ask(ctx, q)
 		if ctx.Err() != nil {
 			return
 		}
-		shown := list
-		v.app.QueueUpdateDraw(func() { v.told(shown, f, err) })
+		about := q
+		v.app.QueueUpdateDraw(func() { v.told(about, f, err) })
 		select {
 		case <-ctx.Done():
 		case <-ticks.C:
-		case list = <-v.asked:
+		case q = <-v.asked:
 		}
 	}
 }
 
 // told shows what the proxy answered.
-func (v *view) told(list int, f facts, err error) {
+func (v *view) told(q *query, f facts, err error) {
 	switch {
-	case v.paused && list == v.list && v.latest.rows != nil || list != v.list:
+	case v.paused && v.latest.rows != nil || q != v.query:
 		return
 	case err != nil:
 		v.head.SetText(fmt.Sprintf("%s: %s", v.opts.target.Addr, display.Shown(err.Error())))
 		return
 	}
 	lines := head(v.before, f)
+	if q.lock != nil {
+		lines[2] = f.lock
+	}
 	if f.at.Sub(v.before.at) > v.opts.every/2 {
 		v.before = f
 	}
@@ -115,20 +132,41 @@ func (v *view) told(list int, f facts, err error) {
 	v.fill()
 }
 
-// fill writes the rows of the list that are to be shown.
+// fill writes the rows that are to be shown.
 func (v *view) fill() {
-	l := &lists[v.list]
-	v.table.Clear()
-	for at, c := range l.columns {
-		v.table.SetCell(0, at, tview.NewTableCell(c.title).SetSelectable(false).SetAttributes(tcell.AttrBold).SetTextColor(tcell.ColorDefault))
+	l, columns := v.query.list, v.query.shown()
+	if at, _ := v.table.GetSelection(); v.moved && at >= 1 && at <= len(v.rows) {
+		v.selected = l.identity(v.rows[at-1])
 	}
-	rows := l.matching(v.latest.rows, v.filter.GetText())
-	v.table.SetSelectable(len(rows) > 0, false) // without a row tview looks for the next one for ever
-	for i, cells := range rows {
-		for at, cell := range cells {
-			v.table.SetCell(i+1, at, tview.NewTableCell(tview.Escape(cell)).SetTextColor(tcell.ColorDefault).SetMaxWidth(widest[l.columns[at].title]))
+	v.rows = matching(columns, v.latest.rows, v.filter.GetText())
+	if v.sort > 0 {
+		slices.SortStableFunc(v.rows, columns[v.sort-1].compare)
+	}
+	if v.up {
+		slices.Reverse(v.rows)
+	}
+	v.table.Clear()
+	for i, c := range columns {
+		title := c.title
+		if i == v.sort-1 {
+			title += map[bool]string{false: " ▾", true: " ▴"}[v.up]
+		}
+		v.table.SetCell(0, i, cell(title).SetSelectable(false).SetAttributes(tcell.AttrBold))
+	}
+	v.table.SetSelectable(len(v.rows) > 0, false) // without a row tview looks for the next one for ever
+	for i, r := range v.rows {
+		for at, text := range cells(columns, r) {
+			v.table.SetCell(i+1, at, cell(text).SetMaxWidth(widest[columns[at].title]))
 		}
 	}
+	is := func(r record) bool { return v.moved && l.identity(r) == v.selected }
+	if i := slices.IndexFunc(v.rows, is); i >= 0 {
+		v.table.Select(i+1, 0)
+	}
+}
+
+func cell(text string) *tview.TableCell {
+	return tview.NewTableCell(tview.Escape(text)).SetTextColor(tcell.ColorDefault)
 }
 
 // widest is how wide a column may be, where others choose what is in it: who holds a lock, and for how long, stays on
@@ -143,38 +181,98 @@ func (v *view) keepPlace(tcell.Screen) (drawn bool) {
 	return false
 }
 
-// showKeys writes the last line.
+// showKeys writes the last lines.
 func (v *view) showKeys() {
 	var b strings.Builder
-	for i, l := range lists {
-		if i == v.list {
-			fmt.Fprintf(&b, "[::r]%d %s[::-]  ", i+1, l.name)
-		} else {
-			fmt.Fprintf(&b, "%d %s  ", i+1, l.name)
+	for i := range lists {
+		format := "%d %s "
+		if &lists[i] == v.query.list {
+			format = "[::r]%d %s[::-] "
 		}
+		fmt.Fprintf(&b, format, i+1, lists[i].name)
 	}
-	pause := "pause"
+	pause, all := "pause", "all proxies"
 	if v.paused {
 		pause = "go on"
 	}
-	fmt.Fprintf(&b, "  / filter  p %s  q quit", pause)
+	if v.query.all {
+		all = "this proxy"
+	}
+	fmt.Fprintf(&b, "\n/ filter s sort r reverse a %s p %s q quit", all, pause)
+	switch {
+	case v.from != nil:
+		b.WriteString(" Esc back")
+	case v.query.list.ofLocks():
+		b.WriteString(" Enter lock")
+	}
 	if only := v.filter.GetText(); only != "" {
-		fmt.Fprintf(&b, "  only with: %s", tview.Escape(only))
+		fmt.Fprintf(&b, " [::b]only with: %s[::-]", tview.Escape(display.Shown(only)))
 	}
 	v.foot.SetText(b.String())
 }
 
-// choose shows another list.
-func (v *view) choose(list int) {
-	v.list, v.latest = list, facts{}
-	v.showKeys()
+// visit shows another place, from its beginning.
+func (v *view) visit(p place) {
+	v.place, v.latest, v.rows = p, facts{}, nil
+	v.filter.SetText(p.only)
 	v.fill()
+	v.showKeys()
 	v.table.Select(1, 0).ScrollToBeginning()
 	select {
 	case <-v.asked: // another was chosen before
 	default:
 	}
-	v.asked <- list
+	v.asked <- v.query
+}
+
+// choose shows a list.
+func (v *view) choose(at int) {
+	v.from = nil
+	v.visit(place{query: &query{list: &lists[at], rows: v.opts.rows, all: v.query.all}, only: v.filter.GetText()})
+}
+
+// open shows the lock of the selected row, if it is about one.
+func (v *view) open() {
+	at, _ := v.table.GetSelection()
+	if !v.query.list.ofLocks() || at < 1 || at > len(v.rows) {
+		return
+	}
+	from := v.place
+	from.only, from.moved, from.selected = v.filter.GetText(), true, v.query.list.identity(v.rows[at-1])
+	v.from = &from
+	v.visit(place{query: &query{list: &about, rows: v.opts.rows, all: v.query.all, lock: v.rows[at-1]}})
+}
+
+// back goes to where one lock was chosen; from a list it takes back the filter.
+func (v *view) back() {
+	if v.from == nil {
+		v.filter.SetText("")
+		v.showKeys()
+		return
+	}
+	to := *v.from
+	v.from = nil
+	v.visit(to)
+}
+
+// everywhere shows what all proxies have, or only this one.
+func (v *view) everywhere() {
+	for _, p := range []*place{v.from, &v.place} {
+		if p != nil {
+			q := *p.query
+			q.all = !q.all
+			p.query, p.sort = &q, 0
+		}
+	}
+	v.only = v.filter.GetText()
+	v.visit(v.place)
+}
+
+// sortBy sorts by another column.
+func (v *view) sortBy(next int) {
+	columns := len(v.query.shown())
+	v.sort, v.up = (v.sort+next+columns+1)%(columns+1), false
+	v.fill()
 }
 
 // key acts on a key, unless a filter is being typed.
@@ -182,24 +280,50 @@ func (v *view) key(e *tcell.EventKey) *tcell.EventKey {
 	if v.app.GetFocus() == v.filter {
 		return e
 	}
-	switch r := e.Rune(); {
-	case e.Key() == tcell.KeyTab:
-		v.choose((v.list + 1) % len(lists))
-	case e.Key() == tcell.KeyBacktab:
-		v.choose((v.list + len(lists) - 1) % len(lists))
-	case e.Key() != tcell.KeyRune:
+	switch at := slices.IndexFunc(lists, func(l list) bool { return l.name == v.query.list.name }); e.Key() {
+	case tcell.KeyTab:
+		v.choose((at + 1) % len(lists))
+	case tcell.KeyBacktab:
+		v.choose((max(at, 0) + len(lists) - 1) % len(lists))
+	case tcell.KeyEnter:
+		v.open()
+	case tcell.KeyEscape:
+		v.back()
+	case tcell.KeyCtrlL:
+		v.app.Sync()
+	case tcell.KeyRune:
+		return v.letter(e)
+	default:
+		v.moved = true
 		return e
+	}
+	return nil
+}
+
+// letter acts on the key of a letter, a digit or a sign.
+func (v *view) letter(e *tcell.EventKey) *tcell.EventKey {
+	switch r := e.Rune(); {
 	case r >= '1' && r < '1'+rune(len(lists)):
 		v.choose(int(r - '1'))
 	case r == '/':
 		v.bottom.SwitchToPage(filterPage)
 		v.app.SetFocus(v.filter)
+	case r == 's', r == '>':
+		v.sortBy(1)
+	case r == 'S', r == '<':
+		v.sortBy(-1)
+	case r == 'r', r == 'R':
+		v.up = !v.up
+		v.fill()
+	case r == 'a':
+		v.everywhere()
 	case r == 'p':
 		v.paused = !v.paused
 		v.showKeys()
 	case r == 'q':
 		v.app.Stop()
 	default:
+		v.moved = v.moved || strings.ContainsRune("jkgG", r)
 		return e
 	}
 	return nil

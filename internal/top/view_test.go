@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,14 +17,21 @@ import (
 type told struct {
 	mu   sync.Mutex
 	rows map[string][]record
+	lock string // what one lock is like
 	err  error
 }
 
-func (p *told) ask(_ context.Context, l list, rows int) (facts, error) {
+func (p *told) ask(_ context.Context, q *query) (facts, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := p.rows[l.name]
-	return facts{at: time.Now(), stats: record{"version": "1.2", "upstream": "redis", "upstream_addr": "r:1", "clients": "12", "locks_held": "1234"}, rows: all[:min(rows, len(all))]}, p.err
+	all := p.rows[q.list.name]
+	if q.all {
+		all = p.rows["all "+q.list.name]
+	}
+	return facts{
+		at: time.Now(), lock: p.lock, rows: all[:min(q.rows, len(all))],
+		stats: record{"version": "1.2", "upstream": "redis", "upstream_addr": "r:1", "clients": "12", "locks_held": "1234"},
+	}, p.err
 }
 
 func (p *told) change(change func()) {
@@ -78,7 +86,10 @@ func (on *terminal) see(s tcell.Screen) {
 	for y := range height {
 		b.WriteByte('\n')
 		for x := range width {
-			cell, _, _ := s.Get(x, y)
+			cell, style, _ := s.Get(x, y)
+			if _, _, how := style.Decompose(); x == 0 && how&tcell.AttrReverse != 0 {
+				b.WriteString("»") // the selected row
+			}
 			b.WriteString(cell)
 		}
 	}
@@ -142,6 +153,8 @@ func TestView(t *testing.T) {
 	}}
 	on := open(t, p)
 	on.waitFor([]string{"lockproxy 1.2", "clients: 12", "1,234 held", "LOCK", "orders", "10.0.0.1:5 [red]shop", "12 s of 30 s", `bad\x1b[2J\xff`, "1 Locks"}, "\x1b")
+	p.change(func() { p.rows["Locks"] = append(p.rows["Locks"], record{"key": "", "owner": "of the empty name"}) })
+	on.waitFor([]string{`""`, "of the empty"})
 	on.types("/ORD")
 	on.waitFor([]string{"only with: ORD", "orders"}, "bad")
 	on.types("q1\n") // as a part of the filter these are no keys
@@ -257,6 +270,108 @@ func TestLongNames(t *testing.T) {
 	p := &told{rows: map[string][]record{"Locks": {{"key": long, "owner": long, "addr": "10.0.0.1:5", "name": long, "user": long, "held-ms": "2500"}}}}
 	on := open(t, p)
 	on.waitFor([]string{"CLIENT", "10.0.0.1:5", "HELD", "2.5 s"})
+	on.types("q")
+	if err := <-on.ended; err != nil {
+		t.Error(err)
+	}
+	on.ended <- nil
+}
+
+// order says whether texts stand on the screen in this order, from above.
+func (on *terminal) order(texts ...string) {
+	on.t.Helper()
+	end := time.Now().Add(time.Minute)
+	for {
+		screen, at := on.seen(), -1
+		fits := slices.IsSortedFunc(texts, func(a, b string) int { return strings.Index(screen, a) - strings.Index(screen, b) })
+		for _, text := range texts {
+			at = strings.Index(screen, text)
+			fits = fits && at >= 0
+		}
+		if fits {
+			return
+		}
+		if time.Now().After(end) {
+			on.t.Fatalf("not in the order %q:%s", texts, screen)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// selected is the line that is shown as selected.
+func (on *terminal) selected(want string) {
+	on.t.Helper()
+	on.waitFor([]string{"»" + want})
+}
+
+// Rows are sorted by any column: words by the alphabet, numbers and times from the largest, and the other way round.
+func TestSort(t *testing.T) {
+	t.Parallel()
+	p := &told{rows: map[string][]record{"Locks": {
+		{"key": "beta", "db": "10", "held-ms": "9000", "owner": "x"}, {"key": "Alpha", "db": "9", "held-ms": "70000", "owner": "z"},
+		{"key": "gamma", "db": "0", "held-ms": "100", "owner": "y"},
+	}}}
+	on := open(t, p)
+	on.order("beta", "Alpha", "gamma")
+	on.types("s")
+	on.waitFor([]string{"LOCK ▾"})
+	on.order("Alpha", "beta", "gamma")
+	on.types("r")
+	on.waitFor([]string{"LOCK ▴"})
+	on.order("gamma", "beta", "Alpha")
+	on.types("ss")
+	on.waitFor([]string{"DB ▾"})
+	on.order("beta", "Alpha", "gamma")
+	on.types("ssss")
+	on.waitFor([]string{"HELD ▾"})
+	on.order("Alpha", "beta", "gamma")
+	on.types("<<<")
+	on.waitFor([]string{"OWNER ▾"})
+	on.order("beta", "gamma", "Alpha")
+	on.types("<<<<")
+	on.order("beta", "Alpha", "gamma")
+	on.waitFor([]string{"LOCK "}, "▾", "▴")
+	on.types("<")
+	on.waitFor([]string{"RENEWED ▾"})
+}
+
+// The selected row stays the same lock when others come, go, or are sorted; the lock that is opened is that one. Escape
+// goes back to it.
+func TestSelection(t *testing.T) {
+	t.Parallel()
+	lock := func(name string) record { return record{"key": name, "db": "0", "owner": "o-" + name} }
+	p := &told{rows: map[string][]record{
+		"Locks": {lock("a"), lock("b"), lock("c")}, "all Locks": {{"key": "far", "db": "0", "proxy": "proxy-2"}},
+		"Lock":     {{"who": "holds it", "owner": "o-b", "addr": "10.0.0.9:1", "client-id": "4"}, {"who": "waits", "proxy": "elsewhere:1", "owner": "w"}, {"who": "holds it", "redisson": "r-id", "thread": "7"}},
+		"all Lock": {{"who": "waits", "owner": "all of them"}},
+	}, lock: "lock it: plain"}
+	on := open(t, p)
+	on.waitFor([]string{"o-a", "o-c"})
+	on.types("j")
+	on.selected("b")
+	p.change(func() { p.rows["Locks"] = []record{lock("new"), lock("c"), lock("a"), lock("b"), lock("last")} })
+	on.waitFor([]string{"o-new"})
+	on.selected("b")
+	on.types("sr")
+	on.order("o-new", "o-last", "o-c", "o-b", "o-a")
+	on.selected("b")
+	on.types("\n")
+	on.waitFor([]string{"lock it: plain", "holds it", "10.0.0.9:1", "this proxy", "elsewhere:1", "Redisson r-id, thread 7", "Esc back"}, "o-last")
+	on.types("/waits\n")
+	on.waitFor([]string{"elsewhere:1"}, "10.0.0.9")
+	on.types("\x1b")
+	on.waitFor([]string{"o-last", "LOCK ▴"}, "lock it", "only with")
+	on.selected("b")
+	on.types("a")
+	on.waitFor([]string{"far", "PROXY", "proxy-2", "a this proxy"}, "o-last")
+	on.types("\n")
+	on.waitFor([]string{"all of them"})
+	on.types("a")
+	on.waitFor([]string{"10.0.0.9:1"}, "all of them")
+	on.types("\x1b")
+	on.waitFor([]string{"o-last", "a all proxies"}, "far")
+	on.types("3\n") // clients are no locks
+	on.waitFor([]string{"LIBRARY"}, "o-last", "lock it")
 	on.types("q")
 	if err := <-on.ended; err != nil {
 		t.Error(err)

@@ -1,0 +1,108 @@
+package top
+
+import (
+	"slices"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/display"
+)
+
+// about is the list of those that have to do with one lock: its holders, those that wait, and the nodes of a quorum.
+var about = list{
+	name: "Lock", question: []string{"LOCKPROXY", "WAITERS"}, read: readMap, all: true,
+	same: []string{"who", "kind", "owner", "client-id", "name", "proxy"},
+	columns: []column{
+		text("WHO", "who"), text("KIND", "kind"), text("OWNER", "owner"), {"CLIENT", "addr", false, client},
+		{"WHERE", "proxy", false, where}, span("FOR", "held-ms"), count("HOLDS", "holds"), {"RENEWED", "renewed-ms-ago", true, renewed},
+		count("PLACE", "place"),
+	},
+}
+
+// readLock makes of LOCKINFO, and of the rows of all that wait, what is shown of the lock that a row is about.
+func (f *facts) readLock(row record, info rueidis.RedisMessage) error {
+	waiters := slices.DeleteFunc(f.rows, func(w record) bool { return w["key"] != row["key"] || w["db"] != row["db"] })
+	for _, w := range waiters {
+		w["who"], w["held-ms"] = "waits", w["waiting-ms"]
+	}
+	lock, err := readMap(info)
+	if err != nil {
+		return err
+	}
+	fields, err := info.AsMap()
+	if err != nil {
+		return err
+	}
+	holders, err := within(fields["holders"], "holds it")
+	if err != nil {
+		return err
+	}
+	nodes, err := within(fields["nodes"], "node")
+	if err != nil {
+		return err
+	}
+	waiting, err := readMap(fields["waiting"])
+	f.rows = slices.Concat(holders, waiters, nodes)
+	f.lock = how(row, lock, waiting)
+	return err
+}
+
+// within reads a list of maps, of those that are called so; none if there is no list.
+func within(m rueidis.RedisMessage, who string) ([]record, error) {
+	if !m.IsArray() {
+		return nil, nil
+	}
+	return readRows(m, func(m rueidis.RedisMessage) (record, error) {
+		r, err := readMap(m)
+		if err == nil {
+			r["who"] = who
+		}
+		return r, err
+	})
+}
+
+// how says how a lock is.
+func how(row, lock, waiting record) string {
+	text := "lock " + display.Whole(row["key"]) + ", database " + row["db"] + ": "
+	switch left := lock.number("ttl-ms"); {
+	case lock["kind"] == "none":
+		text += "nobody holds it"
+	case left < 0:
+		text += lock["kind"] + ", without an end"
+	default:
+		text += lock["kind"] + ", " + display.Ago(time.Duration(left)*time.Millisecond) + " of the lease are left"
+	}
+	if lock["fence"] != "" {
+		text += "; last fencing token " + lock["fence"]
+	}
+	return text + "; wait here: " + waiting["here"] + ", in the fair queue: " + waiting["queue"]
+}
+
+// where says where somebody is, as far as that is known.
+func where(r record) string {
+	switch {
+	case r["proxy"] != "":
+		return display.Shown(r["proxy"])
+	case r["redisson"] != "":
+		return "Redisson " + display.Shown(r["redisson"]) + ", thread " + display.Shown(r["thread"])
+	case r["state"] != "":
+		return display.Shown(r["state"] + " " + r["trouble"])
+	case r["client-id"] != "":
+		return "this proxy"
+	}
+	return "not known"
+}
+
+// renewed is when the watchdog last renewed a lock.
+func renewed(r record) string {
+	switch {
+	case r["watched"] == "":
+		return ""
+	case r["watched"] == "0":
+		return "ends by itself"
+	case r.number("renewed-ms-ago") < 0:
+		return "not yet"
+	}
+	return display.Ago(r.span("renewed-ms-ago")) + " ago"
+}
