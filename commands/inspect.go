@@ -54,7 +54,7 @@ func infoFields(c *Client, in lock.Info, who bool) fields {
 
 // whereabouts say of a holder elsewhere at which proxy it is, or of which Redisson, as far as that is known.
 func whereabouts(c *Client, owner string) fields {
-	at, none := c.Proxy.ProxyOf(owner, c.Forwarder)
+	at, none := c.Proxy.ProxyOf(owner)
 	if at != "" {
 		return fields{{"proxy", at}}
 	}

@@ -85,8 +85,8 @@ type Proxy interface {
 	Fields() ClientFields
 	LearnFields(f ClientFields)
 	// ProxyOf is where another proxy is found whose connection that owner is; "": it is none, or that is not known.
-	// none: Redis knows of no proxy whose it is. It asks with f.
-	ProxyOf(owner string, f *backend.Forwarder) (at string, none bool)
+	// none: there is no proxy whose it is.
+	ProxyOf(owner string) (at string, none bool)
 	// Kill closes the clients that are meant, but for the one with the number by, whose locks run out then. itself:
 	// that one is meant, too.
 	Kill(f KillFilter, by int64) (killed int, itself bool)

@@ -20,6 +20,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/page"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -59,6 +60,8 @@ type app struct {
 // observed is what is known of the process outside.
 type observed struct {
 	uuid      string // of this proxy
+	proxies   *proxies.Registry
+	self      proxies.Record // what this proxy says there, as it listens
 	telemetry *telemetry.Telemetry
 	health    admin.Health
 	page      *page.Page // nil: there is none
@@ -105,8 +108,10 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.proxies = proxies.New(proxies.Options{ID: a.uuid, Quorum: len(a.quorum) > 0, Log: log, Say: a.said,
+		Address: func(ctx context.Context) string { return a.server.Address(ctx) }})
 	a.server = session.NewServer(session.Options{
-		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Budget: a.budget, Service: service,
+		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
@@ -122,6 +127,7 @@ func (a *app) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	a.introduce()
 	if err = a.openPage(ctx); err != nil {
 		return err
 	}
@@ -216,6 +222,9 @@ func (a *app) run(ctx context.Context) error {
 	}
 	systemd.Tell(systemd.Ready) // the listeners are open
 	engine.Go(func() { a.runLocks(lockCtx) })
+	if a.cfg.Admin.Registry == "yes" {
+		engine.Go(func() { a.server.KnowProxies(lockCtx, a.proxies) })
+	}
 	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
 	failed := make(chan error, len(a.listeners))
 	for _, l := range a.listeners {

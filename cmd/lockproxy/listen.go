@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/lockproxy/lockproxy/internal/config"
-	"github.com/lockproxy/lockproxy/internal/systemd"
 )
 
 // tcpSockets opens TCP addresses; with reuse also one on which another process listens already.
@@ -111,17 +110,4 @@ func loopbackOnly(cfg config.Config) error {
 		}
 	}
 	return nil
-}
-
-// clientName is what this proxy calls its own connections to Redis: others learn from CLIENT LIST who has that uuid,
-// and where it is found. An address that is not known yet, or that no name may have, is left out.
-func clientName(uuid string, cfg config.Config) string {
-	const name = "lockproxy:"
-	for _, address := range slices.Concat([]string{cfg.Listen.Announce}, cfg.TLS.Listen, cfg.Listen.Addresses) {
-		odd := strings.ContainsFunc(address, func(r rune) bool { return r < '!' || r > '~' })
-		if address != "" && !odd && !strings.HasPrefix(address, systemd.Prefix) {
-			return name + uuid + ":" + address
-		}
-	}
-	return name + uuid
 }

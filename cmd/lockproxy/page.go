@@ -34,8 +34,8 @@ func (a *app) openPage(ctx context.Context) error {
 				return a.server.Scan(ctx, db, backend.Scan{Cursor: cursor, Match: match, Count: page.KeysAtOnce})
 			})
 		},
-		ProxyOf: a.server.ProxyOf,
-		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: time.Now()},
+		Proxies: a.proxies,
+		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: a.self.Started},
 	})
 	if err := p.Listen(ctx, tcpSockets(a.shares()), set.Page, secure); err != nil {
 		return fmt.Errorf("admin-listen: %w", err)
@@ -79,6 +79,7 @@ func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
 	if set.ClientCA != "" {
 		e.Certificates, auth = true, tls.RequireAndVerifyClientCert
 	}
+	e.Certificate = func() *tls.Certificate { return &files.Now().Certificates[0] }
 	return e, files.Server(auth), nil
 }
 

@@ -243,6 +243,11 @@ func TestPageSearchesRedis(t *testing.T) {
 			expect(t, theirs, "OK", "LOCK", "job:theirs")
 			expect(t, w, "OK", "LOCK", "job:mine")
 			expect(t, w, "OK", "SET", "job:text", "x")
+			for end := time.Now().Add(patience); !strings.Contains(get("/lock?db=0&name=job:theirs"), "through the proxy at "+other); time.Sleep(50 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the proxies never know of each other")
+				}
+			}
 			text := get("/redis?db=0&name=job:*")
 			has(t, text, "job:0", "job:1", "job:2", "job:3", "job:4", "job:theirs", "job:mine", "through this proxy", "through the proxy at "+other,
 				redisson+":52", "Redisson: getId() and thread", "2 times")
@@ -256,7 +261,7 @@ func TestPageSearchesRedis(t *testing.T) {
 	t.Run("without the right", func(t *testing.T) {
 		t.Parallel()
 		s := testredis.Start(t)
-		s.Do(t, "ACL", "SETUSER", "service", "on", ">p", "~*", "&*", "+@all", "-scan", "-client|list")
+		s.Do(t, "ACL", "SETUSER", "service", "on", ">p", "~*", "&*", "+@all", "-scan", "-hset")
 		s.Do(t, "HSET", "job:1", redisson+":52", "2")
 		s.Do(t, "PEXPIRE", "job:1", "600000")
 		_, _, get := page(t, "--upstream", strings.Replace(s.URL(), "://", "://service:p@", 1))

@@ -86,7 +86,7 @@ func (a *app) clientAuth() tls.ClientAuthType {
 // secureUpstream gives the connections to Redis this proxy's name, the password that is in a file, "" is none, and
 // those to a rediss:// upstream what --upstream-tls-… say.
 func (a *app) secureUpstream(t *upstream.Target, password string) error {
-	t.ClientName = clientName(a.uuid, a.cfg)
+	t.ClientName = "lockproxy:" + a.uuid
 	if err := a.secret(&t.Secret, password); err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ type Proxy struct {
 }
 
 // StartProxy starts lockproxy before upstream (a URL; "" = the embedded store) on a free loopback port and waits until it
-// answers PING (NOAUTH will do). It ends with the test; when that has failed its log is kept.
+// answers PING (NOAUTH will do). It ends with the test; when that has failed its log is kept. Tests look at all keys of
+// Redis: the registry of the proxies is there only if args say so.
 func StartProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	t.Helper()
 	p := LaunchProxy(t, upstream, args...)
@@ -39,7 +40,7 @@ func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	t.Helper()
 	p := &Proxy{T: t, port: testredis.FreePort(t), logPath: filepath.Join(t.TempDir(), "lockproxy.log")}
 	p.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
-	flags := []string{"--listen", p.Addr(), "--metrics-listen", p.metrics, "--drain-delay", "0"}
+	flags := []string{"--listen", p.Addr(), "--metrics-listen", p.metrics, "--drain-delay", "0", "--proxy-registry", "no"}
 	if upstream != "" {
 		flags = append(flags, "--upstream", upstream)
 	}

@@ -7,42 +7,43 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// LOCKINFO names the proxy that serves a holder when it is another one, to those who may run CLIENT LIST, and believes no client's name for it.
+// LOCKINFO names the proxy that serves a holder when it is another one, to those who may run CLIENT LIST, and tells a Redisson's thread from that.
 func TestLockInfoNamesTheOtherProxy(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--user service on >pw ~* &* +@all", "--user other on >pw ~* &* +@all", "--user reader on >pw ~* &* +@all -client|list")
+	server := testredis.Start(t, "--user service on >pw ~* &* +@all -client|list", "--user reader on >pw ~* &* +@all -client|list")
 	upstream := "redis://service:pw@" + server.Addr()
-	a, b := harness.StartProxy(t, upstream), harness.StartProxy(t, upstream)
+	a, b := harness.StartProxy(t, upstream, "--proxy-registry", "yes"), harness.StartProxy(t, upstream, "--proxy-registry", "yes")
 	a.AwaitProbe(1)
 	b.AwaitProbe(1)
 	holder, asker := harness.Dial(t, a.Addr()), harness.Dial(t, b.Addr())
-	evil := harness.Dial(t, server.Addr())
-	harness.Expect(t, evil, "+OK\r\n", "AUTH", "other", "pw")
 	harness.Expect(t, holder, "+OK\r\n", "LOCK", "k")
 	harness.Expect(t, holder, "+OK\r\n", "LOCK", "named", "OWNER", "job", "EX", "30")
 	harness.Expect(t, asker, "+OK\r\n", "LOCK", "here")
 	server.Do(t, "HSET", "redisson", "00000000-0000-0000-0000-000000000000:1", "1")
-	harness.Expect(t, evil, "+OK\r\n", "CLIENT", "SETNAME", "lockproxy:00000000-0000-0000-0000-000000000000:6.6.6.6:1")
-	proxy := func(w *harness.Wire, key string) any {
+	of := func(w *harness.Wire, key, field string) any {
 		t.Helper()
 		holders := harness.Objects(t, harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", key)))["holders"])
 		if len(holders) != 1 {
 			t.Fatalf("%s: %v", key, holders)
 		}
-		return holders[0]["proxy"]
+		return holders[0][field]
 	}
+	harness.Eventually(t, "the proxies know of each other", func() bool { return of(asker, "k", "proxy") == a.Addr() })
 	both(t, func(t *testing.T, connect func(testing.TB, string) *harness.Wire) {
 		asker := connect(t, b.Addr())
-		if got := proxy(asker, "k"); got != a.Addr() {
+		if got := of(asker, "k", "proxy"); got != a.Addr() {
 			t.Errorf("the proxy of a holder is %v, not %s", got, a.Addr())
 		}
 		for _, key := range []string{"named", "here", "redisson"} {
-			if got := proxy(asker, key); got != nil {
+			if got := of(asker, key, "proxy"); got != nil {
 				t.Errorf("the proxy of the holder of %q is %v", key, got)
 			}
 		}
+		if got := of(asker, "redisson", "redisson"); got != "00000000-0000-0000-0000-000000000000" {
+			t.Errorf("a Redisson's id is %v", got)
+		}
 		harness.Expect(t, asker, "+OK\r\n", "AUTH", "reader", "pw")
-		if got := proxy(asker, "k"); got != nil {
+		if got := of(asker, "k", "proxy"); got != nil {
 			t.Errorf("who may not run CLIENT LIST is told of %v", got)
 		}
 	})

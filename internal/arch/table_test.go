@@ -22,9 +22,9 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 7, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/loglimit", "internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/display", "internal/tlsfiles", "internal/admin", "internal/page", "internal/inforce", "internal/systemd", "internal/backend", "internal/runlock", "internal/top", "internal/embedded"}},
+		may: []string{"internal/proxies", "internal/loglimit", "internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/display", "internal/tlsfiles", "internal/admin", "internal/page", "internal/inforce", "internal/systemd", "internal/backend", "internal/runlock", "internal/top", "internal/embedded"}},
 	{pkg: "internal/session", floor: 6, what: "one client connection: read, order, reply, hang up",
-		may: []string{"internal/client", "internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/own", "internal/dedicated", "internal/inforce", "internal/scriptcache", "internal/share", "internal/slowlog", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/display", "internal/loglimit", "internal/telemetry"}},
+		may: []string{"internal/proxies", "internal/client", "internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/own", "internal/dedicated", "internal/inforce", "internal/scriptcache", "internal/share", "internal/slowlog", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/display", "internal/loglimit", "internal/telemetry"}},
 	{pkg: "internal/own", floor: 5, what: "what a client has of connections of its own: when, at which node, and what becomes of them",
 		may: []string{"internal/client", "commands", "internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/dedicated", "internal/fenced", "internal/subscription", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/backend", floor: 3, what: "how ordinary commands reach Redis: one, or the nodes of a cluster",
@@ -44,7 +44,9 @@ var table = []row{
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/glob", "internal/hottest", "internal/agenda", "internal/chain", "internal/retry", "internal/tasks", "internal/share", "internal/lockstore", "internal/jitter", "internal/loglimit", "internal/telemetry"}},
 	{pkg: "internal/page", floor: 4, what: "the page for people who run the proxy",
-		may: []string{"internal/hottest", "internal/inforce", "internal/share", "internal/lock", "internal/lockstore", "internal/slowlog", "internal/display", "internal/webserver", "internal/telemetry"}, libs: stdOnly},
+		may: []string{"internal/proxies", "internal/hottest", "internal/inforce", "internal/share", "internal/lock", "internal/lockstore", "internal/slowlog", "internal/display", "internal/webserver", "internal/telemetry"}, libs: stdOnly},
+	{pkg: "internal/proxies", floor: 3, what: "how the proxies before one Redis know of each other",
+		may: []string{"internal/retry", "internal/lockstore", "proto/resp", "scripts"}, libs: stdOnly},
 	{pkg: "internal/lockstore/sharded", floor: 4, what: "each lock on one Redis: the only one, or the master of its slot",
 		may: []string{"internal/agenda", "internal/retry", "internal/tasks", "internal/lockstore", "internal/lockstore/node", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/lockstore/quorum", floor: 4, what: "each lock on several Redis servers, of which a majority decides",

@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 		Commands: Commands{Slow: 10 * time.Millisecond},
 		Log:      Log{Level: slog.LevelInfo, Format: "text"},
 		Drain:    Drain{Timeout: 20 * time.Second},
-		Admin:    Admin{TraceLocks: "yes", ReadyNeeds: "redis"},
+		Admin:    Admin{TraceLocks: "yes", ReadyNeeds: "redis", Registry: "yes"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -124,6 +124,7 @@ type Admin struct {
 	Metrics    string // "" is off
 	TraceLocks string // yes or no
 	ReadyNeeds string // redis or locks
+	Registry   string // yes or no
 	Page       string // "" is off
 	TokenFile  string
 	TLSCert    string // "": the page is served without TLS

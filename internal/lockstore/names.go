@@ -60,7 +60,7 @@ func ValidOwner(id string) bool {
 // uuid is its Redisson's getId().
 func ConnectionIn(owner string) (uuid, number string, is bool) {
 	uuid, number, _ = strings.Cut(owner, ":")
-	return uuid, number, isUUID(uuid) && isNumber(number)
+	return uuid, number, IsUUID(uuid) && isNumber(number)
 }
 
 const (
@@ -68,8 +68,8 @@ const (
 	uuidForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" // x is a hexadecimal digit
 )
 
-// isUUID says whether s is a UUID as Java and this proxy write it, in lower case.
-func isUUID(s string) bool {
+// IsUUID says whether s is a UUID as Java and this proxy write it, in lower case.
+func IsUUID(s string) bool {
 	if len(s) != len(uuidForm) {
 		return false
 	}

@@ -76,11 +76,11 @@ func endsLikeOwner(name string) bool {
 		return false
 	}
 	before, last := cutLast(name)
-	if isUUID(last) {
+	if IsUUID(last) {
 		return true
 	}
 	_, id := cutLast(before)
-	return isUUID(id) && isNumber(last)
+	return IsUUID(id) && isNumber(last)
 }
 
 // readHoldName says whether a name is that of a key of a read hold.

@@ -108,7 +108,7 @@ func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail
 	for _, h := range d.Info.Holders {
 		known := slices.ContainsFunc(d.held, func(e lock.Entry) bool { return same(h.Owned, e.Owned) })
 		if !known && len(d.Away) < mostOfOne {
-			d.Away = append(d.Away, away{h.Owned, p.where(r.Context(), h)})
+			d.Away = append(d.Away, away{h.Owned, p.where(h)})
 		}
 	}
 	return d

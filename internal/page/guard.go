@@ -3,6 +3,8 @@ package page
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
+	"encoding/hex"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +18,21 @@ import (
 type Entry struct {
 	Token        func() string // what must be shown; nil: nothing
 	Certificates bool          // TLS has asked for one, and looked at it
+	// Certificate is the page's own; nil: it has no TLS.
+	Certificate func() *tls.Certificate
+}
+
+// Fingerprint is the SHA-256 of the page's certificate, in hex; "": it has no TLS.
+func (e Entry) Fingerprint() string {
+	if e.Certificate == nil {
+		return ""
+	}
+	return fingerprint(e.Certificate().Certificate[0])
+}
+
+func fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
 }
 
 // open says that who can connect may see it: it must be on loopback.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/internal/webserver"
 )
@@ -40,15 +41,20 @@ type Locks interface {
 	Hottest(most int) []hottest.Entry
 }
 
+// Proxies are this proxy and the others, as far as they are known: see proxies.Registry.
+type Proxies interface {
+	All() (all []proxies.Proxy, trouble error)
+	Of(owner string) (p proxies.Proxy, known, none bool)
+}
+
 // Options set a page up.
 type Options struct {
 	Locks
 	Slow  func(most int) []slowlog.Entry
 	Force func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
 	// Search makes a step of a scan for locks in Redis, from a cursor, and says where the next goes on: at "0" nowhere.
-	Search func(ctx context.Context, db int, match, cursor string) (next string, found []lock.Found, err error)
-	// ProxyOf says where the other proxy is whose connection an owner is, or that there is none; "", false: not known.
-	ProxyOf func(ctx context.Context, owner string) (at string, none bool)
+	Search  func(ctx context.Context, db int, match, cursor string) (next string, found []lock.Found, err error)
+	Proxies Proxies // nil: no other is known
 	// How they are; asked while somebody looks.
 	Nodes func(context.Context) []Node
 	// Why clients are not served; none: they are.
@@ -89,6 +95,9 @@ type Page struct {
 
 // New is a page that is not served yet.
 func New(o Options) *Page {
+	if o.Proxies == nil {
+		o.Proxies = (*proxies.Registry)(nil)
+	}
 	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log}, ended: make(chan struct{})}
 }
 

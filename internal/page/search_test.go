@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
 const thread = "0f8fad5b-d9cb-469f-a165-70867728950e:52"
@@ -27,10 +29,23 @@ func inRedis(o *Options, steps ...[]lock.Found) *[]string {
 		}
 		return strconv.Itoa((at + 1) % len(steps)), steps[at], nil
 	}
-	o.ProxyOf = func(_ context.Context, owner string) (string, bool) {
-		return map[string]string{"7c9e6679-7425-40de-944b-e07fc1f90ae7:1": "10.0.0.9:6380"}[owner], owner == thread
-	}
+	o.Proxies = neighbours{{ID: "7c9e6679-7425-40de-944b-e07fc1f90ae7", Record: proxies.Record{Addr: "10.0.0.9:6380"}, Until: time.Now().Add(time.Hour)}}
 	return asked
+}
+
+// neighbours are the proxies that there are, beside that of Redisson's thread.
+type neighbours []proxies.Proxy
+
+func (all neighbours) All() ([]proxies.Proxy, error) { return all, nil }
+
+func (all neighbours) Of(owner string) (proxies.Proxy, bool, bool) {
+	id, _, _ := lockstore.ConnectionIn(owner)
+	for _, p := range all {
+		if p.ID == id {
+			return p, true, false
+		}
+	}
+	return proxies.Proxy{}, false, owner == thread
 }
 
 func lockOf(key, owner string) lock.Found {

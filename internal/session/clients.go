@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -26,9 +27,9 @@ type clients struct {
 	running  sync.WaitGroup // from admit to when redcon has let go of the connection
 	n        atomic.Int64
 
-	about  func() *commands.ProxyFacts
-	fields atomic.Pointer[commands.ClientFields] // of Redis' own CLIENT INFO; nil: not known
-	proxies
+	about   func() *commands.ProxyFacts
+	fields  atomic.Pointer[commands.ClientFields] // of Redis' own CLIENT INFO; nil: not known
+	proxies *proxies.Registry
 }
 
 // admit gives a new connection its number and its session.

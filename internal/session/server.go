@@ -24,6 +24,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
@@ -53,6 +54,7 @@ type Upstream struct {
 	Node     *upstream.Node   // nil with a Cluster
 	Cluster  *cluster.Cluster // nil with a Node
 	Locks    *lock.Manager
+	Proxies  *proxies.Registry // nil: none is known
 	Budget   *upstream.Budget  // of the Node, or the Cluster's; for INFO
 	Service  upstream.Identity // who the lock scripts run as: user and password of the upstream's address
 	Embedded bool              // it is the embedded store
@@ -131,7 +133,6 @@ type Server struct {
 	lastOut atomic.Bool // of a drain only operators' connections are left: they may go, too
 	access  serverAccess
 	clients clients
-	onPage  proxies // as the page sees them
 	pauses  pauses
 	runOut  runOut
 	loops   loops
@@ -189,14 +190,9 @@ func NewServer(o Options) *Server {
 		facts: facts{known: make(chan struct{}), suspects: make(chan suspect, 1)},
 		access: serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(),
 			protection: protection{known: make(chan struct{})}},
-		clients: clients{sessions: make(map[int64]*Session),
-			proxies: proxies{service: client.UserName(o.Service.User)}},
+		clients: clients{sessions: make(map[int64]*Session), proxies: o.Proxies},
 	}
 	s.clients.about, s.figures = s.about, s.readings()
-	if o.Locks != nil {
-		s.clients.self, s.clients.quorum = o.Locks.UUID(), o.Locks.Nodes() != nil
-	}
-	s.onPage.self, s.onPage.service, s.onPage.quorum = s.clients.self, s.clients.service, s.clients.quorum
 	s.users = share.New(o.PerUser, s.log)
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"net"
+	"os"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxies"
+)
+
+// introduce notes what this proxy says of itself to the others: an address with TLS before one without, and before a
+// unix socket.
+func (a *app) introduce() {
+	host, _ := os.Hostname() // people are shown it, and a page on loopback is for the same one
+	a.self = proxies.Record{Host: host, Version: versionText(), Started: time.Now(), Addr: a.cfg.Listen.Announce}
+	if a.self.Addr != "" {
+		return
+	}
+	rank := func(l listener) int {
+		_, tcp := l.Addr().(*net.TCPAddr)
+		switch {
+		case l.entry.TLS != nil:
+			return 2
+		case tcp:
+			return 1
+		}
+		return 0
+	}
+	best := -1
+	for _, l := range a.listeners {
+		if n := rank(l); n > best {
+			best, a.self.Addr = n, l.Addr().String()
+		}
+	}
+}
+
+// said is that, on a machine of that address.
+func (a *app) said(machine string) proxies.Record {
+	r := a.self
+	r.Addr = proxies.Reached(r.Addr, machine, false)
+	if a.page != nil {
+		r.Page, r.Cert = proxies.Reached(a.page.Addr(), machine, true), a.page.Entry.Fingerprint()
+	}
+	return r
+}
