@@ -127,16 +127,16 @@ func TestSettingsInForce(t *testing.T) {
 			}
 			check("name max-clients value 30 from file", "name warm-channels value 1024 from default live 0 waiting 9",
 				"config_last_reload OK; taken: max-clients; a restart is needed for: warm-channels")
-			awaitText(t, "lockproxy_config_last_reload_success 1", scraped)
+			awaitText(t, "\nlockproxy_config_last_reload_success 1\n", scraped)
 
 			yaml("announce-address: redis://a:" + secret + "@b:1\nmax-clients: 0\n")
 			p.cmd.Process.Signal(syscall.SIGHUP)
-			awaitText(t, "lockproxy_config_last_reload_success 0", scraped)
+			awaitText(t, "\nlockproxy_config_last_reload_success 0\n", scraped)
 			check("name max-clients value 30 from file", "max-clients: 0 is below 1", "announce-address", "name warm-channels value 1024 from default live 0 waiting 9")
 
 			yaml("max-clients: 30\n")
 			p.cmd.Process.Signal(syscall.SIGHUP)
-			awaitText(t, "lockproxy_config_last_reload_success 1", scraped)
+			awaitText(t, "\nlockproxy_config_last_reload_success 1\n", scraped)
 			check("name warm-channels value 1024 from default live 0 waiting <nil>")
 			if strings.Contains(p.logged(), secret) {
 				t.Error("the password is in the log")

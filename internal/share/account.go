@@ -24,43 +24,42 @@ type Use struct {
 	Refused int64 `json:"refused"` // how often the limit was reached, since the user was first seen
 }
 
-// Accounts are at most n users of whom there is something to tell, those first that hold most locks, then those that
-// were refused most.
+// Accounts are at most n users of whom there is something to tell, those first that hold most locks, then those with
+// most clients.
 func (u *Users) Accounts(n int) (all []Account) {
 	u.mu.Lock()
-	limits, now := u.limits.Load(), time.Now().Unix()
+	limits, now := u.limits.Load(), time.Now()
 	for _, one := range u.byName {
-		if a := one.account(limits, now); a.weight() > 0 {
+		if a := one.account(limits, now); !a.blank() {
 			all = append(all, a)
 		}
 	}
 	u.mu.Unlock()
 	slices.SortFunc(all, func(a, b Account) int {
-		return cmp.Or(cmp.Compare(b.Locks.Now, a.Locks.Now), cmp.Compare(b.refused(), a.refused()),
-			cmp.Compare(b.weight(), a.weight()), cmp.Compare(a.User+a.Address, b.User+b.Address))
+		return cmp.Or(cmp.Compare(b.Locks.Now, a.Locks.Now), cmp.Compare(b.Clients.Now, a.Clients.Now),
+			cmp.Compare(a.User+a.Address, b.User+b.Address))
 	})
 	return all[:min(n, len(all))]
 }
 
 // account is called with Users.mu held.
-func (u *User) account(l *Limits, now int64) Account {
+func (u *User) account(l *Limits, now time.Time) Account {
 	sent := int64(-1)
 	if u.Paced() {
-		sent = u.sent.before(now)
+		sent = u.sent.count(now, 0)
 	}
-	use := func(of limit, now int64, most int) Use { return Use{now, most, u.refused[of].Load()} }
-	return Account{User: u.name, Address: u.address, Clients: use(ofClients, int64(u.clients), l.Clients),
-		Commands: use(ofCommands, sent, l.Commands), Locks: use(ofLocks, u.locks.Load(), l.Locks),
-		Waits: use(ofWaits, u.waits.Load(), l.Waits)}
+	return Account{User: u.name, Address: u.address,
+		Clients:  Use{int64(u.clients), l.Clients, u.refused.clients.Load()},
+		Commands: Use{sent, l.Commands, u.refused.commands.Load()},
+		Locks:    Use{u.locks.Load(), l.Locks, u.refused.locks.Load()},
+		Waits:    Use{u.waits.Load(), l.Waits, u.refused.waits.Load()}}
 }
 
-// refused is how often any limit was reached.
-func (a Account) refused() int64 {
-	return a.Clients.Refused + a.Commands.Refused + a.Locks.Refused + a.Waits.Refused
+// blank says that there is nothing to tell.
+func (a Account) blank() bool {
+	refused := a.Clients.Refused + a.Commands.Refused + a.Locks.Refused + a.Waits.Refused
+	return a.Clients.Now+a.Locks.Now+a.Waits.Now+refused == 0
 }
-
-// weight is 0 of a user of whom there is nothing to tell.
-func (a Account) weight() int64 { return a.Clients.Now + a.Locks.Now + a.Waits.Now + a.refused() }
 
 // perSecond counts what comes, second by second.
 type perSecond struct {
@@ -69,31 +68,17 @@ type perSecond struct {
 	here, last int64      // in that second, and in the one before
 }
 
-// add counts one more at a second.
-func (p *perSecond) add(second int64) {
+// count adds n that come now, and returns how many came in the last whole second.
+func (p *perSecond) count(now time.Time, n int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turn(second)
-	p.here++
-}
-
-// before is how many came in the second before this one.
-func (p *perSecond) before(second int64) int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.turn(second)
-	return p.last
-}
-
-// turn begins another second. mu is held.
-func (p *perSecond) turn(second int64) {
-	switch second - p.second {
+	switch second := now.Unix(); second - p.second {
 	case 0:
-		return
 	case 1:
-		p.last = p.here
+		p.second, p.here, p.last = second, 0, p.here
 	default:
-		p.last = 0
+		p.second, p.here, p.last = second, 0, 0
 	}
-	p.here, p.second = 0, second
+	p.here += n
+	return p.last
 }

@@ -20,30 +20,16 @@ type Limits struct {
 	Waits    int // lock verbs that wait
 }
 
-// limit is which of them.
-type limit int
-
-const (
-	ofClients limit = iota
-	ofCommands
-	ofLocks
-	ofWaits
-	kinds
-)
-
 // Error says that a user is over a limit.
-type Error struct {
-	What  string
-	limit limit
-}
+type Error struct{ What string }
 
 func (e *Error) Error() string { return fmt.Sprintf("max number of %s per user reached", e.What) }
 
 var (
-	errClients  = &Error{"clients", ofClients}
-	errCommands = &Error{"commands a second", ofCommands}
-	errLocks    = &Error{"locks", ofLocks}
-	errWaits    = &Error{"waiting locks", ofWaits}
+	errClients  = &Error{"clients"}
+	errCommands = &Error{"commands a second"}
+	errLocks    = &Error{"locks"}
+	errWaits    = &Error{"waiting locks"}
 )
 
 const (
@@ -89,8 +75,8 @@ type User struct {
 	waits atomic.Int64
 	told  atomic.Int64 // unix nanoseconds of the last word in the log
 
-	sent    perSecond           // commands, counted while there is a limit
-	refused [kinds]atomic.Int64 // how often, by the limit
+	sent    perSecond // commands, counted while there is a limit
+	refused struct{ clients, commands, locks, waits atomic.Int64 }
 }
 
 // Join counts a client for a user, whose name is not empty.
@@ -99,7 +85,7 @@ func (u *Users) Join(name string) (*User, error) {
 	defer u.mu.Unlock()
 	one := u.find(name, "")
 	if reached(u.limits.Load().Clients, int64(one.clients)) {
-		return nil, one.over(errClients)
+		return nil, one.over(errClients, &one.refused.clients)
 	}
 	one.clients++
 	return one, nil
@@ -177,9 +163,9 @@ func (u *User) Command() error {
 		return nil
 	}
 	if !pace.Allow() {
-		return u.over(errCommands)
+		return u.over(errCommands, &u.refused.commands)
 	}
-	u.sent.add(time.Now().Unix())
+	u.sent.count(time.Now(), 1)
 	return nil
 }
 
@@ -187,14 +173,16 @@ func (u *User) Command() error {
 // long it is until then: the command waits for so long, behind all others of its kind.
 func (u *User) Owe() time.Duration {
 	if pace := u.pace.Load(); pace != nil {
-		u.sent.add(time.Now().Unix())
+		u.sent.count(time.Now(), 1)
 		return pace.Reserve().Delay()
 	}
 	return 0
 }
 
 // Ask counts a lock that is asked for; unless there is an error, answered is to be called when there is an answer.
-func (u *User) Ask() error { return u.draw(&u.locks, u.of.limits.Load().Locks, errLocks) }
+func (u *User) Ask() error {
+	return u.draw(&u.locks, u.of.limits.Load().Locks, errLocks, &u.refused.locks)
+}
 
 // answered undoes an Ask.
 func (u *User) answered() { u.locks.Add(-1) }
@@ -208,16 +196,18 @@ func (u *User) hold(n int) {
 }
 
 // Wait counts a lock verb that waits; unless there is an error, waited is to be called at its end.
-func (u *User) Wait() error { return u.draw(&u.waits, u.of.limits.Load().Waits, errWaits) }
+func (u *User) Wait() error {
+	return u.draw(&u.waits, u.of.limits.Load().Waits, errWaits, &u.refused.waits)
+}
 
 // waited undoes a Wait.
 func (u *User) waited() { u.waits.Add(-1) }
 
 // draw counts one more of what the user may have so many of.
-func (u *User) draw(count *atomic.Int64, most int, full *Error) error {
+func (u *User) draw(count *atomic.Int64, most int, full *Error, refused *atomic.Int64) error {
 	if reached(most, count.Add(1)-1) {
 		count.Add(-1)
-		return u.over(full)
+		return u.over(full, refused)
 	}
 	return nil
 }
@@ -225,9 +215,9 @@ func (u *User) draw(count *atomic.Int64, most int, full *Error) error {
 // reached says whether there are as many as may be; 0 is no limit.
 func reached(most int, n int64) bool { return most > 0 && n >= int64(most) }
 
-// over is err, of which the log says something from time to time.
-func (u *User) over(err *Error) error {
-	u.refused[err.limit].Add(1)
+// over is err, which is counted, and of which the log says something from time to time.
+func (u *User) over(err *Error, refused *atomic.Int64) error {
+	refused.Add(1)
 	now, last := time.Now().UnixNano(), u.told.Load()
 	if now-last >= int64(tellPer) && u.told.CompareAndSwap(last, now) {
 		name := u.name
