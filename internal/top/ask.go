@@ -148,22 +148,24 @@ func readRows(m rueidis.RedisMessage, read func(rueidis.RedisMessage) (record, e
 	return all, nil
 }
 
-// readMap reads the fields of a map, but for those that are maps and lists themselves.
+// readMap reads the fields of a map. Those of a map within it have its name before theirs; lists are left out.
 func readMap(m rueidis.RedisMessage) (record, error) {
-	fields, err := m.AsMap()
-	if err != nil {
-		return nil, err
-	}
 	r := record{}
+	return r, r.readInto("", m)
+}
+
+func (r record) readInto(before string, m rueidis.RedisMessage) error {
+	fields, err := m.AsMap()
 	for name, value := range fields {
-		if value.IsArray() || value.IsMap() {
-			continue
-		}
-		if r[name], err = readText(value); err != nil {
-			return nil, err
+		switch {
+		case err != nil || value.IsArray():
+		case value.IsMap():
+			err = r.readInto(before+name+"-", value)
+		default:
+			r[before+name], err = readText(value)
 		}
 	}
-	return r, nil
+	return err
 }
 
 // readText reads text, or a number as text; "": null.

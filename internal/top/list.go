@@ -77,6 +77,10 @@ var lists = []list{
 		micros("TOOK", "took"), micros("REDIS", "upstream"), {"CLIENT", "addr", false, client}, text("USER", "user"),
 		text("COMMAND", "command"),
 	}},
+	{"Users", []string{"LOCKPROXY", "USERS"}, false, readMap, []string{"user", "address"}, []column{
+		text("USER", "user"), text("ADDRESS", "address"), use("CLIENTS", "clients"), use("COMMANDS", "commands"),
+		use("LOCKS", "locks"), use("WAITS", "waits"),
+	}},
 }
 
 // shown are the columns of an answer: of all proxies there is one more.
@@ -147,6 +151,23 @@ func waitsFor(r record) string {
 		return ""
 	}
 	return display.Shown(r["waits-for"]) + " " + display.Ago(r.span("waiting-ms"))
+}
+
+// use is a column that shows what a user has of something: now, of how many, and how often more was refused.
+func use(title, field string) column {
+	return column{title, field + "-now", true, func(r record) string {
+		text := display.Number(r.number(field + "-now"))
+		if r[field+"-now"] == "-1" {
+			text = "not counted"
+		}
+		if most := r.number(field + "-max"); most > 0 {
+			text += " of " + display.Number(most)
+		}
+		if refused := r.number(field + "-refused"); refused > 0 {
+			text += ", refused " + display.Number(refused)
+		}
+		return text
+	}}
 }
 
 // micros is a column that shows µs as ms.

@@ -42,10 +42,9 @@ func (f *facts) readLock(row record, info rueidis.RedisMessage) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := readMap(fields["waiting"])
 	f.rows = slices.Concat(holders, waiters, nodes)
-	f.lock = how(row, lock, waiting)
-	return err
+	f.lock = how(row, lock)
+	return nil
 }
 
 // within reads a list of maps, of those that are called so; none if there is no list.
@@ -63,7 +62,7 @@ func within(m rueidis.RedisMessage, who string) ([]record, error) {
 }
 
 // how says how a lock is.
-func how(row, lock, waiting record) string {
+func how(row, lock record) string {
 	text := "lock " + display.Whole(row["key"]) + ", database " + row["db"] + ": "
 	switch left := lock.number("ttl-ms"); {
 	case lock["kind"] == "none":
@@ -76,7 +75,7 @@ func how(row, lock, waiting record) string {
 	if lock["fence"] != "" {
 		text += "; last fencing token " + lock["fence"]
 	}
-	return text + "; wait here: " + waiting["here"] + ", in the fair queue: " + waiting["queue"]
+	return text + "; wait here: " + lock["waiting-here"] + ", in the fair queue: " + lock["waiting-queue"]
 }
 
 // where says where somebody is, as far as that is known.
