@@ -53,6 +53,7 @@ type app struct {
 	locks     *lock.Manager
 	server    *session.Server
 	listeners []listener
+	socket    net.Listener // for operators; nil: there is none, or another process has it
 	files     []*tlsfiles.Files
 	mistake   chan error // in the settings, found once Redis was asked
 }
@@ -119,6 +120,9 @@ func (a *app) build(ctx context.Context) (err error) {
 		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log,
 	})
 	if err = a.open(ctx); err != nil {
+		return err
+	}
+	if err = a.openSocket(); err != nil {
 		return err
 	}
 	a.health.Serve(a.checks(service)...)
@@ -226,7 +230,10 @@ func (a *app) run(ctx context.Context) error {
 		engine.Go(func() { a.server.KnowProxies(lockCtx, a.proxies) })
 	}
 	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
-	failed := make(chan error, len(a.listeners))
+	failed := make(chan error, len(a.listeners)+1)
+	if a.cfg.Admin.Socket != "" {
+		serving.Go(func() { a.serveSocket(reloads, a.socket, failed) })
+	}
 	for _, l := range a.listeners {
 		serving.Go(func() { a.serve(l, failed) })
 	}
@@ -295,6 +302,9 @@ func (a *app) close() {
 	a.closePage()
 	for _, l := range a.listeners {
 		l.Close()
+	}
+	if a.socket != nil {
+		a.socket.Close()
 	}
 	a.closeControls()
 	if a.node != nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"math"
+	"net"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,12 @@ func reusePort(_, _ string, c syscall.RawConn) (err error) {
 		return failed
 	}
 	return err
+}
+
+// listenPrivately opens a unix socket that nobody but this process' user may connect to, from its first moment.
+func listenPrivately(path string) (net.Listener, error) {
+	defer syscall.Umask(syscall.Umask(0o177))
+	return net.Listen("unix", path)
 }
 
 // openFiles is how many files and connections this process may have open. Go has raised it to the hard limit.

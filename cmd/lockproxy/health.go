@@ -62,16 +62,21 @@ func askHealth(ctx context.Context, cfg config.Config, live bool) (said string, 
 		}
 		return askPage(ctx, "http://"+at+page)
 	}
-	all := slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen)
-	i := slices.IndexFunc(all, func(at string) bool { return !strings.HasPrefix(at, systemd.Prefix) })
-	if i < 0 {
-		return "", errors.New("nothing can be asked: only systemd knows the addresses; give metrics-listen")
+	all := slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen, cfg.Admin.SocketAddress())
+	if live { // the admin socket answers without Redis
+		all = slices.Concat(cfg.Admin.SocketAddress(), all)
 	}
-	if said, err = ping(ctx, all[i], i >= len(cfg.Listen.Addresses), cfg.Listen.ProxyProtocol == "required"); err != nil {
-		return "", fmt.Errorf("%s: %w", all[i], err)
+	all = slices.DeleteFunc(all, func(at string) bool { return strings.HasPrefix(at, systemd.Prefix) })
+	if len(all) == 0 {
+		return "", errors.New("nothing can be asked: only systemd knows the addresses; give metrics-listen or admin-socket")
 	}
-	if !live && !slices.ContainsFunc(serves, func(begin string) bool { return strings.HasPrefix(said, begin) }) {
-		return "", fmt.Errorf("%s: %s", all[i], said)
+	at := all[0]
+	said, err = ping(ctx, at, slices.Contains(cfg.TLS.Listen, at), cfg.Listen.ProxyProtocol == "required")
+	if err == nil && !live && !slices.ContainsFunc(serves, func(begin string) bool { return strings.HasPrefix(said, begin) }) {
+		err = errors.New(said)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
 	}
 	return said, nil
 }

@@ -12,8 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // tcpSockets opens TCP addresses; with reuse also one on which another process listens already.
@@ -68,6 +71,45 @@ func share(path, name string, mode fs.FileMode) error {
 	return nil
 }
 
+var errTaken = errors.New("another process listens there")
+
+// openSocket opens the admin socket, unless another process has it, with which this one takes turns.
+func (a *app) openSocket() (err error) {
+	if a.cfg.Admin.Socket == "" {
+		return nil
+	}
+	if a.socket, err = adminSocket(a.cfg.Admin.Socket); errors.Is(err, errTaken) && a.shares() {
+		a.log.Info("the admin socket is another process', and will be this one's when that has ended", "path", a.cfg.Admin.Socket)
+		return nil
+	}
+	return err
+}
+
+func adminSocket(path string) (ln net.Listener, err error) {
+	if err = removeStale(path); err == nil {
+		ln, err = listenPrivately(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("admin-socket: %w", err)
+	}
+	return ln, nil
+}
+
+// socketTurn is how often it is looked whether the admin socket is free.
+const socketTurn = time.Second
+
+// serveSocket serves the admin socket, once it is this process' turn, until the end of a drain.
+func (a *app) serveSocket(ctx context.Context, ln net.Listener, failed chan<- error) {
+	for ln == nil {
+		retry.Sleep(ctx, socketTurn, nil)
+		if ctx.Err() != nil {
+			return
+		}
+		ln, _ = adminSocket(a.cfg.Admin.Socket) // until it can be had
+	}
+	a.serve(listener{ln, downstream.Entry{Operators: true}}, failed)
+}
+
 // removeStale takes away the socket of a process that has died; one that somebody answers on stays.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
@@ -83,7 +125,7 @@ func removeStale(path string) error {
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		conn.Close()
-		return fmt.Errorf("%s: another process listens there", path)
+		return fmt.Errorf("%s: %w", path, errTaken)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err

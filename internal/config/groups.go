@@ -125,6 +125,7 @@ type Admin struct {
 	TraceLocks string // yes or no
 	ReadyNeeds string // redis or locks
 	Registry   string // yes or no
+	Socket     string // a path; "" is off
 	Page       string // "" is off
 	TokenFile  string
 	TLSCert    string // "": the page is served without TLS

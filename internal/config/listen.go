@@ -24,6 +24,7 @@ func (c Config) listenFaults() (faults []error) {
 		{"tls-listen", c.TLS.Listen, validInet},
 		{"metrics-listen", asList(c.Admin.Metrics), validHostPort},
 		{"admin-listen", asList(c.Admin.Page), validHostPort},
+		{"admin-socket", c.Admin.SocketAddress(), validListen},
 	} {
 		for _, addr := range l.addrs {
 			if err := l.valid(addr); err != nil {
@@ -38,6 +39,14 @@ func (c Config) listenFaults() (faults []error) {
 		}
 	}
 	return faults
+}
+
+// SocketAddress is admin-socket as listen has such addresses; none: there is none.
+func (a Admin) SocketAddress() []string {
+	if a.Socket == "" {
+		return nil
+	}
+	return []string{"unix://" + a.Socket}
 }
 
 // asList is an address as a list, which is empty if there is none.

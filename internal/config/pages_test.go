@@ -337,7 +337,7 @@ var subjects = []subject{
 	{"Limits", "max-clients max-clients-per-address max-clients-per-user max-commands-per-user max-locks-per-user " +
 		"max-waits-per-user max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},
-	{"Metrics, traces and the page for operators", "metrics-listen ready-needs trace-lock-names admin-listen " +
+	{"Metrics, traces and the page for operators", "metrics-listen ready-needs trace-lock-names admin-socket admin-listen " +
 		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca proxy-registry"},
 	{"The process", "config threads drain-delay drain-timeout log-level log-format"},
 }

@@ -45,8 +45,9 @@ Usage: lockproxy health [flags]
   --live            ask whether it is alive: it need not be ready
 
 It takes all flags of lockproxy, its LOCKPROXY_ variables and its --config file.
-It asks /readyz, or /livez, at --metrics-listen; without that it sends PING to the
-first of --listen and --tls-listen. It waits for 2 seconds.
+It asks /readyz, or /livez, at --metrics-listen. Without that it sends PING to the
+first of --listen and --tls-listen, with --live to --admin-socket if there is one.
+It waits for 2 seconds.
 `
 
 // UsageHealth prints what `lockproxy health --help` shows.

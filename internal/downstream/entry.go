@@ -26,6 +26,9 @@ type Entry struct {
 	// ProxyFrom, unless that is empty.
 	ProxyHeader bool
 	ProxyFrom   []netip.Prefix
+	// Operators: who may connect is an operator, has one of a few places beside all others, and is let in until a drain is
+	// over.
+	Operators bool
 }
 
 // entryTime is for header and TLS hand-shake together; --handshake-timeout may make it shorter.
@@ -52,6 +55,7 @@ type entrant struct {
 	from  net.Addr // of the connection itself, whatever a PROXY header says
 	place *Place
 	since time.Time // of its accept
+	entry *Entry
 }
 
 // local says that the client is on this machine. A balancer on another machine has no clients here.

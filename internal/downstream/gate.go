@@ -101,6 +101,18 @@ func (g *Gate) Drain() {
 	listeners := slices.Clone(g.listeners)
 	g.mu.Unlock()
 	for _, l := range listeners {
+		if l.closed() {
+			l.Close()
+		}
+	}
+}
+
+// DrainOperators closes the listeners of operators, too, once a drain waits for nobody else.
+func (g *Gate) DrainOperators() {
+	g.mu.Lock()
+	listeners := slices.Clone(g.listeners)
+	g.mu.Unlock()
+	for _, l := range listeners {
 		l.Close()
 	}
 }

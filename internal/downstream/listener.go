@@ -45,6 +45,9 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
+// closed says that a drain lets nobody in here any more.
+func (l *listener) closed() bool { return l.gate.draining.Load() && !l.entry.Operators }
+
 // Accept blocks through a drain, until its end.
 func (l *listener) Accept() (net.Conn, error) {
 	if l.entry.TLS == nil && !l.wantsHeader() {
@@ -114,8 +117,8 @@ func (l *listener) next() (entrant, error) {
 // placed gives an accepted connection its place, or refuses it. With TLS it gets no error, as in Redis, because it
 // could not read one before the hand-shake.
 func (l *listener) placed(raw net.Conn) (entrant, bool) {
-	e := entrant{conn: raw, from: raw.RemoteAddr(), since: time.Now()}
-	if l.gate.draining.Load() {
+	e := entrant{conn: raw, from: raw.RemoteAddr(), since: time.Now(), entry: &l.entry}
+	if l.closed() {
 		raw.Close()
 		return e, false
 	}
@@ -135,7 +138,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 		addr = netip.Addr{} // the client's own comes with the header
 	}
 	var refusal string
-	if e.place, refusal = l.gate.places.enter(raw, addr); refusal == "" {
+	if e.place, refusal = l.gate.places.enter(raw, addr, l.entry.Operators); refusal == "" {
 		return e, true
 	}
 	l.gate.places.noteRefused(refusal, from)
@@ -149,7 +152,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 // guarded makes the Conn of a client that has its place; nil in a drain, and for a client from elsewhere that is not
 // let in.
 func (l *listener) guarded(e entrant) *Conn {
-	if l.gate.draining.Load() {
+	if l.closed() {
 		closeNow(e.conn)
 		e.place.Leave()
 		return nil

@@ -14,7 +14,8 @@ type Peer struct {
 	Unix            bool   // it came by a unix socket
 	// Local: it is on this machine, as Redis' protected mode sees it. It came by a unix socket or from a loopback
 	// address, and so did the balancer that named the address.
-	Local bool
+	Local    bool
+	Operator bool // it came by a listener of operators
 	// Certificate is the common name in its certificate, which has been verified; "": there is no certificate, or not
 	// exactly one name.
 	Certificate string
@@ -23,6 +24,7 @@ type Peer struct {
 
 func newPeer(e entrant) Peer {
 	p := Peer{Local: e.local(), Certificate: certificateName(e.conn), Opened: e.since}
+	p.Operator = e.entry != nil && e.entry.Operators
 	p.Addr, p.LocalAddr = e.conn.RemoteAddr().String(), e.conn.LocalAddr().String()
 	if p.Unix = e.conn.LocalAddr().Network() == "unix"; p.Unix {
 		p.LocalAddr += ":0" // as in Redis

@@ -26,17 +26,18 @@ type places struct {
 	keeps  func() bool // some places are kept for operators; nil: none are
 	log    *slog.Logger
 
-	mu        sync.Mutex // guards what follows, and kept and operates of each Place
+	mu        sync.Mutex // guards what follows, and among and operates of each Place
 	n         int        // clients, those in a hand-shake included
 	byAddress map[netip.Addr]int
 	kept      []*Place // the oldest first; they count for nothing else
+	operators []*Place // the same, of those who came by a listener of operators
 }
 
 // Place is one client's share of the limits, from its accept to its end, hand-shakes included.
 type Place struct {
 	of       *places
 	addr     netip.Addr // the address it is counted for, also while there is no MaxPerAddress; zero: none
-	kept     bool       // it is one of those for operators; only the goroutine that reads from the client changes it
+	among    *[]*Place  // those for operators of which it is one; nil: none. Only the goroutine that reads from the client changes it
 	operates bool       // the client is an operator
 	socket   net.Conn
 }
@@ -50,12 +51,19 @@ func addressOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// enter lets one more client in, or returns what to tell it.
-func (p *places) enter(socket net.Conn, addr netip.Addr) (one *Place, refusal string) {
+// enter lets one more client in, or returns what to tell it. An operator has always a place.
+func (p *places) enter(socket net.Conn, addr netip.Addr, operator bool) (one *Place, refusal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one = &Place{of: p, addr: addr, socket: socket}
-	if refusal = p.add(addr); refusal == "" || p.keep(one) {
+	if operator {
+		keep(one, &p.operators)
+		return one, ""
+	}
+	if refusal = p.add(addr); refusal == "" {
+		return one, ""
+	}
+	if p.keeps != nil && p.keeps() && keep(one, &p.kept) {
 		return one, ""
 	}
 	return nil, refusal
@@ -95,27 +103,24 @@ func (p *places) uncount(addr netip.Addr) {
 	}
 }
 
-// keep gives a client that there is no place for one of those for operators. mu is held.
-func (p *places) keep(one *Place) bool {
-	if p.keeps == nil || !p.keeps() {
-		return false
-	}
-	if len(p.kept) >= keptPlaces {
-		i := slices.IndexFunc(p.kept, func(k *Place) bool { return !k.operates })
+// keep gives a client one of the places for operators. mu is held.
+func keep(one *Place, among *[]*Place) bool {
+	if len(*among) >= keptPlaces {
+		i := slices.IndexFunc(*among, func(k *Place) bool { return !k.operates })
 		if i < 0 {
 			return false
 		}
-		p.kept[i].socket.Close()
-		p.kept = slices.Delete(p.kept, i, i+1)
+		(*among)[i].socket.Close()
+		*among = slices.Delete(*among, i, i+1)
 	}
-	one.kept = true
-	p.kept = append(p.kept, one)
+	one.among = among
+	*among = append(*among, one)
 	return true
 }
 
 // unkeep is called with mu held. A client that has made room is not there any more.
-func (p *places) unkeep(one *Place) {
-	p.kept = slices.DeleteFunc(p.kept, func(k *Place) bool { return k == one })
+func (p *Place) unkeep() {
+	*p.among = slices.DeleteFunc(*p.among, func(k *Place) bool { return k == p })
 }
 
 // total is how many places are taken.
@@ -142,7 +147,7 @@ func (p *Place) NoteRefused(from net.Addr) (line string) {
 func (p *Place) move(addr netip.Addr) (refusal string) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	if !p.kept && p.addr != addr {
+	if p.among == nil && p.addr != addr {
 		if !p.of.count(addr) {
 			return tooManyAddress
 		}
@@ -156,8 +161,8 @@ func (p *Place) move(addr netip.Addr) (refusal string) {
 func (p *Place) Leave() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	if p.kept {
-		p.of.unkeep(p)
+	if p.among != nil {
+		p.unkeep()
 		return
 	}
 	p.of.n--
@@ -167,16 +172,16 @@ func (p *Place) Leave() {
 // Kept says that the client has a place that is kept for operators, and no other one has become free meanwhile. The
 // goroutine that reads calls it.
 func (p *Place) Kept() bool {
-	if !p.kept {
+	if p.among == nil {
 		return false
 	}
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	if p.of.add(p.addr) != "" {
+	if p.among == &p.of.operators || p.of.add(p.addr) != "" {
 		return true
 	}
-	p.of.unkeep(p)
-	p.kept = false
+	p.unkeep()
+	p.among = nil
 	return false
 }
 

@@ -18,13 +18,13 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	here, there := of("127.0.0.1"), of("192.0.2.1")
 	var all []*Place
 	for _, addr := range []netip.Addr{here, here, {}} {
-		p, refusal := g.places.enter(nil, addr)
+		p, refusal := g.places.enter(nil, addr, false)
 		if refusal != "" {
 			t.Fatal(refusal)
 		}
 		all = append(all, p)
 	}
-	if _, refusal := g.places.enter(nil, there); refusal != tooMany {
+	if _, refusal := g.places.enter(nil, there, false); refusal != tooMany {
 		t.Errorf("a fourth client was told %q", refusal)
 	}
 	if refusal := all[2].move(here); refusal != tooManyAddress {

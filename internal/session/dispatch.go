@@ -84,6 +84,7 @@ func (s *Session) heldUp(of *call) (over bool) {
 
 // unusualSteps are taken in this order.
 var unusualSteps = []func(s *Session, c *call){
+	(*Session).atSocket,    // the admin socket has answers of its own
 	(*Session).whatIsDue,   // a login by certificate; after RESET the limits of clients that must log in
 	(*Session).awaitTable,  // Redis tells which commands it has
 	(*Session).undebugged,  // a script is not run that was to be debugged

@@ -29,6 +29,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.o.Locks.Drain()
 	}
 	err := s.drain(ctx)
+	if s.gate.DrainOperators(); err == nil {
+		err = s.drain(ctx) // for those who have come to the admin socket meanwhile
+	}
 	s.loops.cancel()
 	if err != nil {
 		err = fmt.Errorf("session: %s: %w", s.Left(), err)
@@ -77,7 +80,10 @@ func (s *Server) drain(ctx context.Context) error {
 }
 
 // holdsUp says that a drain waits for the client: for all but operators who do nothing.
-func (s *Session) holdsUp() bool { return !s.activity.operates.Load() || s.underWay() }
+func (s *Session) holdsUp() bool { return !s.shownOperator() || s.underWay() }
+
+// shownOperator says that the client came as an operator, or has shown itself to be one.
+func (s *Session) shownOperator() bool { return s.client.Peer.Operator || s.activity.operates.Load() }
 
 // underWay says that the client holds a lock, or is in the middle of a command, a wait or a transaction.
 func (s *Session) underWay() bool { return !s.atRest() || s.client.Step.Now() != 0 }
@@ -89,7 +95,7 @@ func (s *Session) atRest() bool {
 
 // MayLeave says that a drain may close the client.
 func (s *Session) MayLeave() bool {
-	return s.atRest() && (s.srv.lastOut.Load() || !s.activity.operates.Load())
+	return s.atRest() && (s.srv.lastOut.Load() || !s.shownOperator())
 }
 
 // laggard is a client that a drain waits for.

@@ -21,6 +21,9 @@ import (
 
 // Operates implements commands.Session.
 func (s *Session) Operates() bool {
+	if s.client.Peer.Operator {
+		return true
+	}
 	operates := slices.Contains(s.srv.facts.rules.Load().Operators, client.UserName(s.client.Identity().User))
 	if s.activity.operates.Store(operates); operates {
 		s.client.Place.Keep()
