@@ -1,5 +1,5 @@
 -- proxies says that a proxy is there, or goes, and returns which proxies are there. What is in the hash may be written by others: a hash that
--- is too large, or a key of another type, is not read, and ends with its time to live.
+-- is too large, or a key of another type, is not read, and ends as the last proxy would that said it is there.
 --
 -- KEYS[1] hash: the id of a proxy, and until when it is there, in ms since 1970, a blank, and what it says of itself
 -- ARGV[1] the id of the proxy
@@ -27,7 +27,8 @@ if readable then
   readable = type(bytes) ~= 'number' or bytes <= 1024 * most
 end
 if not readable then
-  if redis.call('PTTL', key) < 0 then redis.call('PEXPIRE', key, ARGV[2]) end
+  local left = redis.call('PTTL', key)
+  if left < 0 or left > length then redis.call('PEXPIRE', key, ARGV[2]) end
   return {0}
 end
 redis.call('PEXPIRE', key, ARGV[2])

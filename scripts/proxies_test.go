@@ -59,5 +59,9 @@ func TestProxiesAmongOthers(t *testing.T) {
 		if got := say(t, s, "a", 10000); got != "[0]" || s.Do(t, "PTTL", proxiesKey).(int64) > 5000 {
 			t.Errorf("%s stays: %s", name, got)
 		}
+		s.Do(t, "PEXPIRE", proxiesKey, 5_000_000)
+		if got := say(t, s, "a", 10000); got != "[0]" || s.Do(t, "PTTL", proxiesKey).(int64) > 10000 {
+			t.Errorf("%s stays as long as who wrote it likes: %s", name, got)
+		}
 	}
 }

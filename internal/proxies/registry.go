@@ -76,13 +76,13 @@ type Registry struct {
 	mu      sync.Mutex       // guards what follows, but address
 	known   map[string]Proxy // by their ids
 	trouble error            // why Redis last did not; nil: it did
-	told    bool             // the log has it
+	told    string           // of Redis' refusals the one that the log has
 	address string           // of this machine; Run alone uses it
 }
 
 var (
 	errNotYet = errors.New("Redis has not been asked for them")
-	errOther  = errors.New("ERR the key " + key + " has too much in it, or is no hash: others have written it")
+	errOther  = &refusal{"ERR the key " + key + " has too much in it, or is no hash: others have written it"}
 	errAnswer = errors.New("ERR the reply to the script is none")
 )
 
@@ -124,8 +124,8 @@ func (r *Registry) round(ctx context.Context, ask Ask) {
 		r.learn(reply.Elems[1:], time.Now())
 	}
 	var refused *refusal
-	if errors.As(err, &refused) && !r.told {
-		r.told = true
+	if errors.As(err, &refused) && r.told != refused.line {
+		r.told = refused.line
 		r.o.Log.Warn("other proxies do not know of this one, nor it of them", "error", err)
 	}
 }

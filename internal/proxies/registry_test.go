@@ -98,7 +98,7 @@ func TestProxiesInTrouble(t *testing.T) {
 			t.Errorf("%q: a list that is not whole says that there is no proxy", c.reply)
 		}
 	}
-	if n := strings.Count(log.String(), "NOPERM"); n != 1 || strings.Contains(log.String(), "away") {
+	if n := strings.Count(log.String(), "NOPERM"); n != 1 || !strings.Contains(log.String(), "others have written it") || strings.Contains(log.String(), "away") {
 		t.Error(log.String())
 	}
 	for _, bad := range []string{"x", strings.ToUpper("aaaaaaaa-1111-1111-1111-111111111111")} {
