@@ -112,17 +112,19 @@ func (p *proxy) ask(ctx context.Context, q *query) (f facts, err error) {
 
 // read reads the answers to a query, of which the first is about the proxy, and the last has the rows.
 func (f *facts) read(q *query, said []rueidis.RedisResult) (err error) {
-	messages := make([]rueidis.RedisMessage, len(said))
-	for i, one := range said {
-		if messages[i], err = one.ToMessage(); err != nil {
-			return err
-		}
-	}
-	if f.stats, err = readMap(messages[0]); err != nil {
+	stats, err := said[0].ToMessage()
+	if err != nil {
 		return err
 	}
-	if f.rows, err = readRows(messages[len(messages)-1], q.list.read); err == nil && q.lock != nil {
-		err = f.readLock(q.lock, messages[2])
+	if f.stats, err = readMap(stats); err != nil {
+		return err
+	}
+	rows, err := said[len(said)-1].ToMessage()
+	if err != nil {
+		return err
+	}
+	if f.rows, err = readRows(rows, q.list.read); err == nil && q.lock != nil {
+		err = f.readLock(q.lock, said[1], said[2])
 	}
 	return err
 }

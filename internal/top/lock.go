@@ -1,6 +1,8 @@
 package top
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,11 +22,25 @@ var about = list{
 	},
 }
 
-// readLock makes of LOCKINFO, and of the rows of all that wait, what is shown of the lock that a row is about.
-func (f *facts) readLock(row record, info rueidis.RedisMessage) error {
+// readLock makes of the answers to SELECT and LOCKINFO, and of the rows of all that wait, what is shown of the lock that a
+// row is about. Where the proxy does not answer these, as to one who may not read the key, it is that row.
+func (f *facts) readLock(row record, selected, told rueidis.RedisResult) error {
 	waiters := slices.DeleteFunc(f.rows, func(w record) bool { return w["key"] != row["key"] || w["db"] != row["db"] })
 	for _, w := range waiters {
 		w["who"], w["held-ms"] = "waits", w["waiting-ms"]
+	}
+	info, err := told.ToMessage()
+	if err = cmp.Or(selected.Error(), err); err != nil {
+		if _, refused := rueidis.IsRedisErr(err); !refused {
+			return err
+		}
+		f.lock, f.rows = named(row)+display.Whole(err.Error()), waiters
+		if row["held-ms"] != "" {
+			known := maps.Clone(row)
+			known["who"] = "held it when it was chosen"
+			f.rows = append([]record{known}, waiters...)
+		}
+		return nil
 	}
 	lock, err := readMap(info)
 	if err != nil {
@@ -61,9 +77,12 @@ func within(m rueidis.RedisMessage, who string) ([]record, error) {
 	})
 }
 
+// named is what the line about a lock begins with.
+func named(row record) string { return "lock " + lockName(row) + ", database " + row["db"] + ": " }
+
 // how says how a lock is.
 func how(row, lock record) string {
-	text := "lock " + display.Whole(row["key"]) + ", database " + row["db"] + ": "
+	text := named(row)
 	switch left := lock.number("ttl-ms"); {
 	case lock["kind"] == "none":
 		text += "nobody holds it"
