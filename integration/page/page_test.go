@@ -1,17 +1,12 @@
 package page
 
 import (
-	"context"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
-	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -144,9 +139,6 @@ func TestPageWithHostileNames(t *testing.T) {
 	c := p.dial(t, "</td><svg/onload=alert(7)>")
 	c.want(t, "+OK", "ACL", "SETUSER", user, "on", ">pass", "~*", "&*", "+@all")
 	tab := browser(t, p)
-	for _, path := range sheets(t, tab, p, url.QueryEscape(hostile[1])) {
-		do(t, tab, chromedp.Navigate("http://"+p.admin+path), chromedp.WaitVisible("footer"))
-	}
 	for i, name := range hostile {
 		c.want(t, "+OK", "LOCK", name)
 		p.dial(t, "w").send("LOCK", name, "BLOCK", "0")
@@ -163,7 +155,7 @@ func TestPageWithHostileNames(t *testing.T) {
 			one.want(t, "+OK", "SET", "slow:"+name, strings.Repeat("x", 1000)) // a slow command, if the machine is slow
 		}
 	}
-	for _, path := range sheets(t, tab, p, url.QueryEscape(hostile[1])) {
+	for _, path := range sheets(t, tab, p) {
 		for _, wide := range []int64{1280, 360} {
 			do(t, tab, emulation.SetDeviceMetricsOverride(wide, 800, 1, wide < 500), chromedp.Navigate("http://"+p.admin+path), chromedp.WaitVisible("footer"), until(`document.body.innerText.includes('alert(')`))
 			if is[bool](t, tab, `!!document.getElementById('pause')`) {
@@ -222,36 +214,4 @@ func TestPageSearchesRedis(t *testing.T) {
 	}
 	do(t, tab, chromedp.Click(".locks a"), chromedp.WaitVisible("#force"), chromedp.Navigate("http://"+p.admin+"/"),
 		chromedp.SendKeys("#match", "redisson:job"+kb.Enter), chromedp.WaitVisible("#force"))
-}
-
-// TestPictures makes the screenshots that docs show.
-func TestPictures(t *testing.T) {
-	if *pictures == "" {
-		t.Skip("no -pictures: none are made")
-	}
-	p := start(t)
-	everyday(t, p)
-	work(t, t.Context(), p)
-	time.Sleep(*busy)
-	tab := browser(t, p)
-	for _, c := range []struct {
-		name, scheme, path string
-		wide, high         int64
-		scale              float64
-	}{
-		{"page-light", "light", "/", 1280, 1220, 1}, {"page-dark", "dark", "/", 1280, 1220, 1},
-		{"page-phone", "light", "/", 390, 844, 2}, {"page-lock", "light", "/lock?db=0&name=orders:eu:4711", 1280, 860, 1},
-	} {
-		var picture []byte
-		do(t, tab, emulation.SetDeviceMetricsOverride(c.wide, c.high, c.scale, c.wide < 500),
-			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: c.scheme}}),
-			chromedp.Navigate("http://"+p.admin+c.path), chromedp.WaitVisible("main"), chromedp.Sleep(3*time.Second),
-			chromedp.ActionFunc(func(ctx context.Context) (err error) {
-				picture, err = cdppage.CaptureScreenshot().WithFormat(cdppage.CaptureScreenshotFormatPng).Do(ctx)
-				return err
-			}))
-		if err := os.WriteFile(filepath.Join(*pictures, c.name+".png"), picture, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

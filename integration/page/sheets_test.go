@@ -12,15 +12,30 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// sheets are the paths of all pages that one can come to: those of the navigation, that of a lock, and a search.
-func sheets(t *testing.T, tab context.Context, p *proxy, lock string) (paths []string) {
+// sheets are the paths of all pages that one can come to: those of the navigation, one of each kind that they link to,
+// and a search.
+func sheets(t *testing.T, tab context.Context, p *proxy) (paths []string) {
 	t.Helper()
-	do(t, tab, chromedp.Navigate("http://"+p.admin+"/"), until(`document.body.dataset.state == 'live'`),
-		chromedp.Evaluate(`[...document.querySelectorAll('nav a')].map(a => a.pathname)`, &paths))
+	do(t, tab, chromedp.Navigate("http://"+p.admin+"/"), chromedp.WaitVisible("footer"), chromedp.Evaluate(`[...document.querySelectorAll('nav a')].map(a => a.pathname)`, &paths))
 	if len(paths) == 0 || paths[0] != "/" {
 		t.Fatalf("the navigation leads to %q", paths)
 	}
-	return append(paths, "/lock?db=0&name="+lock, "/redis?db=0&name=*")
+	paths = append(paths, "/redis?db=0&name=*")
+	for i := 0; i < len(paths); i++ {
+		var links []string
+		do(t, tab, chromedp.Navigate("http://"+p.admin+paths[i]), chromedp.WaitVisible("footer"),
+			chromedp.Evaluate(`[...document.querySelectorAll('main a')].filter(a => a.origin == location.origin).map(a => a.pathname + a.search)`, &links))
+		for _, link := range links {
+			kind, _, _ := strings.Cut(link, "?")
+			if !strings.HasSuffix(kind, ".json") && !slices.ContainsFunc(paths, func(s string) bool { return s == kind || strings.HasPrefix(s, kind+"?") }) {
+				paths = append(paths, link)
+			}
+		}
+	}
+	if !slices.ContainsFunc(paths, func(s string) bool { return strings.HasPrefix(s, "/lock?") }) {
+		t.Errorf("no way leads to a lock: %q", paths)
+	}
+	return paths
 }
 
 // wrong is JavaScript that says what of a page cannot be read, heard, or found: text that stands out too little (WCAG
@@ -72,7 +87,7 @@ func TestPagesForEverybody(t *testing.T) {
 	everyday(t, p)
 	p.dial(t, "operator").want(t, ":1", "UNLOCK", "nightly:report", "FORCE")
 	tab := browser(t, p)
-	for _, path := range sheets(t, tab, p, "orders:eu:4711") {
+	for _, path := range sheets(t, tab, p) {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, wide := range []int64{1280, 700, 360} {
 				do(t, tab, emulation.SetDeviceMetricsOverride(wide, 800, 1, wide < 500),
@@ -98,7 +113,7 @@ func TestPagesByKeyboard(t *testing.T) {
 	p := start(t)
 	everyday(t, p)
 	tab := browser(t, p)
-	for _, path := range sheets(t, tab, p, "orders:eu:4711") {
+	for _, path := range sheets(t, tab, p) {
 		for _, wide := range []int64{1280, 360} {
 			do(t, tab, emulation.SetDeviceMetricsOverride(wide, 800, 1, false), chromedp.Navigate("http://"+p.admin+path), chromedp.WaitVisible("footer"))
 			if is[bool](t, tab, `!!document.getElementById('pause')`) { // so that nothing changes meanwhile
@@ -129,7 +144,7 @@ func TestPagesWithoutScript(t *testing.T) {
 	p := start(t)
 	everyday(t, p)
 	tab := browser(t, p)
-	paths := sheets(t, tab, p, "orders:eu:4711")
+	paths := sheets(t, tab, p)
 	do(t, tab, emulation.SetScriptExecutionDisabled(true))
 	for _, path := range paths {
 		do(t, tab, chromedp.Navigate("http://"+p.admin+path), chromedp.WaitVisible("main h2"), chromedp.WaitVisible("nav a"))
