@@ -94,14 +94,46 @@ func (c *Client) Pause(d time.Duration) { retry.Sleep(c.Process.Context, d, c.Co
 // Watch writes the replies so far, and runs run with a context that ends when the client goes away, is killed, or is
 // cut off by a drain. While run runs, what the client sends is kept for later.
 func (c *Client) Watch(run func(ctx context.Context)) {
-	c.Flush()
-	ctx, cancel := context.WithCancel(c.Context())
-	defer cancel()
-	stop := c.Reader.Watch()
-	began := telemetry.Clock()
-	run(ctx)
-	c.Waited += telemetry.Clock() - began
-	stop()
+	c.WatchWaits(func(ctx context.Context, _ context.CancelCauseFunc) {
+		ctx.Done()
+		run(ctx)
+	})
+}
+
+// WatchWaits is Watch for what may have to wait: nothing is written, and nobody watches the client, before run, or what
+// it calls, waits for the end of ctx. cancel ends ctx, too.
+func (c *Client) WatchWaits(run func(ctx context.Context, cancel context.CancelCauseFunc)) {
+	ctx, cancel := context.WithCancelCause(c.Context())
+	defer cancel(nil)
+	w := &watchedWait{Context: ctx, of: c}
+	defer w.end()
+	run(w, cancel)
+}
+
+// watchedWait is the context of WatchWaits.
+type watchedWait struct {
+	context.Context
+	of    *Client
+	once  sync.Once
+	began time.Duration
+	stop  func() // ends the watch; nil: nobody has waited
+}
+
+// Done is called by those that wait.
+func (w *watchedWait) Done() <-chan struct{} {
+	w.once.Do(func() {
+		w.of.Flush()
+		w.stop, w.began = w.of.Reader.Watch(), telemetry.Clock()
+	})
+	return w.Context.Done()
+}
+
+func (w *watchedWait) end() {
+	w.once.Do(func() {})
+	if w.stop != nil {
+		w.of.Waited += telemetry.Clock() - w.began
+		w.stop()
+	}
 }
 
 // Steps counts what a client begins that may make it wait. Now is 0 while no command is at work.

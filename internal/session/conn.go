@@ -46,8 +46,7 @@ func (s *Session) FlushReplies() { s.own.FlushReplies() }
 
 // Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
 func (s *Session) Ahead(begun []byte) {
-	if len(s.batch.next) == 0 && !s.activity.leaves.Load() && isLeave(begun) {
-		s.activity.leaves.Store(true)
+	if len(s.batch.next) == 0 && isLeave(begun) {
 		s.wake(lock.ErrNotAcquired)
 	}
 }
@@ -61,19 +60,16 @@ func (s *Session) wake(cause error) bool {
 	return cancel != nil
 }
 
-// Wait flushes the replies so far and runs run with a context that ends when the client goes away, is killed, or is
-// cut off by a drain. While it runs, what the client pipelines is kept for later.
+// Wait runs run with a context that ends when the client goes away, is killed, or is cut off by a drain. Once run waits
+// for that, the replies so far are flushed, and what the client pipelines is kept for later.
 //
 // CLIENT UNBLOCK ends that context too: its cause is then what the verb answers. So does a QUIT or RESET sent directly
 // behind the verb.
 func (s *Session) Wait(run func(ctx context.Context)) {
-	s.activity.leaves.Store(false)
-	s.client.Watch(func(ctx context.Context) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
+	s.client.WatchWaits(func(ctx context.Context, cancel context.CancelCauseFunc) {
 		s.activity.waiting.Store(&cancel)
 		defer s.activity.waiting.Store(nil)
-		if s.activity.leaves.Load() || len(s.batch.next) > 0 && isLeave(s.batch.next[0].Raw) {
+		if len(s.batch.next) > 0 && isLeave(s.batch.next[0].Raw) {
 			cancel(lock.ErrNotAcquired)
 		}
 		run(ctx)

@@ -37,7 +37,6 @@ type activity struct {
 	last     atomic.Pointer[string]
 	waiting  atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	operates atomic.Bool                             // it has said LOCKPROXY, as an operator
-	leaves   atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	progress progress
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // Account is what is known of the service account's rights at one node, and of what the node can do. One question at a
@@ -79,17 +81,24 @@ type Site struct {
 // error says that it does not answer.
 func (n *Node) Able() error { return n.Account.now().able() }
 
-// Admit waits until it is known what the node can do, no longer than ctx, whose error it returns then. refusal is why
-// no lock is given there; nil: none is known. If Redis does not answer, the lock is tried all the same.
-func (n *Node) Admit(ctx context.Context, site func() Site) (refusal, err error) {
+// Admit waits until it is known what the node can do, no longer than ctx, whose error it returns then, and no longer
+// than most (lockstore.ErrOver), if that is not 0. refusal is why no lock is given there; nil: none is known. If Redis
+// does not answer, the lock is tried all the same.
+func (n *Node) Admit(ctx context.Context, most time.Duration, site func() Site) (refusal, err error) {
 	a := &n.Account
+	var over <-chan time.Time
 	for range 2 { // a question that was under way may have begun before the last reason to ask
 		s := a.now()
 		if s.fresh || s.silent(time.Now()) {
 			break
 		}
+		if over == nil && most > 0 {
+			over = time.After(most)
+		}
 		select {
 		case <-a.ask(site()):
+		case <-over:
+			return a.now().refusal(), lockstore.ErrOver
 		case <-ctx.Done():
 			return a.now().refusal(), ctx.Err()
 		}

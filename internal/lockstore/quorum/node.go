@@ -179,13 +179,7 @@ func (n *quorumNode) sample() error {
 // permitted returns an error if a node is not to be asked for a lock: its account lacks a right, or it is not known by
 // until whether it does.
 func (n *quorumNode) permitted(until time.Time) error {
-	ctx := context.Background()
-	if !n.Account.Fresh() {
-		var cancel func()
-		ctx, cancel = context.WithDeadline(ctx, until)
-		defer cancel()
-	}
-	refusal, err := n.Admit(ctx, n.site)
+	refusal, err := n.Admit(context.Background(), max(time.Until(until), 1), n.site)
 	switch {
 	case err != nil:
 		return &upstream.NotSentError{Cause: lockstore.ErrUntold}

@@ -192,13 +192,13 @@ func (m *masters) sample() error { return nil } // see wasLate
 func (m *masters) wasLate(sh *shard) { _ = m.sampleOf(sh) }
 
 // permitted waits until it is known what the shard of a name can do.
-func (m *masters) permitted(ctx context.Context, name string) (refused, err error) {
+func (m *masters) permitted(ctx context.Context, most time.Duration, name string) (refused, err error) {
 	sh := m.use(cluster.Slot([]byte(name)), nil)
 	if sh == nil {
 		return nil, nil
 	}
 	defer m.unuse(sh)
-	return sh.Admit(ctx, func() node.Site { return m.site(sh) })
+	return sh.Admit(ctx, most, func() node.Site { return m.site(sh) })
 }
 
 func (m *masters) able() (all []lockstore.Ability) {
@@ -223,7 +223,7 @@ func (m *masters) site(sh *shard) node.Site {
 // verbOf is the command with which the scripts publish at a shard.
 func (m *masters) verbOf(sh *shard) string {
 	// This takes no longer than one or two questions; the script is sent whatever the answer is.
-	_, _ = sh.Admit(context.Background(), func() node.Site { return m.site(sh) })
+	_, _ = sh.Admit(context.Background(), 0, func() node.Site { return m.site(sh) })
 	return cmp.Or(sh.Account.Verb(), m.pubsub.Verb())
 }
 

@@ -42,7 +42,7 @@ func (m *masters) do(ctx context.Context, l limits, key string, send func(sh *sh
 		case cluster.Look:
 			m.c.Refresh()
 		}
-		if ctx.Err() != nil || !m.host.Sleep(context.Background(), failures.Next()) {
+		if !m.host.Sleep(ctx, failures.Next()) {
 			return err
 		}
 	}

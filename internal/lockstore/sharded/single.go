@@ -51,8 +51,8 @@ func (s *single) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: ren
 
 func (s *single) final(at int64) int64 { return at }
 
-func (s *single) permitted(ctx context.Context, _ string) (refused, err error) {
-	return s.only.Admit(ctx, s.site)
+func (s *single) permitted(ctx context.Context, most time.Duration, _ string) (refused, err error) {
+	return s.only.Admit(ctx, most, s.site)
 }
 
 func (s *single) able() []lockstore.Ability { return []lockstore.Ability{{Err: s.only.Able()}} }

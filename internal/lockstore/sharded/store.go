@@ -30,9 +30,9 @@ type shards interface {
 
 	// able is whether locks can be had, at each Redis.
 	able() []lockstore.Ability
-	// Permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended
-	// first.
-	permitted(ctx context.Context, name string) (refused, err error)
+	// permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended
+	// first, or most, if that is not 0.
+	permitted(ctx context.Context, most time.Duration, name string) (refused, err error)
 	// do calls send with the Redis that has the key; ask: ASKING comes first.
 	do(ctx context.Context, l limits, key string, send func(s *shard, ask bool) error) error
 	// prepare completes a call for the Redis that it is sent to.
@@ -98,12 +98,10 @@ const leastTold = time.Second
 
 // Admit refuses locks at a node where the account is known to lack what they need.
 func (d *store) Admit(ctx context.Context, name string, wait time.Duration) error {
-	waiting, cancel := ctx, func() {}
 	if wait > 0 {
-		waiting, cancel = context.WithTimeout(ctx, max(wait, leastTold))
+		wait = max(wait, leastTold)
 	}
-	defer cancel()
-	refused, err := d.permitted(waiting, name)
+	refused, err := d.permitted(ctx, wait, name)
 	if err != nil && ctx.Err() == nil {
 		return &upstream.NotSentError{Cause: lockstore.ErrUntold}
 	}
