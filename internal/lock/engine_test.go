@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 var clientNumbers atomic.Int64
 
 // engine is a Manager at work on a server.
-func engine(t *testing.T, url string, o Options) *Manager {
+func engine(t testing.TB, url string, o Options) *Manager {
 	t.Helper()
 	target, err := upstream.ParseTarget(url)
 	if err != nil {
@@ -45,7 +45,7 @@ func testLog() *slog.Logger {
 }
 
 // atWork runs a Manager for as long as the test lasts; then what it works with is closed, under it if it hangs.
-func atWork(t *testing.T, m *Manager, closeAll func()) *Manager {
+func atWork(t testing.TB, m *Manager, closeAll func()) *Manager {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { _ = m.Run(ctx); close(ended) }()
