@@ -144,6 +144,7 @@ type Entry struct {
 	Waiting bool
 	Fair    bool          // it waits in the fair queue
 	Place   int           // of one that waits: in its line here, from 1
+	Proxy   string        // the id of the other proxy that told of it; "": it is of this one
 	Holder                // Owner, Kind and Holds as this proxy knows them; Held is the time waited when Waiting
 	Left    time.Duration // how long we are sure of it without another renewal
 }

@@ -98,18 +98,20 @@ func (d *document) empty(m markup) { d.put(`<p class="none">` + m + "</p>\n") }
 
 func (d *document) locks(v *view) {
 	d.put("\n")
+	d.when(v.Silent > 0, `<p class="count bad"><a href="/proxies">%s</a> not tell what is held and waited for there.</p>`+"\n",
+		either(v.Silent == 1, "A proxy does", display.Number(int64(v.Silent))+" proxies do"))
 	of := display.Number(int64(v.Of))
 	switch {
 	case len(v.Locks) == 0 && v.Name != "":
 		d.empty("No lock has that in its name.")
 		return
 	case len(v.Locks) == 0:
-		d.empty("No lock is held or waited for through this proxy.")
+		d.put(`<p class="none">No lock is held or waited for through %s.</p>`+"\n", v.through())
 		return
 	case v.Shown < v.Of:
 		d.put(`<p class="count">%s of %s locks: a part of a name shows others.</p>`, display.Number(int64(v.Shown)), of)
 	default:
-		d.put(`<p class="count">%s %s, held or waited for through this proxy.</p>`, of, either(v.Of == 1, "lock", "locks"))
+		d.put(`<p class="count">%s %s, held or waited for through %s.</p>`, of, either(v.Of == 1, "lock", "locks"), v.through())
 	}
 	d.put(`
 <table class="list locks">
@@ -193,6 +195,10 @@ func (d *document) client(c client) {
 		d.put(`<span class="note">its client has gone</span>`)
 	}
 	d.when(c.Named, ` <span class="note">as</span> <bdi class="owner">%s</bdi>`, display.Shown(c.Owner))
+	if c.Proxy != nil {
+		d.put(` <span class="note">at</span> `)
+		d.proxy(c.Proxy)
+	}
 }
 
 func (d *document) lease(h holder) {

@@ -92,7 +92,8 @@ func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail
 	if d.Info, err = p.Info(r.Context(), db, key); err != nil {
 		d.Trouble = err.Error()
 	}
-	for _, e := range p.List("", "") {
+	p.ask(r.Context())
+	for _, e := range p.others.told(p.List("", "")) {
 		if e.Key != key || e.DB != db {
 			continue
 		}
@@ -104,7 +105,7 @@ func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail
 			d.held = append(d.held, e)
 		}
 	}
-	d.describe(0, mostOfOne)
+	d.describe(0, mostOfOne, p.others.states())
 	for _, h := range d.Info.Holders {
 		known := slices.ContainsFunc(d.held, func(e lock.Entry) bool { return same(h.Owned, e.Owned) })
 		if !known && len(d.Away) < mostOfOne {

@@ -14,12 +14,14 @@ type sheet struct {
 	path, title string
 	// view is what a request wants to see. It is called for the page itself, and for the parts that a browser asks for.
 	view func(p *Page, r *http.Request) []section
+	all  bool // it shows what other proxies tell
 }
 
 // sheets are the pages of the navigation, in its order. How a table looks on a phone is said in style.css.
 func sheets() []sheet {
 	return []sheet{
-		{"/", "Locks", (*Page).locksView},
+		{"/", "Locks", (*Page).locksView, true},
+		{"/proxies", "Proxies", (*Page).proxiesView, true},
 	}
 }
 
@@ -55,6 +57,9 @@ func (p *Page) frame(ctx context.Context, path string) *frame {
 // serve answers with a page of the navigation.
 func (p *Page) serve(s sheet) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if s.all {
+			p.ask(r.Context())
+		}
 		f := p.frame(r.Context(), s.path)
 		var d document
 		d.open(f, s.title, true)

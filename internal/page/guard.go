@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -41,7 +42,9 @@ func (e Entry) open() bool { return e.Token == nil && !e.Certificates }
 // guard is in front of the page.
 type guard struct {
 	Entry
-	log *slog.Logger
+	self   func() proxies.Proxy // this proxy, as others know it
+	signed signed
+	log    *slog.Logger
 }
 
 // The page needs nothing but what the proxy serves itself, and nobody else may use it in a page of his own.
@@ -77,7 +80,13 @@ func (g *guard) admit(next http.Handler) http.Handler {
 			refuse(w, "a link from elsewhere leads to the first page only", http.StatusForbidden)
 		case g.Certificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
 			refuse(w, "a client certificate is needed", http.StatusForbidden)
-		case g.Token != nil && !g.knows(r):
+		case g.Token != nil && g.knows(r):
+			next.ServeHTTP(w, r)
+		case g.Token != nil:
+			if signature := g.signature(r); signature != "" {
+				next.ServeHTTP(&signing{w, g.Token(), signature}, r)
+				return
+			}
 			g.tell(r)
 			w.Header().Set("WWW-Authenticate", `Basic realm="lockproxy: any name, and the token as password", charset="UTF-8"`)
 			refuse(w, "the token is needed, as a password or as Authorization: Bearer", http.StatusUnauthorized)

@@ -54,7 +54,9 @@ func (d *document) holding(v *detail) {
 		d.client(h.client)
 		d.put(` <span class="note">for %s</span> `, display.Ago(h.For))
 		d.lease(h)
-		d.put(` <span class="note">%s</span></li>`+"\n", either(h.Watched, "renewed "+display.Number(h.Renewals)+" times", "ends by itself"))
+		d.put(` <span class="note">%s</span>`, either(h.Watched, "renewed "+display.Number(h.Renewals)+" times", "ends by itself"))
+		d.freeThere(h.Proxy, v.Key)
+		d.put("</li>\n")
 	}
 	d.when(v.MoreHolders > 0, `<li class="note">and %d more</li>`+"\n", v.MoreHolders)
 	for _, a := range v.Away {
@@ -75,7 +77,7 @@ func (d *document) away(a away) {
 
 // queueing draws who waits for a lock on this proxy.
 func (d *document) queueing(v *detail) {
-	d.put("<h3>Waiting here, in their order</h3>\n")
+	d.put("<h3>Waiting, in their order</h3>\n")
 	if len(v.Waiters) == 0 {
 		d.empty("Nobody.")
 		return

@@ -43,6 +43,7 @@ type Locks interface {
 
 // Proxies are this proxy and the others, as far as they are known: see proxies.Registry.
 type Proxies interface {
+	Self() proxies.Proxy
 	All() (all []proxies.Proxy, trouble error)
 	Of(owner string) (p proxies.Proxy, known, none bool)
 }
@@ -86,6 +87,7 @@ type Page struct {
 	history history
 	health  health
 	look    look
+	others  others
 	pace    pace
 	ended   chan struct{} // closed by Close
 	end     sync.Once
@@ -98,7 +100,9 @@ func New(o Options) *Page {
 	if o.Proxies == nil {
 		o.Proxies = (*proxies.Registry)(nil)
 	}
-	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log}, ended: make(chan struct{})}
+	p := &Page{Options: o, guard: guard{Entry: o.Entry, self: o.Proxies.Self, log: o.Log}, ended: make(chan struct{})}
+	p.others.begin(o.Entry)
+	return p
 }
 
 //go:embed assets
@@ -127,6 +131,9 @@ func (p *Page) routes() []route {
 		{"POST /lock", p.force},
 		{"GET /redis", p.search},
 		{"GET /nodes.json", p.nodesJSON},
+		{"GET /locks.json", p.locksJSON},
+		{"GET /locks/{name...}", p.oneJSON},
+		{"GET /proxies.json", p.proxiesJSON},
 	}
 	for _, s := range sheets() {
 		all = append(all, route{"GET " + either(s.path == "/", "/{$}", s.path), p.serve(s)})

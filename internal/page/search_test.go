@@ -36,6 +36,8 @@ func inRedis(o *Options, steps ...[]lock.Found) *[]string {
 // neighbours are the proxies that there are, beside that of Redisson's thread.
 type neighbours []proxies.Proxy
 
+func (all neighbours) Self() proxies.Proxy { return proxies.Proxy{} }
+
 func (all neighbours) All() ([]proxies.Proxy, error) { return all, nil }
 
 func (all neighbours) Of(owner string) (proxies.Proxy, bool, bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
@@ -26,13 +27,14 @@ type filter struct {
 // view is what the page of locks shows.
 type view struct {
 	filter
-	Cards   []card
-	Losses  []loss
-	Slow    []slow
-	Hottest []hottest.Entry
-	Locks   []row
-	Shown   int // of so many
-	Of      int
+	Cards          []card
+	Losses         []loss
+	Slow           []slow
+	Hottest        []hottest.Entry
+	Locks          []row
+	Shown          int // of so many
+	Of             int
+	Others, Silent int // other proxies: that have told of their locks, that have not
 }
 
 // row is one lock.
@@ -65,8 +67,9 @@ func (r row) Lines() int { return max(1, len(r.Holders)+min(1, r.MoreHolders)) }
 // client is who holds or waits.
 type client struct {
 	Owner, Addr, Name string
-	Number            int64 // CLIENT ID; 0: none
-	Named             bool  // the owner is not the connection
+	Number            int64          // CLIENT ID; 0: none
+	Named             bool           // the owner is not the connection
+	Proxy             *proxies.State // the other one; nil: this one
 	Kind              lock.Kind
 	For               time.Duration
 }
@@ -142,7 +145,7 @@ func (p *Page) locks() (rows []row, longestWait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := time.Now(); now.Sub(l.taken) >= l.fresh() {
-		l.rows, l.longer = group(p.List("", ""))
+		l.rows, l.longer = group(p.others.told(p.List("", "")))
 		l.taken, l.took = now, time.Since(now)
 	}
 	return l.rows, l.longer
@@ -208,11 +211,19 @@ func (p *Page) view(w filter) *view {
 		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
 	}
 	v.Hottest = p.Hottest(mostPast)
-	v.Locks, v.Of = choose(all, w)
+	v.Locks, v.Of = choose(all, w, mostRows)
 	v.Shown = len(v.Locks)
-	since := now.Sub(p.takenAt())
+	since, at := now.Sub(p.takenAt()), p.others.states()
+	for _, other := range at {
+		switch other.State {
+		case "up":
+			v.Others++
+		case "down":
+			v.Silent++
+		}
+	}
 	for i := range v.Locks {
-		v.Locks[i].describe(since, mostOf)
+		v.Locks[i].describe(since, mostOf, at)
 	}
 	return v
 }
@@ -224,7 +235,7 @@ func (p *Page) takenAt() time.Time {
 }
 
 // choose picks those that are shown, and says of how many.
-func choose(all []row, w filter) (some []row, of int) {
+func choose(all []row, w filter, most int) (some []row, of int) {
 	picked := make([]*row, 0, len(all))
 	for i := range all {
 		if strings.Contains(all[i].Key, w.Name) {
@@ -238,7 +249,7 @@ func choose(all []row, w filter) (some []row, of int) {
 	default:
 		slices.SortStableFunc(picked, func(a, b *row) int { return cmp.Compare(b.longestWait(), a.longestWait()) })
 	}
-	for _, r := range picked[:min(len(picked), mostRows)] {
+	for _, r := range picked[:min(len(picked), most)] {
 		some = append(some, *r)
 	}
 	return some, len(picked)
@@ -262,24 +273,24 @@ func (r *row) longestWait() time.Duration {
 }
 
 // describe makes of what was seen, so long ago, what is shown; so many holders and waiters at most.
-func (r *row) describe(since time.Duration, most int) {
+func (r *row) describe(since time.Duration, most int, at map[string]*proxies.State) {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(strconv.Itoa(r.DB) + ":" + r.Key)) // it never fails
 	r.ID = strconv.FormatUint(sum.Sum64(), 36)
 	for _, e := range r.held[:min(len(r.held), most)] {
-		h := holder{client: clientOf(e, since), Watched: e.Watched, Renewals: e.Renewals, Count: e.Holds, Left: max(0, e.Left-since)}
+		h := holder{client: clientOf(e, since, at), Watched: e.Watched, Renewals: e.Renewals, Count: e.Holds, Left: max(0, e.Left-since)}
 		share := min(1, h.Left.Seconds()/max(e.Lease, time.Millisecond).Seconds())
 		h.Share, h.Low = strconv.FormatFloat(100*share, 'f', 1, 64)+"%", share < 0.2
 		r.Holders = append(r.Holders, h)
 	}
 	for _, e := range r.waiters[:min(len(r.waiters), most)] {
-		r.Waiters = append(r.Waiters, waiter{client: clientOf(e, since), Fair: e.Fair})
+		r.Waiters = append(r.Waiters, waiter{client: clientOf(e, since, at), Fair: e.Fair})
 		r.Fair = r.Fair || e.Fair
 	}
 	r.Waiting = len(r.waiters)
 	r.MoreHolders, r.MoreWaiters = len(r.held)-len(r.Holders), len(r.waiters)-len(r.Waiters)
 }
 
-func clientOf(e lock.Entry, since time.Duration) client {
-	return client{Owner: e.Owner, Addr: e.Addr, Name: e.Name, Number: e.ClientID, Kind: e.Kind, For: e.Held + since, Named: lockstore.ValidOwner(e.Owner)}
+func clientOf(e lock.Entry, since time.Duration, at map[string]*proxies.State) client {
+	return client{Owner: e.Owner, Addr: e.Addr, Name: e.Name, Number: e.ClientID, Kind: e.Kind, For: e.Held + since, Named: lockstore.ValidOwner(e.Owner), Proxy: at[e.Proxy]}
 }

@@ -77,6 +77,7 @@ type Registry struct {
 	known   map[string]Proxy // by their ids
 	trouble error            // why Redis last did not; nil: it did
 	told    string           // of Redis' refusals the one that the log has
+	said    Record           // by this proxy, last
 	address string           // of this machine; Run alone uses it
 }
 
@@ -116,10 +117,12 @@ func (r *Registry) findAddress(ctx context.Context) {
 func (r *Registry) round(ctx context.Context, ask Ask) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	said, _ := json.Marshal(r.o.Say(r.address)) // there is nothing in it that cannot be
-	reply, err := r.ask(ctx, ask, TTL, string(said))
+	said := r.o.Say(r.address)
+	text, _ := json.Marshal(said) // there is nothing in it that cannot be
+	reply, err := r.ask(ctx, ask, TTL, string(text))
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.said = said
 	if r.trouble = err; err == nil {
 		r.learn(reply.Elems[1:], time.Now())
 	}
@@ -182,16 +185,17 @@ func (r *Registry) learn(all []resp.Reply, now time.Time) {
 	}
 }
 
-// All are the proxies that are known, this one too, those that are there first, and why there may be others; nil: there
-// are not.
+// All are the other proxies that are known, those that are there first, and why there may be more; nil: there are not.
 func (r *Registry) All() (all []Proxy, trouble error) {
 	if r == nil {
 		return nil, errNotYet
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.known {
-		all = append(all, p)
+	for id, p := range r.known {
+		if id != r.o.ID {
+			all = append(all, p)
+		}
 	}
 	now := time.Now()
 	slices.SortFunc(all, func(a, b Proxy) int {
@@ -201,6 +205,25 @@ func (r *Registry) All() (all []Proxy, trouble error) {
 		return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
 	})
 	return all, r.trouble
+}
+
+// Self is this proxy, as it last said.
+func (r *Registry) Self() Proxy {
+	if r == nil {
+		return Proxy{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Proxy{ID: r.o.ID, Record: r.said, Until: time.Now().Add(TTL)}
+}
+
+// State is how another proxy is, as far as its page tells, or this one.
+type State struct {
+	Proxy
+	State        string    // self, up, down or gone
+	Trouble      string    // why its locks are not known, if they are not
+	Since        time.Time // it has been so
+	Holds, Waits int
 }
 
 // Of is the other proxy whose connection an owner is. none: it is no proxy's.

@@ -68,12 +68,12 @@ func TestProxiesComeAndGo(t *testing.T) {
 		if got := of(other + ":1"); got != "10.0.0.2:6380 true false true" {
 			t.Error("after its time:", got)
 		}
-		if all, err := r.All(); len(all) != 2 || err != nil || all[0].ID != self {
+		if all, err := r.All(); len(all) != 1 || err != nil || all[0].ID != other {
 			t.Errorf("%v, %v", all, err)
 		}
 		time.Sleep(goneFor)
 		r.round(t.Context(), ask)
-		if all, _ := r.All(); len(all) != 1 {
+		if all, _ := r.All(); len(all) != 0 {
 			t.Errorf("%v", all)
 		}
 	})

@@ -1,0 +1,294 @@
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/proxies"
+)
+
+const (
+	// OtherTime is for an answer of another proxy, waitTime is for how long those who look wait for it.
+	otherTime, waitTime = time.Second, 500 * time.Millisecond
+	mostAsked           = 64       // proxies
+	mostAnswer          = 16 << 20 // bytes
+	// MostEntries is how many holders and waiters a proxy tells of.
+	mostEntries = 20000
+	// OthersMost is after how long others are asked again, however much they tell.
+	othersMost = 8 * time.Second
+	othersPath = "/locks.json?here=1"
+)
+
+// others are what other proxies have told. They are asked while somebody looks.
+type others struct {
+	http http.Client
+	mu   sync.Mutex        // guards all below
+	by   map[string]*other // by their ids
+	over bool              // nobody is to be asked any more
+}
+
+// other is one of them. The mutex of others guards it.
+type other struct {
+	proxies.State
+	entries []lock.Entry  // as they were at that time
+	at      time.Time     // zero: it has told nothing yet
+	cost    time.Duration // of reading an answer
+	asked   time.Time     // when it was asked last
+	asking  chan struct{} // closed when the answer is there; nil: it is not asked
+}
+
+// certificateKey is for the certificate that whom is asked must have, in a context.
+type certificateKey struct{}
+
+var (
+	errRedirect    = errors.New("it leads elsewhere")
+	errCertificate = errors.New("it has another certificate than it says in Redis")
+)
+
+// begin readies others for a page with that entry.
+func (o *others) begin(e Entry) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // the certificate is compared instead
+	if e.Certificate != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return e.Certificate(), nil }
+	}
+	secure := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		config := config.Clone()
+		want, _ := ctx.Value(certificateKey{}).(string)
+		config.VerifyConnection = func(s tls.ConnectionState) error {
+			if fingerprint(s.PeerCertificates[0].Raw) != want {
+				return errCertificate
+			}
+			return nil
+		}
+		return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: otherTime}, Config: config}).DialContext(ctx, network, addr)
+	}
+	o.by = map[string]*other{}
+	o.http = http.Client{
+		Transport: &http.Transport{DialTLSContext: secure, MaxIdleConnsPerHost: 1, IdleConnTimeout: othersMost + rest,
+			DialContext: (&net.Dialer{Timeout: otherTime}).DialContext, MaxResponseHeaderBytes: 32 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
+	}
+}
+
+// end has nobody asked any more.
+func (o *others) end() {
+	o.mu.Lock()
+	o.over = true
+	o.mu.Unlock()
+	o.http.CloseIdleConnections()
+}
+
+// ask asks the other proxies for whom it is time, and waits a moment for those that answered the last time.
+func (p *Page) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	for _, asking := range p.askAll() {
+		select {
+		case <-asking:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// askAll begins to ask those for whom it is time, and returns what is closed when those have answered that are expected
+// to.
+func (p *Page) askAll() (expected []chan struct{}) {
+	known, _ := p.Proxies.All()
+	now, o := time.Now(), &p.others
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.know(known[:min(len(known), mostAsked)], now)
+	for _, one := range o.by {
+		due := max(rest/2, min(200*one.cost, othersMost))
+		if o.over || one.asking != nil || one.State.State == "gone" || now.Sub(one.asked) < due {
+			continue
+		}
+		one.asked = now
+		if why := p.unaskable(one.Proxy); why != "" {
+			one.become("down", why, now)
+			continue
+		}
+		one.asking = make(chan struct{})
+		if one.Trouble == "" {
+			expected = append(expected, one.asking)
+		}
+		p.parts.Go(func() { p.askOne(one.Proxy) })
+	}
+	return expected
+}
+
+// know notes which proxies there are, and forgets the others. The mutex is held.
+func (o *others) know(known []proxies.Proxy, now time.Time) {
+	still := map[string]bool{}
+	for _, k := range known {
+		still[k.ID] = true
+		one := o.by[k.ID]
+		if one == nil {
+			one = &other{State: proxies.State{State: "down", Since: now}}
+			o.by[k.ID] = one
+		}
+		if one.Proxy = k; k.Gone(now) {
+			one.become("gone", "it says no more in Redis that it is there", k.Until)
+		} else if one.State.State == "gone" {
+			one.become("up", "", now)
+		}
+		if one.State.State != "up" && now.Sub(one.at) > proxies.TTL {
+			one.entries = nil
+		}
+	}
+	for id, one := range o.by {
+		if !still[id] && one.asking == nil {
+			delete(o.by, id)
+		}
+	}
+}
+
+// become notes how it is. The mutex is held.
+func (o *other) become(state, trouble string, since time.Time) {
+	if state != o.State.State {
+		o.State.State, o.Since = state, since
+	}
+	o.Trouble = trouble
+}
+
+// unaskable is why the page of a proxy cannot be asked; "": it can. What is on loopback is for its own machine, and
+// without a token or certificates only that is believed.
+func (p *Page) unaskable(other proxies.Proxy) string {
+	host, _, err := net.SplitHostPort(other.Page)
+	switch {
+	case other.Page == "":
+		return "it has no page: see admin-listen"
+	case err != nil || host == "":
+		return "the address of its page is none"
+	case proxies.Loopback(other.Page) && other.Host != p.Proxies.Self().Host:
+		return "its page is for its own machine only: see admin-listen"
+	case p.guard.open() && !proxies.Loopback(other.Page):
+		return "this page is for its own machine only: see admin-listen"
+	case p.guard.Certificates && other.Cert == "":
+		return "its page has no certificate"
+	}
+	return ""
+}
+
+// askOne asks one proxy, and notes what it tells.
+func (p *Page) askOne(whom proxies.Proxy) {
+	ctx, cancel := context.WithTimeout(context.Background(), otherTime)
+	defer cancel()
+	body, err := p.get(ctx, whom)
+	began := time.Now()
+	var told locksJSON
+	if err == nil {
+		if err = json.Unmarshal(body, &told); err == nil && told.Proxy != whom.ID {
+			err = errors.New("another proxy answers there")
+		}
+	}
+	entries, holds := told.entries()
+	o := &p.others
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	one, now := o.by[whom.ID], time.Now()
+	close(one.asking)
+	one.asking = nil
+	if err != nil {
+		one.become("down", err.Error(), now)
+		return
+	}
+	one.become("up", "", now)
+	one.entries, one.at, one.cost = entries, began, now.Sub(began)
+	one.Holds, one.Waits = holds, len(entries)-holds
+}
+
+// get asks the page of a proxy, with what shows that this one may ask, and looks whether the answer is that one's.
+func (p *Page) get(ctx context.Context, whom proxies.Proxy) (body []byte, err error) {
+	ctx = context.WithValue(ctx, certificateKey{}, whom.Cert)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, either(whom.Cert == "", "http://", "https://")+whom.Page+othersPath, nil)
+	if err != nil || r.URL.Host != whom.Page || r.URL.User != nil || r.URL.RequestURI() != othersPath {
+		return nil, errors.New("the address of its page is none")
+	}
+	token, asked := "", ""
+	if p.guard.Token != nil {
+		stamp := newStamp(time.Now())
+		token = p.guard.Token()
+		asked = target(token, whom.ID, whom.Page, r.Method, othersPath, stamp)
+		r.Header.Set("Authorization", scheme+stamp+" "+asked)
+	}
+	w, err := p.others.http.Do(r)
+	if err != nil {
+		return nil, errors.Unwrap(err) // *url.Error, which has the address again
+	}
+	defer w.Body.Close()
+	var all bytes.Buffer
+	switch _, err = io.Copy(&all, io.LimitReader(w.Body, mostAnswer+1)); {
+	case err != nil:
+	case w.StatusCode == http.StatusUnauthorized:
+		err = errors.New("it has another token, or its clock differs by more than " + signedFor.String())
+	case w.StatusCode != http.StatusOK:
+		err = fmt.Errorf("its page answers %d", w.StatusCode)
+	case all.Len() > mostAnswer:
+		err = errors.New("its answer is too long")
+	case token != "" && !hmac.Equal([]byte(w.Header.Get(answerHeader)), []byte(sign(token, "answer", asked, all.String()))):
+		err = errors.New("its answer does not show that it has the token")
+	}
+	return all.Bytes(), err
+}
+
+// told adds what other proxies hold and wait for to what this one does, as it is now. The list is sorted by name then.
+func (o *others) told(list []lock.Entry) []lock.Entry {
+	o.mu.Lock()
+	own, now := len(list), time.Now()
+	for _, one := range o.by {
+		for _, e := range one.entries {
+			age := now.Sub(one.at)
+			e.Held, e.Left = e.Held+age, max(0, e.Left-age)
+			list = append(list, e)
+		}
+	}
+	o.mu.Unlock()
+	if len(list) > own {
+		slices.SortStableFunc(list, func(a, b lock.Entry) int {
+			return cmp.Or(cmp.Compare(a.Key, b.Key), either(a.Waiting == b.Waiting, 0, either(b.Waiting, -1, 1)), cmp.Compare(b.Held, a.Held))
+		})
+	}
+	return list
+}
+
+// states are how they are, by their ids.
+func (o *others) states() map[string]*proxies.State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]*proxies.State, len(o.by))
+	for id, one := range o.by {
+		now := one.State
+		all[id] = &now
+	}
+	return all
+}
+
+// states are how this proxy and the others are: this one, then those that there are, then those that have gone.
+func (p *Page) states() (all []proxies.State) {
+	for _, one := range p.others.states() {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b proxies.State) int {
+		return cmp.Or(cmp.Compare(either(a.State == "gone", 1, 0), either(b.State == "gone", 1, 0)), cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
+	})
+	self := proxies.State{Proxy: p.Proxies.Self(), State: "self", Since: p.About.Started}
+	self.ID = p.About.Proxy
+	now := p.Stats()
+	self.Holds, self.Waits = int(now.Held), int(now.Waiting)
+	return append([]proxies.State{self}, all...)
+}

@@ -1,0 +1,96 @@
+package page
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Pages ask each other with a signature that only who has the token can make. The token itself goes nowhere: what a page
+// is told of others' addresses stands in Redis, where somebody else may have written it. So a signature is for one proxy
+// at one address, and the answer is signed, too.
+
+const (
+	scheme       = "Lockproxy "
+	answerHeader = "Lockproxy-Signature"
+	// SignedFor is how far a signature's time may be from this machine's. Each counts once; so many are remembered.
+	signedFor, mostSigned = 30 * time.Second, 4096
+)
+
+// sign makes the signature of some texts, none of which has a line feed but the last one.
+func sign(token string, texts ...string) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte(strings.Join(texts, "\n")))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// target is what a question is about: which proxy, at which address, and what.
+func target(token, id, address, method, uri, stamp string) string {
+	return sign(token, "ask", id, address, method, uri, stamp)
+}
+
+// newStamp makes a signature's time, and what makes it another than all others.
+func newStamp(now time.Time) string {
+	return strconv.FormatInt(now.UnixMilli(), 10) + "-" + rand.Text()
+}
+
+// signed are the signatures that were taken.
+type signed struct {
+	mu   sync.Mutex // guards taken
+	last map[string]time.Time
+}
+
+// take says whether a signature was not taken before, and notes it.
+func (s *signed) take(signature string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.last) >= mostSigned {
+		for old, at := range s.last {
+			if now.Sub(at) > 2*signedFor {
+				delete(s.last, old)
+			}
+		}
+	}
+	if _, again := s.last[signature]; again || len(s.last) >= mostSigned {
+		return false
+	}
+	if s.last == nil {
+		s.last = map[string]time.Time{}
+	}
+	s.last[signature] = now
+	return true
+}
+
+// signature returns the signature of a request that another proxy has made with the token; "": it is none. It is for
+// what is read as JSON.
+func (g *guard) signature(r *http.Request) string {
+	stamp, got, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), scheme), " ")
+	ms, _, _ := strings.Cut(stamp, "-")
+	at, err := strconv.ParseInt(ms, 10, 64)
+	if err != nil || g.self == nil || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, ".json") {
+		return ""
+	}
+	now, self := time.Now(), g.self()
+	want := target(g.Token(), self.ID, self.Page, r.Method, r.RequestURI, stamp)
+	if now.Sub(time.UnixMilli(at)).Abs() > signedFor || !hmac.Equal([]byte(want), []byte(got)) || !g.signed.take(got, now) {
+		return ""
+	}
+	return got
+}
+
+// signing is an answer that is signed; it is written at once.
+type signing struct {
+	http.ResponseWriter
+	token, asked string
+}
+
+func (w *signing) Write(p []byte) (int, error) {
+	w.Header().Set(answerHeader, sign(w.token, "answer", w.asked, string(p)))
+	return w.ResponseWriter.Write(p)
+}
