@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts simulation fuzz fmt cover weight tidy-check
+.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts packaging simulation fuzz fmt cover weight tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -49,9 +49,9 @@ race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
 	@$(call timed,race,go test -race -parallel $$(nproc) -timeout 45m $(PKG))
 
-soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, histories, mutations, clusters, quorum, newer servers, suites, clients, speed; then the simulation until you stop it
+soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, packages, histories, mutations, clusters, quorum, newer servers, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
-	@failed=; for part in race long nodes page alerts history quorum mutations newer interop tcl bench; do \
+	@failed=; for part in race long nodes page alerts packaging history quorum mutations newer interop tcl bench; do \
 		start=$$SECONDS; code=0; $(MAKE) $$part >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
 		echo "soak: $$part: $$((SECONDS - start)) s, exit code $$code, soak/$$part.log"; \
 	done; \
@@ -117,6 +117,9 @@ page: ## the page for operators in Chromium; ARGS="-run TestPictures -args -pict
 alerts: ## the alerts for Prometheus, and the names of metrics, by Prometheus' own promtool
 	@.ci/need promtool
 	go test ./internal/telemetry -run '^TestPromtool$$' -count=1 -v
+
+packaging: ## what users install, built, checked by Helm, Kubernetes' types, lintian, hadolint, systemd and others, and started; brings the tools
+	.ci/packaging all
 
 # Runs are counted, because Go sometimes takes the end of a time for a failure (golang/go#75804). Inputs that reach new code are not
 # made smaller, because that took nearly all of the time: 1,390 runs in 10 s instead of 159,192.

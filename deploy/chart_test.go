@@ -140,7 +140,8 @@ func TestChartExamples(t *testing.T) {
 	}
 }
 
-// mounted checks that a file of a Secret is where the setting of its name says, and that what is mounted is there.
+// mounted checks that a file of a Secret is where the setting of its name says, that the admin socket has a place, and that what is mounted
+// is there.
 func mounted(t *testing.T, deployment object) {
 	t.Helper()
 	volumes := map[string]any{}
@@ -153,6 +154,9 @@ func mounted(t *testing.T, deployment object) {
 	if all, some := at(deployment, container("volumeMounts")...).([]any); some {
 		for _, m := range all {
 			volume := volumes[at(m, "name").(string)]
+			if at(volume, "emptyDir") != nil {
+				files[fmt.Sprint(at(m, "mountPath"), "/admin.sock")] = true
+			}
 			if volume == nil {
 				t.Errorf("there is no volume for %v", m)
 			}
@@ -163,7 +167,7 @@ func mounted(t *testing.T, deployment object) {
 		}
 	}
 	for _, v := range at(deployment, container("env")...).([]any) {
-		if path, _ := at(v, "value").(string); strings.HasPrefix(path, "/run/secrets/") && !files[path] {
+		if path, _ := at(v, "value").(string); strings.HasPrefix(path, "/run/") && !files[path] {
 			t.Errorf("nothing is at %v, but at %v", v, files)
 		}
 	}

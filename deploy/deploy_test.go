@@ -148,6 +148,10 @@ func TestDebianSettings(t *testing.T) {
 	if bytes.Contains(unit, []byte("--listen")) || bytes.Contains(unit, []byte("LOCKPROXY_")) || bytes.Contains(unit, []byte("Requires=")) {
 		t.Errorf("the unit overrides the addresses in the settings:\n%s", unit)
 	}
+	text, _ := read(t, "debian/lockproxy.yaml")
+	if !bytes.Contains(text, []byte("\n# admin-socket: /run/lockproxy/")) || !strings.Contains(string(unit), "\nRuntimeDirectory=lockproxy\n") {
+		t.Errorf("there is no place for the admin socket that the settings propose:\n%s", unit)
+	}
 	socket, _ := read(t, "systemd/lockproxy.socket")
 	opens := regexp.MustCompile(`(?m)^ListenStream=(.*)$`).FindAllSubmatch(socket, -1)
 	if len(opens) != 1 || string(opens[0][1]) != "127.0.0.1:6380" || !bytes.Contains(socket, []byte("\nFileDescriptorName=clients\n")) ||
