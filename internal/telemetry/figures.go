@@ -11,19 +11,16 @@ import (
 )
 
 // Figure is a number that lockproxy tells of itself: at /metrics and by OTLP under its name, in INFO and LOCKPROXY
-// STATS under its field. Each is declared once, here, in the order of INFO.
+// STATS under its field, behind lockproxy_. Each is declared once, here, in the order of INFO.
 type Figure struct {
-	Name   string // Prometheus has lockproxy_clients_accepted_total for lockproxy.clients.accepted
-	Field  string // it stands behind lockproxy_ in INFO; "": it is not there
-	Unit   string
-	Help   string
-	Labels []string
-	Only   string // the value of a label that the field counts; "": all
-	Total  bool   // it only grows; else it is what there is now
-	// Age says that it is read in ms, which is what its field has, and told in seconds elsewhere. Each lock is looked at
-	// to find it: INFO, which anybody may ask often, does not have it.
-	Age  bool
-	read Reading // nil: each proxy has its own, in Readings
+	name   string // Prometheus has lockproxy_clients_accepted_total for lockproxy.clients.accepted
+	field  string // "": INFO does not have it
+	unit   string
+	help   string
+	labels []string
+	grows  bool    // else it is what there is now
+	only   string  // the value of a label that the field counts; "": all
+	read   Reading // nil: each proxy has its own, in Readings
 }
 
 // Show takes what a figure is now, for values of its labels.
@@ -35,95 +32,94 @@ type Reading func(Show)
 // Number reads a figure without labels.
 func Number[N int | int64](now func() N) Reading { return func(show Show) { show(int64(now())) } }
 
-// What is counted on the way of every command, where a proxy is not asked for its own. Counting is one atomic addition.
+// The figures. Those of a certificate's end and of locks are read from the proxy that has them.
 var (
-	Clients = ofProxy(Figure{Name: "lockproxy.clients", Field: "clients", Unit: "{client}",
-		Help: "Clients connected."})
-	ClientsAccepted = counter("lockproxy.clients.accepted", "clients_accepted", "{client}", "Clients let in.")
-	ClientsRejected = counter("lockproxy.clients.rejected", "clients_rejected", "{client}", "Clients turned away.")
-	EntriesFailed   = counter("lockproxy.entries.failed", "entries_failed", "{client}",
+	Clients         = ofProxy("clients", "clients", "{client}", "Clients connected.")
+	ClientsAccepted = counter("clients.accepted", "clients_accepted", "{client}", "Clients let in.")
+	ClientsRejected = counter("clients.rejected", "clients_rejected", "{client}", "Clients turned away.")
+	EntriesFailed   = counter("entries.failed", "entries_failed", "{client}",
 		"Clients closed for their TLS handshake or PROXY header.")
-	LoginsFailed = counter("lockproxy.logins.failed", "logins_failed", "{login}",
+	LoginsFailed = counter("logins.failed", "logins_failed", "{login}",
 		"Wrong passwords of clients, and wrong tokens at the page for operators.")
-	QueryBytes = gauge("lockproxy.query.memory", "query_memory", "By",
+	QueryBytes = gauge("query.memory", "query_memory", "By",
 		"What counts for max-query-memory, beyond 64 KiB a client.")
-	QueryDropped  = counter("lockproxy.query.dropped", "query_dropped", "{client}", "Clients dropped at max-query-memory.")
-	ReplyBytes    = gauge("lockproxy.reply.memory", "reply_memory", "By", "Unwritten replies beyond 64 KiB a client.")
-	ReplyDropped  = counter("lockproxy.reply.dropped", "reply_dropped", "{client}", "Clients dropped at max-reply-memory.")
-	OutputDropped = counter("lockproxy.output.dropped", "output_dropped", "{client}",
+	QueryDropped  = counter("query.dropped", "query_dropped", "{client}", "Clients dropped at max-query-memory.")
+	ReplyBytes    = gauge("reply.memory", "reply_memory", "By", "Unwritten replies beyond 64 KiB a client.")
+	ReplyDropped  = counter("reply.dropped", "reply_dropped", "{client}", "Clients dropped at max-reply-memory.")
+	OutputDropped = counter("output.dropped", "output_dropped", "{client}",
 		"Clients dropped at client-output-buffer-limit.")
-	UpstreamConnections = ofProxy(Figure{Name: "lockproxy.upstream.connections", Field: "upstream_connections",
-		Unit: "{connection}", Help: "Connections to Redis that count for max-upstream-connections."})
-	UpstreamOwn = gauge("lockproxy.upstream.own", "upstream_connections_own", "{connection}", "Connections to Redis for "+
-		"locks, passwords and the proxy's own questions, which max-upstream-connections leaves out.")
-	UpstreamRefused = counter("lockproxy.upstream.refused", "upstream_connections_refused", "{connection}",
+	UpstreamConnections = ofProxy("upstream.connections", "upstream_connections", "{connection}",
+		"Connections to Redis that count for max-upstream-connections.")
+	UpstreamOwn = gauge("upstream.own", "upstream_connections_own", "{connection}", "Connections to Redis for locks, "+
+		"passwords and the proxy's own questions, which max-upstream-connections leaves out.")
+	UpstreamRefused = counter("upstream.refused", "upstream_connections_refused", "{connection}",
 		"Connections to Redis refused at max-upstream-connections.")
-	Dedicated = gauge("lockproxy.dedicated", "dedicated", "{connection}",
+	Dedicated = gauge("dedicated", "dedicated", "{connection}",
 		"Connections to Redis that one client has to itself, idle ones too.")
-	Pipes        = gauge("lockproxy.pipes", "pipes", "{connection}", "Connections to Redis that carry clients' commands.")
-	PipeFailures = counter("lockproxy.pipe.failures", "pipe_failures", "{connection}", "Connections to Redis lost or not "+
-		"had; what Redis refuses to one user, or closes while nothing is under way, and what lockproxy ends itself, is not "+
-		"counted.")
-	PipeReconnects = counter("lockproxy.pipe.reconnects", "pipe_reconnects", "{connection}",
+	Pipes        = gauge("pipes", "pipes", "{connection}", "Connections to Redis that carry clients' commands.")
+	PipeFailures = counter("pipe.failures", "pipe_failures", "{connection}", "Connections to Redis lost or not had; what "+
+		"Redis refuses to one user, or closes while nothing is under way, and what lockproxy ends itself, is not counted.")
+	PipeReconnects = counter("pipe.reconnects", "pipe_reconnects", "{connection}",
 		"Connections to Redis made again after a loss.")
-	MasterSwitches = counter("lockproxy.master.switches", "", "{switch}", "Times another Redis took the place of the "+
-		"present one: the Sentinels named it, or the address led to it.")
-	Commands        = counter("lockproxy.commands.forwarded", "forwarded", "{command}", "Commands forwarded to Redis.")
-	ReplicaReads    = counter("lockproxy.replica.reads", "", "{command}", "Commands answered by a cluster's replicas.")
-	ScriptsReloaded = counter("lockproxy.scripts.reloaded", "scripts_reloaded", "{script}",
+	MasterSwitches = counter("master.switches", "", "{switch}", "Times another Redis took the place of the present one: "+
+		"the Sentinels named it, or the address led to it.")
+	Commands        = counter("commands.forwarded", "forwarded", "{command}", "Commands forwarded to Redis.")
+	ReplicaReads    = counter("replica.reads", "", "{command}", "Commands answered by a cluster's replicas.")
+	ScriptsReloaded = counter("scripts.reloaded", "scripts_reloaded", "{script}",
 		"Clients' scripts loaded again after Redis had lost them.")
-	ReloadGood = gauge("lockproxy.config.last.reload.success", "config_last_reload_success", "{reload}", "1 if the "+
-		"settings were good when they were read last, at SIGHUP, LOCKPROXY RELOAD or the start; 0 if they were not, and "+
-		"the old ones stay.")
-	ReloadedAt = gauge("lockproxy.config.last.reload", "config_last_reload_seconds", "s",
+	ReloadGood = gauge("config.last.reload.success", "config_last_reload_success", "{reload}", "1 if the settings were "+
+		"good when they were read last, at SIGHUP, LOCKPROXY RELOAD or the start; 0 if they were not, and the old ones stay.")
+	ReloadedAt = gauge("config.last.reload", "config_last_reload_seconds", "s",
 		"When the settings were read last, in seconds since 1970.")
+	CertificateEnd = ofProxy("certificate.end", "", "s",
+		"When a certificate that lockproxy shows expires, in seconds since 1970.", "file")
+
+	LocksHeld    = ofProxy("locks.held", "locks_held", "{lock}", "Locks held through this proxy.")
+	LocksWaiting = ofProxy("locks.waiting", "locks_waiting", "{verb}", "Lock verbs that wait.")
+	LocksGranted = ofProxy("lock.granted", "locks_granted", "{lock}", "Locks granted.", "kind").total("")
+	LocksLost    = ofProxy("lock.lost", "locks_lost", "{lock}",
+		"Locks lost while they were held, by the reason that the holder was told.", "kind", "reason").total("")
+	LocksRenewed = ofProxy("lock.renewals", "locks_renewed", "{renewal}", "Leases the watchdog tried to renew.",
+		"outcome").total("ok")
+	LocksHandedOff = ofProxy("lock.handoffs", "", "{lock}", "Locks handed from one client of this proxy to the next.",
+		"kind").total("")
+	OldestHold = ofProxy("lock.oldest.hold", "oldest_hold_ms", ages,
+		"For how long the oldest lock held through this proxy has been held.")
+	LongestWait = ofProxy("lock.oldest.wait", "longest_wait_ms", ages,
+		"For how long the lock verb has waited that waits longest.")
+	LocksUnavailable = ofProxy("locks.unavailable", "", "{reason}",
+		"1 for the reason for which locks cannot be had, else 0.", "reason")
+	QuorumNodes = ofProxy("quorum.nodes", "", "{node}", "With quorum, its nodes: up, young (started, or their clocks set, "+
+		"too recently to count) or down.", "state")
 )
 
-// Of locks, by the proxy that keeps them.
-var (
-	LocksHeld = ofProxy(Figure{Name: "lockproxy.locks.held", Field: "locks_held", Unit: "{lock}",
-		Help: "Locks held through this proxy."})
-	LocksWaiting = ofProxy(Figure{Name: "lockproxy.locks.waiting", Field: "locks_waiting", Unit: "{verb}",
-		Help: "Lock verbs that wait."})
-	LocksGranted = ofProxy(Figure{Name: "lockproxy.lock.granted", Field: "locks_granted", Unit: "{lock}",
-		Help: "Locks granted.", Labels: []string{"kind"}, Total: true})
-	LocksLost = ofProxy(Figure{Name: "lockproxy.lock.lost", Field: "locks_lost", Unit: "{lock}",
-		Help:   "Locks lost while they were held, by the reason that the holder was told.",
-		Labels: []string{"kind", "reason"}, Total: true})
-	LocksRenewed = ofProxy(Figure{Name: "lockproxy.lock.renewals", Field: "locks_renewed", Unit: "{renewal}",
-		Help: "Leases the watchdog tried to renew.", Labels: []string{"outcome"}, Only: "ok", Total: true})
-	LocksHandedOff = ofProxy(Figure{Name: "lockproxy.lock.handoffs", Unit: "{lock}",
-		Help: "Locks handed from one client of this proxy to the next.", Labels: []string{"kind"}, Total: true})
-	OldestHold = ofProxy(Figure{Name: "lockproxy.lock.oldest.hold", Field: "oldest_hold_ms", Unit: "s", Age: true,
-		Help: "For how long the oldest lock held through this proxy has been held."})
-	LongestWait = ofProxy(Figure{Name: "lockproxy.lock.oldest.wait", Field: "longest_wait_ms", Unit: "s", Age: true,
-		Help: "For how long the lock verb has waited that waits longest."})
-	LocksUnavailable = ofProxy(Figure{Name: "lockproxy.locks.unavailable", Unit: "{reason}", Labels: []string{"reason"},
-		Help: "1 for the reason for which locks cannot be had, else 0."})
-	QuorumNodes = ofProxy(Figure{Name: "lockproxy.quorum.nodes", Unit: "{node}", Labels: []string{"state"},
-		Help: "With quorum, its nodes: up, young (started, or their clocks set, too recently to count) or down."})
-)
-
-// CertificateEnd is a moment, and not what is left, so that alerts choose how early they come.
-var CertificateEnd = ofProxy(Figure{Name: "lockproxy.certificate.end", Unit: "s", Labels: []string{"file"},
-	Help: "When a certificate that lockproxy shows expires, in seconds since 1970."})
+// ages is the unit of those that are read in ms, which is what their fields have, and told in seconds elsewhere. Each
+// lock is looked at to find them: INFO, which anybody may ask often, does not have them.
+const ages = "ms"
 
 var figures []*Figure
 
-func ofProxy(f Figure) *Figure {
-	figures = append(figures, &f)
-	return &f
+func ofProxy(name, field, unit, help string, labels ...string) *Figure {
+	f := &Figure{name: "lockproxy." + name, field: field, unit: unit, help: help, labels: labels}
+	figures = append(figures, f)
+	return f
+}
+
+// total says that a figure only grows, and of its labels' values which one the field counts; "": all.
+func (f *Figure) total(only string) *Figure {
+	f.grows, f.only = true, only
+	return f
 }
 
 func counter(name, field, unit, help string) *Counter {
 	c := new(Counter)
-	ofProxy(Figure{Name: name, Field: field, Unit: unit, Help: help, Total: true, read: Number(c.Value)})
+	ofProxy(name, field, unit, help).total("").read = Number(c.Value)
 	return c
 }
 
 func gauge(name, field, unit, help string) *Gauge {
 	g := new(Gauge)
-	ofProxy(Figure{Name: name, Field: field, Unit: unit, Help: help, read: Number(g.Value)})
+	ofProxy(name, field, unit, help).read = Number(g.Value)
 	return g
 }
 
@@ -151,19 +147,19 @@ func (r Readings) of(f *Figure) Reading {
 }
 
 // Fields tells of each figure that has a field what it is now, and of ages if they are wanted.
-func (r Readings) Fields(ages bool, tell func(field string, n int64)) {
+func (r Readings) Fields(withAges bool, tell func(field string, n int64)) {
 	for _, f := range figures {
 		read := r.of(f)
-		if read == nil || f.Field == "" || f.Age && !ages {
+		if read == nil || f.field == "" || f.unit == ages && !withAges {
 			continue
 		}
 		sum := int64(0)
 		read(func(n int64, values ...string) {
-			if f.Only == "" || slices.Contains(values, f.Only) {
+			if f.only == "" || slices.Contains(values, f.only) {
 				sum += n
 			}
 		})
-		tell(f.Field, sum)
+		tell(f.field, sum)
 	}
 }
 
@@ -178,8 +174,12 @@ func appendMetrics(to []metricdata.Metrics, now time.Time) []metricdata.Metrics 
 		if read == nil {
 			continue
 		}
+		unit := f.unit
+		if unit == ages {
+			unit = "s"
+		}
 		if data := f.data(read, now); data != nil {
-			to = append(to, metricdata.Metrics{Name: f.Name, Description: f.Help, Unit: f.Unit, Data: data})
+			to = append(to, metricdata.Metrics{Name: f.name, Description: f.help, Unit: unit, Data: data})
 		}
 	}
 	return to
@@ -191,7 +191,7 @@ func (f *Figure) data(read Reading, now time.Time) metricdata.Aggregation {
 	read(func(n int64, values ...string) {
 		labels := make([]attribute.KeyValue, len(values))
 		for i, value := range values {
-			labels[i] = attribute.String(f.Labels[i], value)
+			labels[i] = attribute.String(f.labels[i], value)
 		}
 		points = append(points,
 			metricdata.DataPoint[int64]{Attributes: attribute.NewSet(labels...), StartTime: began, Time: now, Value: n})
@@ -199,10 +199,10 @@ func (f *Figure) data(read Reading, now time.Time) metricdata.Aggregation {
 	switch {
 	case len(points) == 0:
 		return nil
-	case f.Age:
+	case f.unit == ages:
 		age := metricdata.DataPoint[float64]{StartTime: began, Time: now, Value: float64(points[0].Value) / 1000}
 		return metricdata.Gauge[float64]{DataPoints: []metricdata.DataPoint[float64]{age}}
-	case f.Total:
+	case f.grows:
 		return metricdata.Sum[int64]{DataPoints: points, Temporality: metricdata.CumulativeTemporality, IsMonotonic: true}
 	}
 	return metricdata.Gauge[int64]{DataPoints: points}

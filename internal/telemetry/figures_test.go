@@ -24,9 +24,9 @@ func TestFieldsAgreeWithMetrics(t *testing.T) {
 	})
 	told := 0
 	for _, f := range figures {
-		n, is := fields[f.Field]
-		if is != (f.Field != "") {
-			t.Errorf("%s: told is %v", f.Name, is)
+		n, is := fields[f.field]
+		if is != (f.field != "") {
+			t.Errorf("%s: told is %v", f.name, is)
 		}
 		if !is {
 			continue
@@ -38,15 +38,15 @@ func TestFieldsAgreeWithMetrics(t *testing.T) {
 			for _, suffix := range []string{"_total", "_seconds", "_bytes"} {
 				name = strings.TrimSuffix(name, suffix)
 			}
-			if name == strings.ReplaceAll(f.Name, ".", "_") && (f.Only == "" || strings.Contains(labels, `"`+f.Only+`"`)) {
+			if name == strings.ReplaceAll(f.name, ".", "_") && (f.only == "" || strings.Contains(labels, `"`+f.only+`"`)) {
 				want, found = want+value, true
 			}
 		}
-		if f.Age {
+		if f.unit == ages {
 			want *= 1000
 		}
-		if !found && f.Only == "" || float64(n) != want {
-			t.Errorf("%s is %d as %s, and %v at /metrics (found: %v)", f.Name, n, f.Field, want, found)
+		if !found && f.only == "" || float64(n) != want {
+			t.Errorf("%s is %d as %s, and %v at /metrics (found: %v)", f.name, n, f.field, want, found)
 		}
 	}
 	if told < 20 || fields["locks_lost"] != 5 || fields["oldest_hold_ms"] != 90_000 {

@@ -111,19 +111,17 @@ func (p *proxy) ask(ctx context.Context, q *query) (f facts, err error) {
 }
 
 // read reads the answers to a query, of which the first is about the proxy, and the last has the rows.
-func (f *facts) read(q *query, said []rueidis.RedisResult) (err error) {
+func (f *facts) read(q *query, said []rueidis.RedisResult) error {
 	stats, err := said[0].ToMessage()
 	if err != nil {
 		return err
 	}
-	if f.stats, err = readMap(stats); err != nil {
-		return err
-	}
-	rows, err := said[len(said)-1].ToMessage()
+	rows, err := said[len(said)-1].ToArray()
 	if err != nil {
 		return err
 	}
-	if f.rows, err = readRows(rows, q.list.read); err == nil && q.lock != nil {
+	f.stats, f.rows = readMap(stats), readRows(rows, q.list.read)
+	if q.lock != nil {
 		err = f.readLock(q.lock, said[1], said[2])
 	}
 	return err
@@ -136,73 +134,55 @@ func (p *proxy) close() {
 	}
 }
 
-func readRows(m rueidis.RedisMessage, read func(rueidis.RedisMessage) (record, error)) ([]record, error) {
-	elements, err := m.ToArray()
-	if err != nil {
-		return nil, err
+func readRows(all []rueidis.RedisMessage, read func(rueidis.RedisMessage) record) (rows []record) {
+	for _, m := range all {
+		rows = append(rows, read(m))
 	}
-	all := make([]record, len(elements))
-	for i := range elements {
-		if all[i], err = read(elements[i]); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return rows
 }
 
 // readMap reads the fields of a map. Those of a map within it have its name before theirs; lists are left out.
-func readMap(m rueidis.RedisMessage) (record, error) {
+func readMap(m rueidis.RedisMessage) record {
 	r := record{}
-	return r, r.readInto("", m)
+	r.readInto("", m)
+	return r
 }
 
-func (r record) readInto(before string, m rueidis.RedisMessage) error {
-	fields, err := m.AsMap()
+func (r record) readInto(before string, m rueidis.RedisMessage) {
+	fields, _ := m.AsMap()
 	for name, value := range fields {
-		switch {
-		case err != nil || value.IsArray():
-		case value.IsMap():
-			err = r.readInto(before+name+"-", value)
-		default:
-			r[before+name], err = readText(value)
+		if value.IsMap() {
+			r.readInto(before+name+"-", value)
+		} else {
+			r[before+name] = readText(value)
 		}
 	}
-	return err
 }
 
-// readText reads text, or a number as text; "": null.
-func readText(m rueidis.RedisMessage) (string, error) {
-	switch {
-	case m.IsNil():
-		return "", nil
-	case m.IsInt64():
-		n, err := m.ToInt64()
-		return strconv.FormatInt(n, 10), err
+// readText reads text, or a number as text; "": it is neither.
+func readText(m rueidis.RedisMessage) string {
+	if n, err := m.ToInt64(); err == nil {
+		return strconv.FormatInt(n, 10)
 	}
-	return m.ToString()
+	text, _ := m.ToString()
+	return text
 }
 
 // slowFields are the places of an entry's fields in LOCKPROXY SLOWLOG GET, but for the command's, 3.
 var slowFields = map[string]int{"id": 0, "at": 1, "took": 2, "addr": 4, "name": 5, "user": 6, "upstream": 7}
 
 // readSlow reads an entry of the slow log, which is an array, as those of Redis' SLOWLOG GET are.
-func readSlow(m rueidis.RedisMessage) (record, error) {
-	fields, err := m.ToArray()
-	if err != nil {
-		return nil, err
-	}
-	if len(fields) < 8 {
-		return nil, fmt.Errorf("an entry of the slow log has %d fields", len(fields))
-	}
-	command, err := fields[3].AsStrSlice()
-	if err != nil {
-		return nil, err
-	}
-	r := record{"command": words(command)}
+func readSlow(m rueidis.RedisMessage) record {
+	r := record{}
+	fields, _ := m.ToArray()
 	for name, at := range slowFields {
-		if r[name], err = readText(fields[at]); err != nil {
-			return nil, err
+		if at < len(fields) {
+			r[name] = readText(fields[at])
 		}
 	}
-	return r, nil
+	if len(fields) > 3 {
+		command, _ := fields[3].AsStrSlice()
+		r["command"] = words(command)
+	}
+	return r
 }

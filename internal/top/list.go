@@ -17,7 +17,7 @@ type list struct {
 	name     string
 	question []string
 	all      bool // it can be asked for all proxies
-	read     func(rueidis.RedisMessage) (record, error)
+	read     func(rueidis.RedisMessage) record
 	same     []string // the fields by which a row is found again
 	columns  []column
 }

@@ -30,51 +30,32 @@ func (f *facts) readLock(row record, selected, told rueidis.RedisResult) error {
 		w["who"], w["held-ms"] = "waits", w["waiting-ms"]
 	}
 	info, err := told.ToMessage()
-	if err = cmp.Or(selected.Error(), err); err != nil {
-		if _, refused := rueidis.IsRedisErr(err); !refused {
-			return err
-		}
-		f.lock, f.rows = named(row)+display.Whole(err.Error()), waiters
-		if row["held-ms"] != "" {
-			known := maps.Clone(row)
-			known["who"] = "held it when it was chosen"
-			f.rows = append([]record{known}, waiters...)
-		}
+	if err = cmp.Or(selected.Error(), err); err == nil {
+		fields, _ := info.AsMap()
+		f.rows = slices.Concat(within(fields["holders"], "holds it"), waiters, within(fields["nodes"], "node"))
+		f.lock = how(row, readMap(info))
 		return nil
 	}
-	lock, err := readMap(info)
-	if err != nil {
+	if _, refused := rueidis.IsRedisErr(err); !refused {
 		return err
 	}
-	fields, err := info.AsMap()
-	if err != nil {
-		return err
+	f.lock, f.rows = named(row)+display.Whole(err.Error()), waiters
+	if row["held-ms"] != "" {
+		known := maps.Clone(row)
+		known["who"] = "held it when it was chosen"
+		f.rows = append([]record{known}, waiters...)
 	}
-	holders, err := within(fields["holders"], "holds it")
-	if err != nil {
-		return err
-	}
-	nodes, err := within(fields["nodes"], "node")
-	if err != nil {
-		return err
-	}
-	f.rows = slices.Concat(holders, waiters, nodes)
-	f.lock = how(row, lock)
 	return nil
 }
 
-// within reads a list of maps, of those that are called so; none if there is no list.
-func within(m rueidis.RedisMessage, who string) ([]record, error) {
-	if !m.IsArray() {
-		return nil, nil
+// within reads a list of maps, of those that are called so.
+func within(m rueidis.RedisMessage, who string) []record {
+	all, _ := m.ToArray() // a quorum alone has nodes
+	rows := readRows(all, readMap)
+	for _, r := range rows {
+		r["who"] = who
 	}
-	return readRows(m, func(m rueidis.RedisMessage) (record, error) {
-		r, err := readMap(m)
-		if err == nil {
-			r["who"] = who
-		}
-		return r, err
-	})
+	return rows
 }
 
 // named is what the line about a lock begins with.

@@ -12,8 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-
-	"github.com/rivo/tview"
+	"text/tabwriter"
 )
 
 // Main shows what args ask for until the user leaves, and returns the exit code: 0, 1 after trouble, 2 for wrong
@@ -66,26 +65,12 @@ func once(ctx context.Context, out io.Writer, p *proxy, o options) error {
 
 // table prints rows below the titles of columns.
 func table(out io.Writer, columns []column, rows []record) {
-	lines, wide := [][]string{make([]string, len(columns))}, make([]int, len(columns))
+	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, c := range columns {
-		lines[0][i] = c.title
+		fmt.Fprint(lines, c.title, map[bool]string{true: "\n", false: "\t"}[i == len(columns)-1])
 	}
 	for _, r := range rows {
-		lines = append(lines, cells(columns, r))
+		fmt.Fprintln(lines, strings.Join(cells(columns, r), "\t"))
 	}
-	for _, line := range lines {
-		for i, text := range line {
-			wide[i] = max(wide[i], width(text))
-		}
-	}
-	for _, line := range lines {
-		text := ""
-		for i, cell := range line {
-			text += cell + strings.Repeat(" ", wide[i]-width(cell)+2)
-		}
-		fmt.Fprintln(out, strings.TrimRight(text, " "))
-	}
+	_ = lines.Flush() // as for all that is printed: nobody reads it any more if this fails
 }
-
-// width is how many columns of a terminal a text takes.
-func width(text string) int { return tview.TaggedStringWidth(tview.Escape(text)) }

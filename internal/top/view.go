@@ -35,6 +35,8 @@ type view struct {
 
 	place
 	from   *place // where one lock was chosen; nil: a list is shown
+	query  *query // that is answered
+	all    bool   // of all proxies
 	rows   []record
 	paused bool
 	before facts // what the rates are counted from
@@ -43,7 +45,8 @@ type view struct {
 
 // place is where the user is.
 type place struct {
-	query    *query
+	list     *list
+	lock     record // nil: none
 	only     string // the filter, when the user has left
 	sort     int    // by this column, from 1; 0: as the proxy sorts
 	up       bool   // the other way round
@@ -75,8 +78,8 @@ func newView(o options, p asker) *view {
 	rows := tview.NewFlex().SetDirection(tview.FlexRow)
 	rows.AddItem(v.head, 4, 0, false).AddItem(v.table, 0, 1, true).AddItem(v.bottom, 2, 0, false)
 	v.app.SetRoot(rows, true).SetInputCapture(v.key).SetBeforeDrawFunc(v.keepPlace)
-	v.query = &query{list: &lists[0], rows: o.rows, all: o.all}
-	v.showKeys()
+	v.all = o.all
+	v.choose(0)
 	v.head.SetText("asking " + o.target.Addr)
 	return v
 }
@@ -87,16 +90,16 @@ func (v *view) run(ctx context.Context, screen tcell.Screen) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	v.app.SetScreen(screen)
-	go v.watch(ctx, v.query)
+	go v.watch(ctx)
 	return v.app.Run()
 }
 
 // watch asks the proxy again and again, and at once when something else is to be shown.
-func (v *view) watch(ctx context.Context, q *query) {
+func (v *view) watch(ctx context.Context) {
 	defer v.app.QueueUpdate(v.app.Stop)
 	ticks := time.NewTicker(v.opts.every)
 	defer ticks.Stop()
-	for ctx.Err() == nil {
+	for q := <-v.asked; ctx.Err() == nil; {
 		f, err := v.proxy.ask(ctx, q)
 		if ctx.Err() != nil {
 			return
@@ -134,12 +137,12 @@ func (v *view) told(q *query, f facts, err error) {
 
 // fill writes the rows that are to be shown.
 func (v *view) fill() {
-	l, columns := v.query.list, v.query.shown()
+	l, columns := v.list, v.query.shown()
 	if at, _ := v.table.GetSelection(); v.moved && at >= 1 && at <= len(v.rows) {
 		v.selected = l.identity(v.rows[at-1])
 	}
 	v.rows = matching(columns, v.latest.rows, v.filter.GetText())
-	if v.sort > 0 {
+	if v.sort %= len(columns) + 1; v.sort > 0 {
 		slices.SortStableFunc(v.rows, columns[v.sort-1].compare)
 	}
 	if v.up {
@@ -186,7 +189,7 @@ func (v *view) showKeys() {
 	var b strings.Builder
 	for i := range lists {
 		format := "%d %s "
-		if &lists[i] == v.query.list {
+		if &lists[i] == v.list {
 			format = "[::r]%d %s[::-] "
 		}
 		fmt.Fprintf(&b, format, i+1, lists[i].name)
@@ -195,14 +198,14 @@ func (v *view) showKeys() {
 	if v.paused {
 		pause = "go on"
 	}
-	if v.query.all {
+	if v.all {
 		all = "this proxy"
 	}
 	fmt.Fprintf(&b, "\n/ filter s sort r reverse a %s p %s q quit", all, pause)
 	switch {
 	case v.from != nil:
 		b.WriteString(" Esc back")
-	case v.query.list.ofLocks():
+	case v.list.ofLocks():
 		b.WriteString(" Enter lock")
 	}
 	if only := v.filter.GetText(); only != "" {
@@ -214,6 +217,7 @@ func (v *view) showKeys() {
 // visit shows another place, from its beginning.
 func (v *view) visit(p place) {
 	v.place, v.latest, v.rows = p, facts{}, nil
+	v.query = &query{list: p.list, rows: v.opts.rows, all: v.all, lock: p.lock}
 	v.filter.SetText(p.only)
 	v.fill()
 	v.showKeys()
@@ -228,19 +232,19 @@ func (v *view) visit(p place) {
 // choose shows a list.
 func (v *view) choose(at int) {
 	v.from = nil
-	v.visit(place{query: &query{list: &lists[at], rows: v.opts.rows, all: v.query.all}, only: v.filter.GetText()})
+	v.visit(place{list: &lists[at], only: v.filter.GetText()})
 }
 
 // open shows the lock of the selected row, if it is about one.
 func (v *view) open() {
 	at, _ := v.table.GetSelection()
-	if !v.query.list.ofLocks() || at < 1 || at > len(v.rows) {
+	if !v.list.ofLocks() || at < 1 || at > len(v.rows) {
 		return
 	}
 	from := v.place
-	from.only, from.moved, from.selected = v.filter.GetText(), true, v.query.list.identity(v.rows[at-1])
+	from.only, from.moved, from.selected = v.filter.GetText(), true, v.list.identity(v.rows[at-1])
 	v.from = &from
-	v.visit(place{query: &query{list: &about, rows: v.opts.rows, all: v.query.all, lock: v.rows[at-1]}})
+	v.visit(place{list: &about, lock: v.rows[at-1]})
 }
 
 // back goes to where one lock was chosen; from a list it takes back the filter.
@@ -257,21 +261,14 @@ func (v *view) back() {
 
 // everywhere shows what all proxies have, or only this one.
 func (v *view) everywhere() {
-	for _, p := range []*place{v.from, &v.place} {
-		if p != nil {
-			q := *p.query
-			q.all = !q.all
-			p.query, p.sort = &q, 0
-		}
-	}
-	v.only = v.filter.GetText()
+	v.all, v.only = !v.all, v.filter.GetText()
 	v.visit(v.place)
 }
 
 // sortBy sorts by another column.
 func (v *view) sortBy(next int) {
 	columns := len(v.query.shown())
-	v.sort, v.up = (v.sort+next+columns+1)%(columns+1), false
+	v.sort, v.up = v.sort+next+columns+1, false
 	v.fill()
 }
 
@@ -280,7 +277,7 @@ func (v *view) key(e *tcell.EventKey) *tcell.EventKey {
 	if v.app.GetFocus() == v.filter {
 		return e
 	}
-	switch at := slices.IndexFunc(lists, func(l list) bool { return l.name == v.query.list.name }); e.Key() {
+	switch at := slices.IndexFunc(lists, func(l list) bool { return l.name == v.list.name }); e.Key() {
 	case tcell.KeyTab:
 		v.choose((at + 1) % len(lists))
 	case tcell.KeyBacktab:
