@@ -33,7 +33,7 @@ type endpoint struct {
 }
 
 // newEndpoint returns an endpoint that does not listen yet, and the reader through which it collects.
-func newEndpoint(o Options, more sdkmetric.Producer) (*endpoint, sdkmetric.Reader, error) {
+func newEndpoint(o Options) (*endpoint, sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -41,7 +41,7 @@ func newEndpoint(o Options, more sdkmetric.Producer) (*endpoint, sdkmetric.Reade
 	)
 	reader, err := exporter.New(
 		exporter.WithRegisterer(registry),
-		exporter.WithProducer(more),
+		exporter.WithProducer(producer{}),
 		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
 		exporter.WithoutScopeInfo(), // one scope: its labels would only repeat
 	)

@@ -39,7 +39,7 @@ func spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 }
 
 // metricReader returns what carries figures away, nil for nothing.
-func metricReader(more sdkmetric.Producer) (sdkmetric.Reader, error) {
+func metricReader() (sdkmetric.Reader, error) {
 	if on, err := exported("METRICS"); !on {
 		return nil, err
 	}
@@ -47,5 +47,5 @@ func metricReader(more sdkmetric.Producer) (sdkmetric.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sdkmetric.NewPeriodicReader(e, sdkmetric.WithProducer(more)), nil
+	return sdkmetric.NewPeriodicReader(e, sdkmetric.WithProducer(producer{})), nil
 }

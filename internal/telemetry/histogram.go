@@ -73,12 +73,21 @@ func (h *histogram) point(since, now time.Time) metricdata.HistogramDataPoint[fl
 
 // vector is the histograms of one name.
 type vector struct {
-	name, description string
+	name, help string
 	labelled[histogram]
 	recent [recent]atomic.Pointer[histogram] // those asked for last: to look among all costs three times as much
 }
 
 const recent = 32
+
+// readers are how many read durations. While there are none, nothing is kept.
+var readers atomic.Int32
+
+func (v *vector) record(took time.Duration, first, second string) {
+	if readers.Load() > 0 {
+		v.of(first, second).record(took, 1)
+	}
+}
 
 func (v *vector) of(first, second string) *histogram {
 	slot := &v.recent[slotOf(first, second)]
@@ -99,35 +108,34 @@ func slotOf(first, second string) int {
 	return n % recent
 }
 
-// histograms are all of them. It is OpenTelemetry's Producer, of figures too.
-type histograms struct {
-	since time.Time
-	all   []*vector
-}
+var vectors []*vector
 
-func (s *histograms) add(name, description string, bounds []time.Duration, labels ...string) *vector {
-	v := &vector{name: name, description: description}
+func durations(name, help string, bounds []time.Duration, labels ...string) *vector {
+	v := &vector{name: "lockproxy." + name, help: help}
 	copy(v.labels[:], labels)
 	v.make = func(labels attribute.Set, values [2]string) *histogram {
 		return &histogram{bounds: bounds, labels: labels, values: values}
 	}
-	s.all = append(s.all, v)
+	vectors = append(vectors, v)
 	return v
 }
 
+// producer has all durations and figures. It is OpenTelemetry's Producer.
+type producer struct{}
+
 // Produce implements sdkmetric.Producer.
-func (s *histograms) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
+func (producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	out := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: scope}}
 	now := time.Now()
-	for _, v := range s.all {
+	for _, v := range vectors {
 		data := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
 		for _, h := range v.all() {
-			if p := h.point(s.since, now); p.Count > 0 {
+			if p := h.point(began, now); p.Count > 0 {
 				data.DataPoints = append(data.DataPoints, p)
 			}
 		}
 		if len(data.DataPoints) > 0 {
-			out.Metrics = append(out.Metrics, metricdata.Metrics{Name: v.name, Description: v.description, Unit: "s", Data: data})
+			out.Metrics = append(out.Metrics, metricdata.Metrics{Name: v.name, Description: v.help, Unit: "s", Data: data})
 		}
 	}
 	out.Metrics = appendMetrics(out.Metrics, now)

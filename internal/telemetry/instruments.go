@@ -1,9 +1,6 @@
 package telemetry
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Bounds of the histograms' buckets.
 var (
@@ -25,26 +22,22 @@ func bounds(ms ...float64) (all []time.Duration) {
 	return all
 }
 
-// instruments are what lock verbs record into, once figures have a reader.
-type instruments struct {
-	verbDuration, lockWait, lockHold, lateness, scripts *vector
-	upstream, proxy                                     [families]*histogram
-}
+// The durations. They are kept while somebody reads them.
+var (
+	verbDuration = durations("verb.duration", "From a lock verb's arrival to its reply.", waitBounds, "verb", "outcome")
+	lockWait     = durations("lock.wait", "From asking for a lock to its grant.", waitBounds, "kind")
+	lockHold     = durations("lock.hold", "From a lock's grant to its release.", holdBounds, "kind")
+	lateness     = durations("lock.renewal.lateness", "How late renewals were sent.", latenessBounds)
+	scripts      = durations("script.duration", "From sending a lock script to its reply.", commandBounds, "script")
+	commands     = durations("command.duration", "Commands forwarded: upstream is from sending one to its reply, proxy "+
+		"the rest.", commandBounds, "family", "part")
+	upstream, proxy = ofFamilies("upstream"), ofFamilies("proxy")
+)
 
-// current is nil while no figures leave the process.
-var current atomic.Pointer[instruments]
-
-func newInstruments(h *histograms) *instruments {
-	set := &instruments{
-		verbDuration: h.add("lockproxy.verb.duration", "From a lock verb's arrival to its reply.", waitBounds, "verb", "outcome"),
-		lockWait:     h.add("lockproxy.lock.wait", "From asking for a lock to its grant.", waitBounds, "kind"),
-		lockHold:     h.add("lockproxy.lock.hold", "From a lock's grant to its release.", holdBounds, "kind"),
-		lateness:     h.add("lockproxy.lock.renewal.lateness", "How late renewals were sent.", latenessBounds),
-		scripts:      h.add("lockproxy.script.duration", "From sending a lock script to its reply.", commandBounds, "script"),
-	}
-	commands := h.add("lockproxy.command.duration", "Commands forwarded: upstream is from sending one to its reply, proxy the rest.", commandBounds, "family", "part")
+// ofFamilies are those of a part of the time of commands: that of each family is found without looking for it.
+func ofFamilies(part string) (all [families]*histogram) {
 	for f, name := range familyNames {
-		set.upstream[f], set.proxy[f] = commands.of(name, "upstream"), commands.of(name, "proxy")
+		all[f] = commands.of(name, part)
 	}
-	return set
+	return all
 }

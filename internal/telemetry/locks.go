@@ -10,32 +10,24 @@ import (
 // its reply. The span in ctx gets the outcome.
 func VerbDone(ctx context.Context, verb, outcome string, took time.Duration) {
 	ended(ctx, outcome)
-	if set := current.Load(); set != nil {
-		set.verbDuration.of(verb, outcome).record(took, 1)
-	}
+	verbDuration.record(took, verb, outcome)
 }
 
 // LockGranted times a grant of a lock of this kind ("plain", "fair", "read",
 // "write") after a wait, which is the round trip alone when the lock was free.
 func LockGranted(ctx context.Context, kind string, waited time.Duration) {
-	if set := current.Load(); set != nil {
-		set.lockWait.of(kind, "").record(waited, 1)
-	}
+	lockWait.record(waited, kind, "")
 }
 
 // ScriptDone records that Redis has answered one of the scripts that locks use.
 func ScriptDone(script string, took time.Duration) {
-	if set := current.Load(); set != nil {
-		set.scripts.of(script, "").record(took, 1)
-	}
+	scripts.record(took, script, "")
 }
 
 // LockReleased records that a lock was given up by its holder, and for how long
 // it was held.
 func LockReleased(ctx context.Context, kind string, held time.Duration) {
-	if set := current.Load(); set != nil {
-		set.lockHold.of(kind, "").record(held, 1)
-	}
+	lockHold.record(held, kind, "")
 }
 
 // Renewed gives the span in ctx the outcome of a renewal, one word.
@@ -44,7 +36,5 @@ func Renewed(ctx context.Context, outcome string) { ended(ctx, outcome) }
 // RenewalLate records how long after its due time a renewal was sent; 0 for one
 // in time.
 func RenewalLate(ctx context.Context, late time.Duration) {
-	if set := current.Load(); set != nil {
-		set.lateness.of("", "").record(late, 1)
-	}
+	lateness.record(late, "", "")
 }

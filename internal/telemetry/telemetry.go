@@ -19,7 +19,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -58,7 +57,6 @@ type Telemetry struct {
 	metrics  *sdkmetric.MeterProvider
 	traces   *sdktrace.TracerProvider // nil: no spans leave
 	spans    trace.TracerProvider     // traces, or what begins few of them
-	set      *instruments             // nil: no figures leave
 
 	once sync.Once
 	err  error
@@ -117,10 +115,9 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 }
 
 func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o Options) error {
-	var readers []sdkmetric.Option
-	times := &histograms{since: time.Now()}
+	var ways []sdkmetric.Option
 	if o.MetricsListen != "" {
-		e, reader, err := newEndpoint(o, times)
+		e, reader, err := newEndpoint(o)
 		if err != nil {
 			return fmt.Errorf("metrics endpoint: %w", err)
 		}
@@ -130,21 +127,19 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o 
 				return err
 			}
 		}
-		readers = append(readers, sdkmetric.WithReader(reader))
+		ways = append(ways, sdkmetric.WithReader(reader))
 	}
-	reader, err := metricReader(times)
+	reader, err := metricReader()
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	if reader != nil {
-		readers = append(readers, sdkmetric.WithReader(reader))
+		ways = append(ways, sdkmetric.WithReader(reader))
 	}
-	if len(readers) == 0 {
-		return nil
+	if len(ways) > 0 {
+		t.metrics = sdkmetric.NewMeterProvider(append(ways, sdkmetric.WithResource(res))...)
+		readers.Add(1)
 	}
-	t.metrics = sdkmetric.NewMeterProvider(append(readers, sdkmetric.WithResource(res))...)
-	t.set = newInstruments(times)
-	current.Store(t.set)
 	return nil
 }
 
@@ -189,13 +184,11 @@ func (t *Telemetry) shutdown(ctx context.Context) error {
 		}
 		errs = append(errs, t.traces.Shutdown(ctx))
 	}
-	if t.set != nil {
-		current.CompareAndSwap(t.set, nil)
-	}
 	if t.endpoint != nil {
 		errs = append(errs, t.endpoint.Shutdown(ctx))
 	}
 	if t.metrics != nil {
+		readers.Add(-1)
 		errs = append(errs, t.metrics.Shutdown(ctx))
 	}
 	return errors.Join(errs...)
