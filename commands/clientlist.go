@@ -22,6 +22,11 @@ type ClientFacts struct {
 	ClientState
 }
 
+// Has says that a text is in the client's address, name or user.
+func (c ClientFacts) Has(part string) bool {
+	return strings.Contains(c.Addr+"\n"+c.Name+"\n"+c.User, part)
+}
+
 // ClientState is the state of a client's connection.
 type ClientState struct {
 	Channels, Patterns, Shards int32

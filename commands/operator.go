@@ -270,7 +270,11 @@ func whose(e lock.Entry) fields {
 
 // operatorClients is LOCKPROXY CLIENTS.
 func operatorClients(c *Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Proxy.Holders, func(h ClientHolds) fields {
+	first := func(n int) []ClientHolds {
+		some, _ := c.Proxy.Holders(n, "")
+		return some
+	}
+	return counted(c, args, out, first, func(h ClientHolds) fields {
 		return fields{{"id", h.ID}, {"addr", h.Addr}, {"name", h.Name}, {"user", h.User}, {"db", h.DB},
 			{"resp", h.ClientFacts.Proto}, {"lib-name", h.Library[0]},
 			{"age-ms", h.Age}, {"idle-ms", h.Idle}, {"cmd", h.Last}, {"locks", h.Locks}, {"waits-for", h.WaitsFor},

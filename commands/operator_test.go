@@ -35,8 +35,8 @@ func (*operator) About() *ProxyFacts {
 	return &ProxyFacts{Version: "v", Upstream: func(line func(name string, value any)) { line("lockproxy_upstream", "redis") }}
 }
 
-func (*operator) Holders(n int) []ClientHolds {
-	return []ClientHolds{{Locks: 2}, {Locks: 1, WaitsFor: "x\r\n"}}[:min(n, 2)]
+func (*operator) Holders(n int, _ string) ([]ClientHolds, int) {
+	return []ClientHolds{{Locks: 2}, {Locks: 1, WaitsFor: "x\r\n"}}[:min(n, 2)], 2
 }
 
 func (*operator) Nodes(_ context.Context, n int) []NodeFacts {

@@ -79,8 +79,9 @@ type Proxy interface {
 	// Client are the facts of the client with that number, Clients those of all.
 	Client(number int64) ClientFacts
 	Clients() []ClientFacts
-	// Holders are the clients, those first that hold most locks, then those that have waited longest: n at most.
-	Holders(n int) []ClientHolds
+	// Holders are n at most of the clients that Has a part, those first that hold most locks, then those that have waited
+	// longest, and how many have it.
+	Holders(n int, part string) (some []ClientHolds, of int)
 	// Fields are those of Redis' own CLIENT INFO; nil: not known. LearnFields notes them.
 	Fields() ClientFields
 	LearnFields(f ClientFields)

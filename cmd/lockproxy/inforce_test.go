@@ -70,7 +70,7 @@ func TestSettingsInForce(t *testing.T) {
 	for _, from := range []string{"flag", "environment", "file"} {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
-			addr, metrics := freeAddr(t), freeAddr(t)
+			addr, metrics, page := freeAddr(t), freeAddr(t), freeAddr(t)
 			file := filepath.Join(t.TempDir(), "lockproxy.yaml")
 			yaml := func(text string) {
 				if from == "file" {
@@ -81,7 +81,7 @@ func TestSettingsInForce(t *testing.T) {
 				}
 			}
 			yaml("max-clients: 20\n")
-			cmd := exec.Command(os.Args[0], "--listen", addr, "--config", file, "--operators", "default", "--metrics-listen", metrics)
+			cmd := exec.Command(os.Args[0], "--listen", addr, "--config", file, "--operators", "default", "--metrics-listen", metrics, "--admin-listen", page)
 			cmd.Env = os.Environ()
 			for name, url := range urls {
 				switch from {
@@ -102,6 +102,9 @@ func TestSettingsInForce(t *testing.T) {
 					}
 					text += inWords(answer) + "\n"
 				}
+				for _, path := range []string{"/settings", "/settings.json", "/parts?page=/settings", "/", "/nodes.json"} {
+					text += fetch(t, "http://"+page+path)
+				}
 				if strings.Contains(text, secret) {
 					t.Errorf("the password is shown: %s", text)
 				}
@@ -119,7 +122,8 @@ func TestSettingsInForce(t *testing.T) {
 			check("name upstream value redis://"+at+" from "+from+" live 0 waiting <nil>",
 				"name quorum value redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 from "+from,
 				"name max-clients value 20 from file live 1", "name drain-delay value 5s from default live 1",
-				"config_last_reload_success 1", "config_last_reload OK\n")
+				"config_last_reload_success 1", "config_last_reload OK\n", `{"name":"max-clients","value":"20","from":"file","live":true,"waiting":null}`,
+				"<bdi>redis://"+at+"</bdi>")
 
 			yaml("max-clients: 30\nwarm-channels: 9\n")
 			if _, err := c.Do("LOCKPROXY", "RELOAD"); err != nil {

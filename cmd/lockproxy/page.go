@@ -35,6 +35,7 @@ func (a *app) openPage(ctx context.Context) error {
 			})
 		},
 		Proxies: a.proxies,
+		People:  page.People{InForce: a.inForce, Users: a.server.Users, Clients: a.clients, Kill: a.server.KillClient},
 		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: a.self.Started},
 	})
 	if err := p.Listen(ctx, tcpSockets(a.shares()), set.Page, secure); err != nil {
@@ -98,6 +99,17 @@ func pageFiles(cfg config.Config) tlsfiles.Names {
 		names.Certs, names.Keys = []string{cfg.Admin.TLSCert}, []string{cfg.Admin.TLSKey}
 	}
 	return names
+}
+
+// clients are those that the page shows.
+func (a *app) clients(most int, part string) (some []page.Client, of int) {
+	found, of := a.server.Holders(most, part)
+	for _, c := range found {
+		some = append(some, page.Client{ID: c.ID, Addr: c.Addr, Name: c.Name, User: c.User, DB: c.DB, Proto: c.ClientFacts.Proto,
+			Library: c.Library[0], Age: page.Milliseconds(c.Age), Idle: page.Milliseconds(c.Idle), Last: c.Last, Locks: c.Locks,
+			WaitsFor: c.WaitsFor, Waited: page.Milliseconds(c.Waited)})
+	}
+	return some, of
 }
 
 // mostNodes is how many nodes the page shows.

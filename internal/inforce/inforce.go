@@ -20,9 +20,9 @@ type Setting struct {
 // Reload is what became of settings that were read again, or at At for the first time.
 type Reload struct {
 	At      time.Time `json:"at"`
-	Taken   []string  `json:"taken"`   // names of settings, and of files
-	Restart []string  `json:"restart"` // settings that are another since the start, and need a restart
-	Faults  []string  `json:"faults"`  // of what stays as it was
+	Taken   []string  `json:"taken,omitempty"`   // names of settings, and of files
+	Restart []string  `json:"restart,omitempty"` // settings that are another since the start, and need a restart
+	Faults  []string  `json:"faults,omitempty"`  // of what stays as it was
 }
 
 // Good says that all was taken, or waits for a restart.

@@ -21,7 +21,9 @@ type sheet struct {
 func sheets() []sheet {
 	return []sheet{
 		{"/", "Locks", (*Page).locksView, true},
+		{"/clients", "Clients", (*Page).clientsView, false},
 		{"/proxies", "Proxies", (*Page).proxiesView, true},
+		{"/settings", "Settings", (*Page).settingsView, false},
 	}
 }
 

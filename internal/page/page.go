@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hottest"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/internal/webserver"
 )
@@ -56,6 +58,7 @@ type Options struct {
 	// Search makes a step of a scan for locks in Redis, from a cursor, and says where the next goes on: at "0" nowhere.
 	Search  func(ctx context.Context, db int, match, cursor string) (next string, found []lock.Found, err error)
 	Proxies Proxies // nil: no other is known
+	People
 	// How they are; asked while somebody looks.
 	Nodes func(context.Context) []Node
 	// Why clients are not served; none: they are.
@@ -63,6 +66,17 @@ type Options struct {
 	About   About
 	Entry   Entry
 	Log     *slog.Logger
+}
+
+// People are those whom the proxy serves, and what its operator has set.
+type People struct {
+	InForce func() inforce.State
+	Users   func(most int) []share.Account
+	// Clients are so many of those that have a text in their address, name or user, those with most locks first, and how
+	// many have it.
+	Clients func(most int, part string) (some []Client, of int)
+	// Kill closes the client that has both, unless it has gone. Its locks expire.
+	Kill func(id int64, addr string) bool
 }
 
 // About is what the page says of the proxy.
@@ -134,6 +148,11 @@ func (p *Page) routes() []route {
 		{"GET /locks.json", p.locksJSON},
 		{"GET /locks/{name...}", p.oneJSON},
 		{"GET /proxies.json", p.proxiesJSON},
+		{"GET /client", p.aClient},
+		{"POST /client", p.kill},
+		{"GET /clients.json", p.clientsJSON},
+		{"GET /settings.json", p.settingsJSON},
+		{"GET /users.json", p.usersJSON},
 	}
 	for _, s := range sheets() {
 		all = append(all, route{"GET " + either(s.path == "/", "/{$}", s.path), p.serve(s)})

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +23,10 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/hottest"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
@@ -40,6 +43,11 @@ type engine struct {
 	kept   bool     // a force frees nothing
 	fails  error
 	unable error
+
+	clients []Client
+	users   []share.Account
+	state   inforce.State
+	killed  []string
 }
 
 func (e *engine) List(string, string) []lock.Entry {
@@ -62,6 +70,15 @@ func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockReque
 func (e *engine) options() Options {
 	return Options{
 		Locks: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
+		People: People{
+			InForce: func() inforce.State { return e.state },
+			Users:   func(int) []share.Account { return e.users },
+			Clients: func(int, string) ([]Client, int) { return e.clients, len(e.clients) + 1000 },
+			Kill: func(id int64, addr string) bool {
+				e.killed = append(e.killed, fmt.Sprint(id, " ", addr))
+				return slices.ContainsFunc(e.clients, func(c Client) bool { return c.ID == id && c.Addr == addr })
+			},
+		},
 		Slow:    func(int) []slowlog.Entry { return e.slow },
 		Trouble: func(context.Context) []string { return nil },
 		Nodes: func(context.Context) []Node {
@@ -173,6 +190,10 @@ func TestHostileNames(t *testing.T) {
 		e.slow = append(e.slow, slowlog.Entry{Args: []string{name, name}, Client: slowlog.Client{Addr: name, Name: name}})
 		e.lost = append(e.lost, lock.Lost{ID: lockstore.ID{Key: name, Owner: name}, Reason: "gone", Addr: name})
 		e.hot = append(e.hot, hottest.Entry{Name: hottest.Name{Key: name, DB: 3}, Waits: 4321, Over: 98765})
+		e.clients = append(e.clients, Client{ID: int64(len(e.clients)), Addr: name, Name: name, User: name, Library: name, Last: name, WaitsFor: name})
+		e.users = append(e.users, share.Account{User: name}, share.Account{Address: name})
+		e.state.Settings = append(e.state.Settings, inforce.Setting{Name: "listen", Value: name, Waiting: &name})
+		e.state.Reload.Faults = append(e.state.Reload.Faults, name)
 	}
 	o := e.options()
 	o.Trouble = func(context.Context) []string { return hostile }
@@ -186,7 +207,13 @@ func TestHostileNames(t *testing.T) {
 		}
 		pages = append(pages, w.Body.String())
 	}
-	pages = append(pages, ask(t, p, "GET", home+"/parts?page=/", "").Body.String())
+	for i := range hostile {
+		pages = append(pages, ask(t, p, "GET", home+fmt.Sprint("/client?id=", i), "").Body.String())
+	}
+	for _, s := range sheets() {
+		pages = append(pages, ask(t, p, "GET", home+s.path+"?said=%3Cscript%3Ealert&name="+url.QueryEscape(hostile[1]), "").Body.String(),
+			ask(t, p, "GET", home+"/parts?page="+s.path, "").Body.String())
+	}
 	for _, text := range pages {
 		for _, bad := range []string{"<script>alert", "<img", "' onmouseover", `href="javascript:`, "</table>{{", "\x00", "\xff", "\u202e", "\u200b", "\u2066", strings.Repeat("ä", 2000) + " "} {
 			if strings.Contains(text, bad) {

@@ -139,13 +139,16 @@ func (cs *clients) LearnFields(fields commands.ClientFields) {
 }
 
 // Holders implements commands.Proxy.
-func (cs *clients) Holders(n int) []commands.ClientHolds {
+func (cs *clients) Holders(n int, part string) (some []commands.ClientHolds, of int) {
 	type holder struct {
 		of *Session
 		commands.ClientHolds
 	}
 	var all []holder
 	for _, c := range cs.snapshot() {
+		if part != "" && !c.facts().Has(part) {
+			continue
+		}
 		h := holder{of: c}
 		if l := c.engine(); l != nil {
 			h.Locks = l.Held()
@@ -156,12 +159,11 @@ func (cs *clients) Holders(n int) []commands.ClientHolds {
 	slices.SortStableFunc(all, func(a, b holder) int {
 		return cmp.Or(cmp.Compare(b.Locks, a.Locks), cmp.Compare(b.Waited, a.Waited))
 	})
-	var out []commands.ClientHolds
 	for _, h := range all[:min(n, len(all))] {
 		h.ClientFacts = h.of.facts()
-		out = append(out, h.ClientHolds)
+		some = append(some, h.ClientHolds)
 	}
-	return out
+	return some, len(all)
 }
 
 // Kill implements commands.Proxy.

@@ -80,6 +80,17 @@ func (s *Server) InForce() inforce.State { return s.o.InForce() }
 // Users implements commands.Operator.
 func (s *Server) Users(n int) []share.Account { return s.users.Accounts(n) }
 
+// Holders is commands.Proxy's, for the page.
+func (s *Server) Holders(n int, part string) (some []commands.ClientHolds, of int) {
+	return s.clients.Holders(n, part)
+}
+
+// KillClient closes the client that has both, as CLIENT KILL does; false: there is none.
+func (s *Server) KillClient(id int64, addr string) bool {
+	killed, _ := s.clients.Kill(commands.KillFilter{ID: id, Addr: &addr}, 0)
+	return killed > 0
+}
+
 // nodeTime is how long a node may take to answer an operator's question.
 const nodeTime = time.Second
 

@@ -1,0 +1,146 @@
+package page
+
+import (
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/display"
+)
+
+// Client is one client of this proxy, with the fields of LOCKPROXY CLIENTS.
+type Client struct {
+	ID       int64        `json:"id"`
+	Addr     string       `json:"addr"`
+	Name     string       `json:"name"`
+	User     string       `json:"user"`
+	DB       int          `json:"db"`
+	Proto    int          `json:"resp"`
+	Library  string       `json:"lib_name"`
+	Age      Milliseconds `json:"age_ms"`
+	Idle     Milliseconds `json:"idle_ms"`
+	Last     string       `json:"cmd"`
+	Locks    int          `json:"locks"`
+	WaitsFor string       `json:"waits_for"` // a lock; "": it waits for none
+	Waited   Milliseconds `json:"waiting_ms"`
+}
+
+// Milliseconds are a time as JSON has it.
+type Milliseconds time.Duration
+
+// MarshalJSON makes a whole number.
+func (m Milliseconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, time.Duration(m).Milliseconds(), 10), nil
+}
+
+// closed is what became of a client that was to be closed.
+var closed = map[string]string{"closed": "It was closed.", "gone": "Nothing was closed: that client has gone."}
+
+// clientsView are the clients that have a text in their address, name or user, those with most locks first.
+func (p *Page) clientsView(r *http.Request) []section {
+	part, said := asked(r).Name, closed[r.URL.Query().Get("said")]
+	some, of := p.Clients(mostRows, part)
+	return []section{{name: "clients", title: "Clients", beside: func(d *document) {
+		d.put(`<form method="get" action="/clients" role="search">
+<label>Address, name or user contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
+<button>Show</button>
+</form>
+`, part)
+	}, draw: func(d *document) {
+		d.note(`<p class="said good" role="status">%s</p>`, said)
+		d.put(`<p class="count">%s of %s clients.</p>`, display.Number(int64(len(some))), display.Number(int64(of)))
+		list(d, some, "No client has that.", `<th scope="col">Client</th><th scope="col">User</th><th scope="col">Locks</th>`+
+			`<th scope="col">Waits for</th><th scope="col">Idle</th><th scope="col">Last command</th>`, d.clientLine)
+	}}}
+}
+
+func (p *Page) clientsJSON(w http.ResponseWriter, r *http.Request) {
+	some, of := p.Clients(mostRows, asked(r).Name)
+	sendJSON(w, struct {
+		Of      int      `json:"of"`
+		Clients []Client `json:"clients"`
+	}{of, append([]Client{}, some...)})
+}
+
+func (d *document) clientLine(c Client) {
+	d.put(`<tr><td class="key"><a class="whole" href="%s">`, c.address())
+	d.who(c)
+	d.put(`</a></td>
+<td data-label="User"><bdi>%s</bdi></td>
+<td class="fig">%d</td>
+<td data-label="Waits for">`, display.Shown(c.User), c.Locks)
+	d.note(`<bdi>%s</bdi>`, display.Shown(c.WaitsFor))
+	d.put(`</td>
+<td data-label="Idle" class="num">%s</td>
+<td class="wide">%s</td>
+`, display.Ago(time.Duration(c.Idle)), display.Shown(c.Last))
+}
+
+// who draws which client it is.
+func (d *document) who(c Client) {
+	d.put(`<code>%s</code> <span class="note id">#%d</span>`, display.Shown(c.Addr), c.ID)
+	d.note(` <bdi>%s</bdi>`, display.Shown(c.Name))
+}
+
+func (c Client) address() string { return "/client?id=" + strconv.FormatInt(c.ID, 10) }
+
+// aClient shows one client, and asks whether it is to be closed.
+func (p *Page) aClient(w http.ResponseWriter, r *http.Request) {
+	all, _ := p.Clients(math.MaxInt, "")
+	at := slices.IndexFunc(all, func(c Client) bool { return strconv.FormatInt(c.ID, 10) == r.URL.Query().Get("id") })
+	if at < 0 {
+		http.Redirect(w, r, "/clients?said=gone", http.StatusSeeOther)
+		return
+	}
+	c := all[at]
+	f := p.frame(r.Context(), "")
+	var d document
+	d.open(f, "client", false)
+	d.put(`<div class="one"><h2>`)
+	d.who(c)
+	d.put("</h2>\n<dl>\n")
+	for _, fact := range []struct{ name, value string }{
+		{"User", c.User}, {"Library", c.Library}, {"Database", strconv.Itoa(c.DB)}, {"Locks", display.Number(int64(c.Locks))},
+		{"Waits for", c.WaitsFor}, {"Connected for", display.Ago(time.Duration(c.Age))},
+		{"Idle for", display.Ago(time.Duration(c.Idle))}, {"Last command", c.Last},
+	} {
+		d.when(fact.value != "", "<div><dt>%s</dt><dd><bdi>%s</bdi></dd></div>\n", fact.name, display.Whole(fact.value))
+	}
+	d.put(`</dl>
+<section class="danger" aria-labelledby="kill-title">
+<h3 id="kill-title">Close its connection</h3>
+<p>As CLIENT KILL does. Locks of the connection are not given back, because the program may still be at work: they end with their leases. `+
+		`The log keeps who said this.</p>
+<form method="post" action="%s">
+<input type="hidden" name="addr" value="%s">
+<input type="hidden" name="proxy" value="%s">
+<label><input type="checkbox" id="sure" name="sure" value="yes" required> I am sure</label>
+<button id="kill">Close the client</button>
+</form>
+</section>
+</div>
+`, c.address(), url.PathEscape(c.Addr), p.About.Proxy)
+	d.close(f)
+	d.send(w, http.StatusOK)
+}
+
+// kill closes a client as CLIENT KILL does: the one that was shown, by its number and address at this very process,
+// whose successor counts anew.
+func (p *Page) kill(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	id, err := strconv.ParseInt(r.URL.Query().Get("id"), 10, 64)
+	if err != nil || r.PostFormValue("sure") != "yes" {
+		http.Error(w, "nothing was closed: say which client, and that you are sure", http.StatusBadRequest)
+		return
+	}
+	addr, _ := url.PathUnescape(r.PostFormValue("addr")) // "" is nobody's
+	word := "gone"
+	if r.PostFormValue("proxy") == p.About.Proxy && p.Kill(id, addr) {
+		word = "closed"
+		p.Log.Warn("a client was closed at the page for operators", "client", addr, "id", id, "from", r.RemoteAddr, "user", p.guard.who(r))
+	}
+	http.Redirect(w, r, "/clients?said="+word, http.StatusSeeOther)
+}
