@@ -162,7 +162,12 @@ func operatorStats(c *Client, _ [][]byte, out []byte) []byte {
 	p.tell(true, func(name string, value any) {
 		all = append(all, field{strings.TrimPrefix(name, "lockproxy_"), value})
 	})
-	all = append(all, field{"config_last_reload", c.Operator.InForce().Reload.Said()})
+	state := c.Operator.InForce()
+	all = append(all, field{"config_last_reload", state.Reload.Said()})
+	if d := state.Drain; d != nil {
+		all = append(all, field{"drain_ms", time.Since(d.Since)}, field{"drain_ends_in_ms", time.Until(d.Until)},
+			field{"drain_waits_for", d.Left})
+	}
 	return appendValue(out, c.proto(), all)
 }
 
@@ -229,6 +234,19 @@ func operatorReload(c *Client, _ [][]byte, out []byte) []byte {
 		return resp.AppendError(out, "ERR "+err.Error())
 	}
 	return resp.AppendSimple(out, said)
+}
+
+// operatorLogLevel is LOCKPROXY LOGLEVEL [level].
+func operatorLogLevel(c *Client, args [][]byte, out []byte) []byte {
+	to := ""
+	if len(args) == 3 {
+		to = Clip(args[2], ClipMost)
+	}
+	now, err := c.Operator.LogLevel(c.Client, to)
+	if err != nil {
+		return resp.AppendError(out, "ERR "+err.Error())
+	}
+	return resp.AppendSimple(out, now)
 }
 
 // operatorDrain is LOCKPROXY DRAIN. The reply is there before the client is closed.

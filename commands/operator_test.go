@@ -59,6 +59,13 @@ func (*operator) Users(n int) []share.Account {
 	return []share.Account{{User: "app\r\n", Locks: share.Use{Now: 2, Max: 3, Refused: 4}}, {Address: "10.0.0.1"}}[:min(n, 2)]
 }
 
+func (*operator) LogLevel(_ *client.Client, to string) (string, error) {
+	if to == "x" {
+		return "", errors.New("no level")
+	}
+	return "warn" + to, nil
+}
+
 func (o *operator) Pause(*client.Client, time.Duration, bool) { o.paused = true }
 func (o *operator) Resume(*client.Client)                     { o.paused = false }
 

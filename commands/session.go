@@ -100,8 +100,10 @@ type Proxy interface {
 type Operator interface {
 	// Nodes are those that commands go to, n at most, each asked whether it answers.
 	Nodes(ctx context.Context, n int) []NodeFacts
-	// InForce are the settings that hold, and how the last reload went.
+	// InForce are the settings that hold, how the last reload went, and how far a drain is.
 	InForce() inforce.State
+	// LogLevel sets the log's level until the next reload, unless to is "", and returns the one that holds.
+	LogLevel(by *client.Client, to string) (now string, err error)
 	// Users are the accounts of users, those first that hold most locks, n at most.
 	Users(n int) []share.Account
 	// Slow are the last commands that took long.

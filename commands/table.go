@@ -159,6 +159,7 @@ func operatorCommands() []*Subcommand {
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
 		{Name: "hot", takes: []argument{{name: "action", oneOf: []string{"GET", "RESET"}}, howMany}, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
 		{Name: "locks", takes: []argument{howMany}, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
+		{Name: "loglevel", takes: []argument{{name: "level", oneOf: []string{"DEBUG", "INFO", "WARN", "ERROR"}, optional: true}}, Summary: "Tells the log's level, or sets it until the next reload or restart.", do: operatorLogLevel},
 		{Name: "nodes", takes: []argument{howMany}, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
 		{Name: "pause", takes: []argument{{name: "milliseconds"}, {name: "mode", oneOf: []string{"WRITE", "ALL"}, optional: true}}, Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
 		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does, and says what was taken, and what needs a restart; an error says what stays as it was, too.", do: operatorReload},

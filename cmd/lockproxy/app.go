@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/embedded"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
@@ -55,7 +57,8 @@ type app struct {
 	listeners []listener
 	socket    net.Listener // for operators; nil: there is none, or another process has it
 	files     []*tlsfiles.Files
-	mistake   chan error // in the settings, found once Redis was asked
+	drain     atomic.Pointer[inforce.Drain] // nil: it does not drain
+	mistake   chan error                    // in the settings, found once Redis was asked
 }
 
 // observed is what is known of the process outside.
@@ -116,7 +119,7 @@ func (a *app) build(ctx context.Context) (err error) {
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
-		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce},
+		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level},
 		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log,
 	})
 	if err = a.open(ctx); err != nil {
@@ -273,6 +276,8 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 	if a.replaced() {
 		drain.Delay = 0 // nobody would hear of it: the other process says that the host is ready
 	}
+	closes := time.Now().Add(drain.Delay)
+	a.drain.Store(&inforce.Drain{Since: time.Now(), Closes: closes, Until: closes.Add(drain.Timeout)})
 	a.log.Info("draining", "delay", drain.Delay, "timeout", drain.Timeout)
 	delay := time.NewTimer(drain.Delay)
 	defer delay.Stop()

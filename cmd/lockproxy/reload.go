@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -156,9 +157,26 @@ func (a *app) reload() (taken, restart []string, err error) {
 	return taken, restart, nil
 }
 
-// inForce is what is shown of the settings.
+// inForce is what is shown of the settings, and of a drain.
 func (a *app) inForce() inforce.State {
-	return inforce.State{Settings: config.InForce(a.cfg, *a.latest.Load(), a.holding()), Reload: *a.last.Load()}
+	state := inforce.State{Settings: config.InForce(a.cfg, *a.latest.Load(), a.holding()), Reload: *a.last.Load()}
+	for _, f := range a.files {
+		state.Files = append(state.Files, f.Held()...)
+	}
+	slices.SortFunc(state.Files, func(a, b inforce.File) int { return cmp.Compare(a.Name, b.Name) })
+	state.Files = slices.CompactFunc(state.Files, func(a, b inforce.File) bool { return a.Name == b.Name })
+	if d := a.drain.Load(); d != nil {
+		state.Drain = &inforce.Drain{Since: d.Since, Closes: d.Closes, Until: d.Until, Left: a.server.Left()}
+	}
+	return state
+}
+
+// Level has the log say as much as that until the next reload, unless to is "", and returns how much it says then.
+func (s settings) Level(to string) (now string, err error) {
+	if to != "" {
+		err = s.level.UnmarshalText([]byte(to))
+	}
+	return strings.ToLower(s.level.Level().String()), err
 }
 
 // holding are the values of settings that hold in place of those that were given: what the machine leaves room for,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,6 +118,17 @@ func TestAdminSocket(t *testing.T) {
 	if list, err := redis.String(ask(t, socket, "CLIENT", "LIST")); err != nil || !strings.Contains(list, "user=default") {
 		t.Errorf("%q, %v", list, err)
 	}
+	pairs, err := redis.Values(ask(t, socket, "LOCKPROXY", "STATS"))
+	stats := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		stats[fmt.Sprintf("%s", pairs[i])] = strings.TrimPrefix(fmt.Sprintf("%s", pairs[i+1]), "%!s(int64=")
+	}
+	if err != nil || !strings.Contains(stats["drain_waits_for"], "clients that held locks: 1;") || !strings.Contains(stats["drain_waits_for"], "holds l") {
+		t.Errorf("STATS of a drain: %q, %v", stats, err)
+	}
+	if left, err := strconv.Atoi(strings.TrimSuffix(stats["drain_ends_in_ms"], ")")); err != nil || left < 1 || left > 20000 {
+		t.Errorf("the drain ends in %q ms", stats["drain_ends_in_ms"])
+	}
 	expect(t, watching, "PONG", "PING") // it stays, as long as somebody holds a lock
 	answers(t, socket)
 	isHealthy(t, 1, "refused", "--listen", addr, "--admin-socket", socket)
@@ -128,6 +140,25 @@ func TestAdminSocket(t *testing.T) {
 	if _, err := os.Stat(socket); err == nil {
 		t.Error("the socket is left")
 	}
+}
+
+// The level of the log is another one until the next reload.
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "admin")
+	p := start(t, "--listen", freeAddr(t), "--admin-socket", socket)
+	c := p.dial("unix", socket)
+	expect(t, c, "info", "LOCKPROXY", "LOGLEVEL")
+	expect(t, c, "debug", "LOCKPROXY", "LOGLEVEL", "DEBUG")
+	p.dial("unix", socket).Close()
+	p.awaitLog("level=DEBUG")
+	p.awaitLog("an operator sets the log level")
+	if _, err := c.Do("LOCKPROXY", "LOGLEVEL", "loud"); err == nil || !strings.Contains(err.Error(), "unknown name") {
+		t.Error(err)
+	}
+	expect(t, c, "debug", "LOCKPROXY", "LOGLEVEL")
+	expect(t, c, "OK", "LOCKPROXY", "RELOAD")
+	expect(t, c, "info", "LOCKPROXY", "LOGLEVEL")
 }
 
 // Of more clients than have a place, the newest ones stay.

@@ -165,7 +165,7 @@ func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 func (a *app) readEnds(show telemetry.Show) {
 	ends := map[string]time.Time{}
 	for _, f := range a.files {
-		maps.Copy(ends, f.Ends())
+		maps.Copy(ends, f.Now().Ends)
 	}
 	for file, end := range ends {
 		show(end.Unix(), file)

@@ -57,7 +57,7 @@ var table = []row{
 	{pkg: "internal/lockstore", floor: 2, what: "what is asked of a store of locks, the kinds of a lock, the keys and channels it has in Redis",
 		may: []string{"upstream", "scripts"}, libs: stdOnly},
 	{pkg: "internal/share", floor: 0, what: "what the clients of one user may take together", libs: []string{"golang.org/x/time/rate"}},
-	{pkg: "internal/inforce", floor: 0, what: "what is shown of the operator's settings: no password is in it", libs: stdOnly},
+	{pkg: "internal/inforce", floor: -3, what: "what is shown of the operator's settings, their files and a drain: no password is in it", libs: stdOnly},
 	{pkg: "internal/glob", floor: 0, what: "patterns of names, as KEYS and SCAN have them", libs: stdOnly},
 	{pkg: "internal/hottest", floor: 0, what: "which names come most often", libs: stdOnly},
 	{pkg: "internal/logqueue", floor: 0, what: "lines for a reader who may not read, for whom nobody waits", libs: stdOnly},
@@ -98,7 +98,7 @@ var table = []row{
 	{pkg: "internal/admin", floor: 0, what: "is the process alive, is it ready: the pages that are asked", libs: stdOnly},
 	{pkg: "internal/systemd", floor: 0, what: "sockets from systemd, and what it is told",
 		libs: []string{"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"}},
-	{pkg: "internal/tlsfiles", floor: -2, what: "files that settings name: read with a bound; certificates and passwords are reloaded", libs: stdOnly},
+	{pkg: "internal/tlsfiles", floor: -2, what: "files that settings name: read with a bound; certificates and passwords are reloaded", may: []string{"internal/inforce"}, libs: stdOnly},
 
 	{pkg: "integration", floor: beside, what: "black-box tests against real servers", tree: true,
 		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/history", "internal/testredis", "internal/program"}},

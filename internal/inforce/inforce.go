@@ -1,5 +1,5 @@
-// Package inforce is what is shown of the operator's settings: the values in force, and how the last reload went. There
-// is no password in it.
+// Package inforce is what is shown of the operator's settings: the values in force, how the last reload went, the files
+// that they name, and the drain at the end. There is no password in it.
 package inforce
 
 import (
@@ -47,4 +47,23 @@ func (r Reload) Said() string {
 type State struct {
 	Settings []Setting `json:"settings"`
 	Reload   Reload    `json:"last_reload"`
+	Files    []File    `json:"files"`
+	Drain    *Drain    `json:"drain"` // nil: the proxy does not drain
+}
+
+// File is a file that a setting names, of certificates or of passwords, as it is in use.
+type File struct {
+	Name    string     `json:"name"`
+	Holds   string     `json:"holds"`
+	Since   time.Time  `json:"since"`   // what it holds has been in use since then
+	Ends    *time.Time `json:"ends"`    // the first of its certificates; nil: it has none
+	Trouble string     `json:"trouble"` // why it cannot be used as it is now; "": it is in use
+}
+
+// Drain is how far a drain is.
+type Drain struct {
+	Since  time.Time `json:"since"`
+	Closes time.Time `json:"closes"`    // when the listeners close
+	Until  time.Time `json:"until"`     // who is waited for is closed then
+	Left   string    `json:"waits_for"` // who that is, and which locks they hold
 }

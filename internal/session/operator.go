@@ -74,6 +74,14 @@ func (s *Server) Drain(by *client.Client) {
 	s.o.Drain()
 }
 
+// LogLevel implements commands.Operator.
+func (s *Server) LogLevel(by *client.Client, to string) (now string, err error) {
+	if to != "" {
+		s.log.Info("an operator sets the log level", "client", by.Peer.Addr, "user", by.User(), "level", to)
+	}
+	return s.o.Level(to)
+}
+
 // InForce implements commands.Operator.
 func (s *Server) InForce() inforce.State { return s.o.InForce() }
 

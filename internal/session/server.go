@@ -106,6 +106,8 @@ type Steering struct {
 	Drain  func() // makes the process drain and end
 	// InForce are the settings that hold, and how the last reload went.
 	InForce func() inforce.State
+	// Level sets the log's level, unless to is "", and returns the one that holds.
+	Level func(to string) (now string, err error)
 }
 
 // Appearance is what clients are told of the proxy.

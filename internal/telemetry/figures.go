@@ -72,7 +72,7 @@ var (
 	ReloadedAt = gauge("config.last.reload", "config_last_reload_seconds", "s",
 		"When the settings were read last, in seconds since 1970.")
 	CertificateEnd = ofProxy("certificate.end", "", "s",
-		"When a certificate that lockproxy shows expires, in seconds since 1970.", "file")
+		"When the first certificate in a file ends, in seconds since 1970: those that lockproxy shows, with their chains, and the authorities that it trusts.", "file")
 
 	LocksHeld    = ofProxy("locks.held", "locks_held", "{lock}", "Locks held through this proxy.")
 	LocksWaiting = ofProxy("locks.waiting", "locks_waiting", "{verb}", "Lock verbs that wait.")

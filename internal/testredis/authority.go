@@ -77,6 +77,18 @@ func (a *Authority) IssueTo(cert, key string, names ...string) {
 	writePEM(a.t, key, "EC PRIVATE KEY", keyDER)
 }
 
+// Ending is a certificate, PEM, that ends then.
+func (a *Authority) Ending(at time.Time) []byte {
+	a.t.Helper()
+	private, template := newKey(a.t), template("ends")
+	template.NotBefore, template.NotAfter = at.Add(-time.Hour), at
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
 // Client is a client's configuration that trusts this authority and shows a certificate of its own for name.
 func (a *Authority) Client(name string) *tls.Config {
 	a.t.Helper()

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/inforce"
 )
 
 // every is how often the files are looked at. They are compared by what is in them: modification times and watches
@@ -31,12 +34,13 @@ type Files struct {
 	names Names
 	log   *slog.Logger
 	now   atomic.Pointer[Material]
+	// trouble is why what the files hold by now cannot be used; nil: it is what Now returns
+	trouble atomic.Pointer[error]
 
 	mu      sync.Mutex // one look at a time; guards all below
 	used    digest     // of what now holds
 	seen    digest     // found by the last look
-	refused digest     // found bad, and said so
-	trouble error      // why
+	refused digest     // found bad, and said so: see trouble
 }
 
 type digest [sha256.Size]byte
@@ -100,9 +104,10 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 	switch {
 	case sum == f.used:
 		f.refused = digest{}
+		f.trouble.Store(nil)
 		return false, nil
 	case sum == f.refused:
-		return false, f.trouble
+		return false, *f.trouble.Load()
 	case !settled && !atOnce:
 		return false, nil
 	}
@@ -111,11 +116,14 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 		m, err = f.names.parse(contents)
 	}
 	if err != nil {
-		f.refused, f.trouble = sum, fmt.Errorf("%s have changed but cannot be used: %w", f.names.what(), err)
 		f.log.Warn(f.names.what()+" have changed but cannot be used, the old ones stay", "error", err)
-		return false, f.trouble
+		err = fmt.Errorf("%s have changed but cannot be used: %w", f.names.what(), err)
+		f.refused = sum
+		f.trouble.Store(&err)
+		return false, err
 	}
 	f.used, f.refused = sum, digest{}
+	f.trouble.Store(nil)
 	f.now.Store(m)
 	f.warnOfEnds(m, time.Now())
 	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
@@ -127,22 +135,32 @@ const soon = 7 * 24 * time.Hour
 
 // warnOfEnds warns of certificates that have expired or will soon: they are served, and clients that check them stay away.
 func (f *Files) warnOfEnds(m *Material, now time.Time) {
-	for i, c := range m.Certificates {
-		if end := c.Leaf.NotAfter; now.After(end) {
-			f.log.Warn("a certificate has expired", "file", f.names.Certs[i], "end", end)
+	for file, end := range m.Ends {
+		if now.After(end) {
+			f.log.Warn("a certificate has expired", "file", file, "end", end)
 		} else if now.Add(soon).After(end) {
-			f.log.Warn("a certificate expires soon", "file", f.names.Certs[i], "end", end)
+			f.log.Warn("a certificate expires soon", "file", file, "end", end)
 		}
 	}
 }
 
-// Ends are the ends of the certificates, by file.
-func (f *Files) Ends() map[string]time.Time {
-	ends := map[string]time.Time{}
-	for i, c := range f.Now().Certificates {
-		ends[f.names.Certs[i]] = c.Leaf.NotAfter
+// Held are what is shown of the files, but for keys.
+func (f *Files) Held() (all []inforce.File) {
+	m := f.Now()
+	for _, name := range f.names.all() {
+		if slices.Contains(f.names.Keys, name) {
+			continue
+		}
+		one := inforce.File{Name: name, Holds: f.names.what(), Since: m.Since}
+		if end, has := m.Ends[name]; has {
+			one.Ends = &end
+		}
+		if err := f.trouble.Load(); err != nil {
+			one.Trouble = (*err).Error()
+		}
+		all = append(all, one)
 	}
-	return ends
+	return all
 }
 
 // read returns the contents of all files, certificates first, then keys, then the CA. An error has a digest as well.

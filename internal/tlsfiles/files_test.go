@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -345,22 +345,51 @@ func TestEndsAreWarnedOf(t *testing.T) {
 	now := time.Now()
 	for left, want := range map[time.Duration]string{-time.Hour: "has expired", time.Hour: "expires soon", 365 * 24 * time.Hour: ""} {
 		var log bytes.Buffer
-		f := &Files{names: Names{Certs: []string{"a.pem"}}, log: slog.New(slog.NewTextHandler(&log, nil))}
-		f.warnOfEnds(&Material{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: now.Add(left)}}}}, now)
+		f := &Files{log: slog.New(slog.NewTextHandler(&log, nil))}
+		f.warnOfEnds(&Material{Ends: map[string]time.Time{"a.pem": now.Add(left)}}, now)
 		if got := log.String(); !strings.Contains(got, want) || (want == "") != (got == "") || want != "" && !strings.Contains(got, "file=a.pem") {
 			t.Errorf("%v before its end: %q, want %q", left, got, want)
 		}
 	}
 }
 
-// TestEnds: the end of a certificate is told of the one that is in use now.
+// TestEnds: of a chain, and of authorities, the first end is told, as files are now, and why what they hold cannot be used.
 func TestEnds(t *testing.T) {
 	t.Parallel()
-	f := &Files{names: Names{Certs: []string{"a.pem"}}}
-	for _, end := range []time.Time{time.Unix(7, 0), time.Unix(8, 0)} {
-		f.now.Store(&Material{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: end}}}})
-		if got := f.Ends(); len(got) != 1 || !got["a.pem"].Equal(end) {
-			t.Errorf("%v, want %v", got, end)
+	a := testredis.NewAuthority(t)
+	cert, key := a.Issue("one")
+	pem := func(ends ...time.Duration) (all []byte) {
+		for _, d := range ends {
+			all = append(all, a.Ending(time.Now().Add(d))...)
 		}
+		return all
+	}
+	const day = 24 * time.Hour
+	write(t, cert, append(read(t, cert), pem(9*day, 8*day)...)) // its chain
+	write(t, a.File, pem(-day, 40*day))
+	f, _ := open(t, Names{Certs: []string{cert}, Keys: []string{key}, CA: a.File})
+	in := func(name string) time.Duration { return time.Until(f.Now().Ends[name]).Round(time.Hour) }
+	if in(cert) != 8*day || in(a.File) != -day || len(f.Now().Ends) != 2 {
+		t.Errorf("%v", f.Now().Ends)
+	}
+	write(t, a.File, pem(50*day))
+	if taken, err := f.Look(); err != nil || len(taken) != 3 || in(a.File) != 50*day {
+		t.Errorf("%q, %v, %v", taken, err, f.Now().Ends)
+	}
+	since := f.Now().Since
+	write(t, key, nil)
+	_, err := f.Look()
+	held := f.Held()
+	if err == nil || len(held) != 2 || held[0].Name != cert || held[1].Name != a.File || held[1].Trouble != err.Error() {
+		t.Fatalf("%+v, %v", held, err)
+	}
+	if held[0].Holds != "certificates" || !held[0].Since.Equal(since) || held[1].Ends.Round(time.Hour) != f.Now().Ends[a.File].Round(time.Hour) {
+		t.Errorf("%+v", held)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	write(t, password, []byte("secret"))
+	f, _ = open(t, Names{Password: password})
+	if held := f.Held(); len(held) != 1 || held[0].Holds != "passwords" || held[0].Ends != nil || held[0].Trouble != "" || strings.Contains(fmt.Sprintf("%+v", held), "secret") {
+		t.Errorf("%+v", held)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Material is what the files held at one moment. It is never changed.
@@ -16,17 +17,25 @@ type Material struct {
 	Authorities  *x509.CertPool    // nil: no CA file
 	Password     string            // "": no such file
 	Users        map[string]string // the password of each; nil: no such file
+
+	Ends  map[string]time.Time // by file, when the first of its certificates ends, those of its chain or of authorities included
+	Since time.Time            // when it was taken
 }
 
 // parse reads contents in the order of read.
 func (n Names) parse(contents [][]byte) (*Material, error) {
-	m := &Material{}
+	m := &Material{Ends: map[string]time.Time{}, Since: time.Now()}
 	for i, name := range n.Certs {
 		pair, err := tls.X509KeyPair(contents[i], contents[len(n.Certs)+i])
 		if err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", name, n.Keys[i], err)
 		}
 		m.Certificates = append(m.Certificates, pair)
+		for _, der := range pair.Certificate {
+			if cert, err := x509.ParseCertificate(der); err == nil { // what no client can read ends nothing
+				m.endsBy(name, cert)
+			}
+		}
 	}
 	var err error
 	if n.Password != "" {
@@ -46,10 +55,23 @@ func (n Names) parse(contents [][]byte) (*Material, error) {
 	if n.CA == "" {
 		return m, nil
 	}
-	if m.Authorities, err = authorities(contents[len(contents)-1]); err != nil {
+	all, err := authorities(contents[len(contents)-1])
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", n.CA, err)
 	}
+	m.Authorities = x509.NewCertPool()
+	for _, cert := range all {
+		m.Authorities.AddCert(cert)
+		m.endsBy(n.CA, cert)
+	}
 	return m, nil
+}
+
+// endsBy notes the end of a certificate in a file.
+func (m *Material) endsBy(file string, cert *x509.Certificate) {
+	if end, has := m.Ends[file]; !has || cert.NotAfter.Before(end) {
+		m.Ends[file] = cert.NotAfter
+	}
 }
 
 // password is the only line there is. Its end is not a part of it: editors and echo put one there.
@@ -95,8 +117,7 @@ func users(content []byte) (map[string]string, error) {
 
 // authorities reads a bundle, all of it: x509's own AppendCertsFromPEM passes over what it does not understand, and so
 // would take half a file for a whole one.
-func authorities(bundle []byte) (*x509.CertPool, error) {
-	pool, some := x509.NewCertPool(), false
+func authorities(bundle []byte) (all []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(bundle)
 		if block == nil {
@@ -110,16 +131,15 @@ func authorities(bundle []byte) (*x509.CertPool, error) {
 		if err != nil {
 			return nil, err
 		}
-		pool.AddCert(cert)
-		some = true
+		all = append(all, cert)
 	}
 	switch {
 	case bytes.Contains(bundle, []byte("-----BEGIN")):
 		return nil, errors.New("ends within a certificate")
-	case !some:
+	case all == nil:
 		return nil, errors.New("holds no certificate")
 	}
-	return pool, nil
+	return all, nil
 }
 
 // Server is a server's configuration that always uses the newest material: each client is given the first certificate
