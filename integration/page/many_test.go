@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 )
 
@@ -54,7 +57,23 @@ func redis(t *testing.T) string {
 	}
 }
 
-// The page with 10,000 locks that are held comes within 100 ms, and to keep it fresh costs the proxy a hundredth of a processor at most.
+// drawing is what it costs a browser to read, lay out and paint the page once, in ms of a processor.
+func drawing(t *testing.T, tab context.Context, p *proxy) (ms float64) {
+	t.Helper()
+	do(t, tab, performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks), emulation.SetScriptExecutionDisabled(true),
+		chromedp.Navigate("http://"+p.admin+"/"), until(`document.querySelector('footer').offsetTop > 0`), chromedp.ActionFunc(func(ctx context.Context) error {
+			all, err := performance.GetMetrics().Do(ctx)
+			for _, one := range all {
+				if one.Name == "TaskDuration" {
+					ms = 1000 * one.Value
+				}
+			}
+			return err
+		}), emulation.SetScriptExecutionDisabled(false), performance.Disable())
+	return ms
+}
+
+// The page with 10,000 locks that are held comes within 100 ms and is drawn with 150 ms of a processor, and to keep it fresh costs the proxy a hundredth of a processor at most.
 // On a machine that has other things to do, which the long form has not, it is only seen that the page comes and is live.
 func TestPageWithManyLocks(t *testing.T) {
 	const locks = 10000
@@ -62,7 +81,7 @@ func TestPageWithManyLocks(t *testing.T) {
 	c := p.dial(t, "many")
 	go func() {
 		for i := range locks {
-			c.send("LOCK", fmt.Sprintf("many:%05d", i), "OWNER", "job", "EX", "30")
+			c.send("LOCK", fmt.Sprintf("many:%05d", i), "OWNER", "job", "EX", "300")
 		}
 	}()
 	for range locks {
@@ -81,10 +100,12 @@ func TestPageWithManyLocks(t *testing.T) {
 	}
 	without := spent()
 	tab := browser(t, p)
-	took := make([]float64, 5)
+	drawing(t, tab, p) // the first of a browser's is not counted whole
+	took, drawn := make([]float64, 5), make([]float64, 5)
 	for i := range took {
 		do(t, tab, chromedp.Navigate("http://"+p.admin+"/"), until(`document.body.dataset.state == 'live'`))
 		took[i] = is[float64](t, tab, `(n => n.responseEnd - n.requestStart)(performance.getEntriesByType('navigation')[0])`)
+		drawn[i] = drawing(t, tab, p)
 	}
 	if text := is[string](t, tab, `document.querySelector('[data-part=locks]').innerText`); !strings.Contains(text, "200 of 10,000 locks") {
 		t.Error(text)
@@ -95,9 +116,13 @@ func TestPageWithManyLocks(t *testing.T) {
 		with = min(with, spent())
 	}
 	slices.Sort(took)
-	t.Logf("the page came in %.1f ms; in %v the proxy spent %v with one page open, %v with none", took, window, with, without)
+	slices.Sort(drawn)
+	t.Logf("the page came in %.1f ms and was drawn in %.1f of a processor; in %v the proxy spent %v with one page open, %v with none", took, drawn, window, with, without)
 	if median := took[len(took)/2]; long && median >= 100 {
 		t.Errorf("the page took %.1f ms", median)
+	}
+	if long && drawn[0] >= 150 { // the fastest, because what else the machine does adds to it
+		t.Errorf("to draw the page took %.1f ms of a processor", drawn[0])
 	}
 	if long && with-without > window/100 {
 		t.Errorf("one page costs %v in %v", with-without, window)

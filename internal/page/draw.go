@@ -203,7 +203,7 @@ func (d *document) client(c client) {
 
 func (d *document) lease(h holder) {
 	d.put(`<span class="lease%s%s"><svg aria-hidden="true" viewBox="0 0 100 6" preserveAspectRatio="none">`+
-		`<rect class="all" width="100%%" height="6"/><rect class="left" width="%s" height="6"/></svg><span>%s</span></span>`,
+		`<rect width="%s" height="6"/></svg><span>%s</span></span>`,
 		either(h.Low, " low", ""), either(h.Watched, "", " ends"), h.Share, display.Ago(h.Left))
 }
 
