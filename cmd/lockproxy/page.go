@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"time"
 
@@ -79,6 +80,7 @@ func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
 	auth := tls.NoClientCert
 	if set.ClientCA != "" {
 		e.Certificates, auth = true, tls.RequireAndVerifyClientCert
+		e.Authorities = func() *x509.CertPool { return files.Now().Authorities }
 	}
 	e.Certificate = func() *tls.Certificate { return &files.Now().Certificates[0] }
 	return e, files.Server(auth), nil

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"log/slog"
 	"net"
@@ -21,6 +22,8 @@ type Entry struct {
 	Certificates bool          // TLS has asked for one, and looked at it
 	// Certificate is the page's own; nil: it has no TLS.
 	Certificate func() *tls.Certificate
+	// Authorities are those whose certificates it asks for, of other proxies' pages too; nil: it asks for none.
+	Authorities func() *x509.CertPool
 }
 
 // Fingerprint is the SHA-256 of the page's certificate, in hex; "": it has no TLS.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ const (
 	otherTime, waitTime = time.Second, 500 * time.Millisecond
 	mostAsked           = 64       // proxies
 	mostAnswer          = 16 << 20 // bytes
+	mostRead            = 4        // answers at once: before it is read whole, nobody knows whose one is
 	// MostEntries is how many holders and waiters a proxy tells of.
 	mostEntries = 20000
 	// OthersMost is after how long others are asked again, however much they tell.
@@ -38,6 +40,8 @@ type others struct {
 	mu   sync.Mutex        // guards all below
 	by   map[string]*other // by their ids
 	over bool              // nobody is to be asked any more
+
+	reading chan struct{} // has a place for each answer that is read
 }
 
 // other is one of them. The mutex of others guards it.
@@ -71,16 +75,30 @@ func (o *others) begin(e Entry) {
 			if fingerprint(s.PeerCertificates[0].Raw) != want {
 				return errCertificate
 			}
-			return nil
+			return e.signedBy(s.PeerCertificates)
 		}
 		return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: otherTime}, Config: config}).DialContext(ctx, network, addr)
 	}
-	o.by = map[string]*other{}
+	o.by, o.reading = map[string]*other{}, make(chan struct{}, mostRead)
 	o.http = http.Client{
 		Transport: &http.Transport{DialTLSContext: secure, MaxIdleConnsPerHost: 1, IdleConnTimeout: othersMost + rest,
 			DialContext: (&net.Dialer{Timeout: otherTime}).DialContext, MaxResponseHeaderBytes: 32 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
 	}
+}
+
+// signedBy says that a chain is of the authorities, if there are any: what stands in Redis may be somebody else's.
+func (e Entry) signedBy(chain []*x509.Certificate) error {
+	if e.Authorities == nil {
+		return nil
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: e.Authorities(), Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err
 }
 
 // end has nobody asked any more.
@@ -138,8 +156,11 @@ func (o *others) know(known []proxies.Proxy, now time.Time) {
 		still[k.ID] = true
 		one := o.by[k.ID]
 		if one == nil {
-			one = &other{State: proxies.State{State: "down", Since: now}}
+			one = &other{State: proxies.State{Proxy: k, State: "down", Since: now}}
 			o.by[k.ID] = one
+		}
+		if one.Page != k.Page || one.Cert != k.Cert { // nobody has answered there
+			one.become("down", "its page is elsewhere now", now)
 		}
 		if one.Proxy = k; k.Gone(now) {
 			one.become("gone", "it says no more in Redis that it is there", k.Until)
@@ -231,6 +252,12 @@ func (p *Page) get(ctx context.Context, whom proxies.Proxy) (body []byte, err er
 		return nil, errors.Unwrap(err) // *url.Error, which has the address again
 	}
 	defer w.Body.Close()
+	select {
+	case p.others.reading <- struct{}{}:
+		defer func() { <-p.others.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	var all bytes.Buffer
 	switch _, err = io.Copy(&all, io.LimitReader(w.Body, mostAnswer+1)); {
 	case err != nil:

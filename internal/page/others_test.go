@@ -1,6 +1,7 @@
 package page
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -218,5 +219,44 @@ func TestOthersThatAreNone(t *testing.T) {
 	open := New((&engine{}).options())
 	if open.unaskable(proxies.Proxy{Record: proxies.Record{Page: "10.0.0.9:80"}}) == "" {
 		t.Error("a page that asks for nothing believes an address that others reach")
+	}
+}
+
+// A certificate that stands in Redis is believed only if the authorities that this page trusts have signed it, and a page
+// that is elsewhere all at once has no link before it answers there.
+func TestOthersByCertificate(t *testing.T) {
+	t.Parallel()
+	evil := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"proxy":%q,"of":0,"locks":[]}`, otherID)
+	}))
+	defer evil.Close()
+	whom := proxies.Proxy{ID: otherID, Until: time.Now().Add(time.Hour),
+		Record: proxies.Record{Page: strings.TrimPrefix(evil.URL, "https://"), Cert: fingerprint(evil.Certificate().Raw)}}
+	for name, trusts := range map[string]bool{"its authority is trusted": true, "another one is": false} {
+		o := (&engine{}).options()
+		pool := x509.NewCertPool()
+		if trusts {
+			pool.AddCert(evil.Certificate())
+		}
+		o.Entry.Certificates, o.Entry.Authorities = true, func() *x509.CertPool { return pool }
+		p := New(o)
+		_, err := p.get(t.Context(), whom)
+		p.others.end()
+		if (err == nil) != trusts {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var o others
+	o.begin(Entry{})
+	o.know([]proxies.Proxy{whom}, time.Now())
+	o.by[otherID].become("up", "", time.Now())
+	o.know([]proxies.Proxy{whom}, time.Now())
+	if now := o.by[otherID]; now.State.State != "up" {
+		t.Errorf("%+v", now.State)
+	}
+	whom.Page = "6.6.6.6:80"
+	o.know([]proxies.Proxy{whom}, time.Now())
+	if now := o.by[otherID]; now.State.State != "down" || now.Trouble == "" {
+		t.Errorf("%+v", now.State)
 	}
 }
