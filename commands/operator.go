@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -195,19 +197,57 @@ func operatorUsers(c *Client, args [][]byte, out []byte) []byte {
 	})
 }
 
-// operatorLocks is LOCKPROXY LOCKS.
+// operatorLocks is LOCKPROXY LOCKS [count] [ALL].
 func operatorLocks(c *Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Proxy.About().Locks.HeldLongest, func(e lock.Entry) fields {
+	return entries(c, args, out, false, c.Proxy.About().Locks.HeldLongest, func(e lock.Entry) fields {
 		return append(whose(e), field{"held-ms", e.Held}, field{"holds", e.Holds}, field{"ttl-ms", e.Left},
 			field{"lease-ms", e.Lease},
 			field{"watched", e.Watched}, field{"renewals", e.Renewals}, field{"renewed-ms-ago", renewedAgo(e.Holder)})
 	})
 }
 
-// operatorWaiters is LOCKPROXY WAITERS.
+// operatorWaiters is LOCKPROXY WAITERS [count] [ALL].
 func operatorWaiters(c *Client, args [][]byte, out []byte) []byte {
-	return counted(c, args, out, c.Proxy.About().Locks.WaitingLongest, func(e lock.Entry) fields {
+	return entries(c, args, out, true, c.Proxy.About().Locks.WaitingLongest, func(e lock.Entry) fields {
 		return append(whose(e), field{"waiting-ms", e.Held}, field{"place", e.Place})
+	})
+}
+
+// everywhere says with a list that it is to have what other proxies tell, too.
+var everywhere = argument{name: "where", oneOf: []string{"ALL"}, optional: true}
+
+// entries answers a call with who holds, or waits: here, or with ALL at all proxies, each with which that is.
+func entries(c *Client, args [][]byte, out []byte, waiting bool, here func(n int) []lock.Entry,
+	fieldsOf func(lock.Entry) fields) []byte {
+	last := len(args) - 1
+	if last < 2 || !same(args[last], "ALL") {
+		if last > 2 {
+			return resp.AppendError(out, wrongSubcommand(args[1]))
+		}
+		return counted(c, args, out, here, fieldsOf)
+	}
+	find := func(n int) []lock.Entry {
+		others := slices.DeleteFunc(c.Operator.Others(c.Context()), func(e lock.Entry) bool { return e.Waiting != waiting })
+		all := append(here(n), others...)
+		slices.SortStableFunc(all, func(a, b lock.Entry) int { return cmp.Compare(b.Held, a.Held) })
+		return all[:min(n, len(all))]
+	}
+	self := c.Proxy.About().Locks.UUID()
+	return counted(c, args[:last], out, find, func(e lock.Entry) fields {
+		return append(fieldsOf(e), field{"proxy", cmp.Or(e.Proxy, self)})
+	})
+}
+
+// operatorProxies is LOCKPROXY PROXIES.
+func operatorProxies(c *Client, args [][]byte, out []byte) []byte {
+	find := func(n int) []proxies.State {
+		all := c.Operator.Proxies(c.Context())
+		return all[:min(n, len(all))]
+	}
+	return counted(c, args, out, find, func(s proxies.State) fields {
+		return fields{{"id", s.ID}, {"host", s.Host}, {"addr", s.Addr}, {"page", s.Page}, {"version", s.Version},
+			{"age-ms", time.Since(s.Started)}, {"state", s.State}, {"state-ms", time.Since(s.Since)},
+			{"trouble", s.Trouble}, {"holds", s.Holds}, {"waits", s.Waits}}
 	})
 }
 

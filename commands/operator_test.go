@@ -12,6 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/inforce"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -54,6 +56,11 @@ func (*operator) InForce() inforce.State {
 		{Name: "threads", Value: "1", From: "default", Waiting: new("")}},
 		Reload: inforce.Reload{Taken: []string{"deny"}, Restart: []string{"threads"}}}
 }
+
+func (*operator) Proxies(context.Context) []proxies.State {
+	return []proxies.State{{State: "self"}, {State: "down", Trouble: "x\r\n"}}
+}
+func (*operator) Others(context.Context) []lock.Entry { return nil }
 
 func (*operator) Users(n int) []share.Account {
 	return []share.Account{{User: "app\r\n", Locks: share.Use{Now: 2, Max: 3, Refused: 4}}, {Address: "10.0.0.1"}}[:min(n, 2)]

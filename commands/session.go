@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -106,6 +107,9 @@ type Operator interface {
 	LogLevel(by *client.Client, to string) (now string, err error)
 	// Users are the accounts of users, those first that hold most locks, n at most.
 	Users(n int) []share.Account
+	// Proxies are this proxy and the others; Others is what is held and waited for there, as far as they tell.
+	Proxies(ctx context.Context) []proxies.State
+	Others(ctx context.Context) []lock.Entry
 	// Slow are the last commands that took long.
 	Slow() *slowlog.Log
 	// Pause holds back what clients send, or only what may write, for that long; it replaces the pause there is. Resume

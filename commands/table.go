@@ -158,16 +158,17 @@ func operatorCommands() []*Subcommand {
 		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
 		{Name: "hot", takes: []argument{{name: "action", oneOf: []string{"GET", "RESET"}}, howMany}, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
-		{Name: "locks", takes: []argument{howMany}, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
+		{Name: "locks", takes: []argument{howMany, everywhere}, Summary: "Lists the locks held through this proxy, or all proxies, those held longest first (100; -1: all).", do: operatorLocks},
 		{Name: "loglevel", takes: []argument{{name: "level", oneOf: []string{"DEBUG", "INFO", "WARN", "ERROR"}, optional: true}}, Summary: "Tells the log's level, or sets it until the next reload or restart.", do: operatorLogLevel},
 		{Name: "nodes", takes: []argument{howMany}, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
 		{Name: "pause", takes: []argument{{name: "milliseconds"}, {name: "mode", oneOf: []string{"WRITE", "ALL"}, optional: true}}, Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
+		{Name: "proxies", takes: []argument{howMany}, Summary: "Lists this proxy and the others before the same Redis (100; -1: all): where they are, how they are, and what is held and waited for there.", do: operatorProxies},
 		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does, and says what was taken, and what needs a restart; an error says what stays as it was, too.", do: operatorReload},
 		{Name: "resume", Summary: "Ends a PAUSE.", do: operatorResume},
 		{Name: "slowlog", takes: []argument{{name: "action", oneOf: []string{"GET", "LEN", "RESET"}}, howMany}, Summary: "Lists the last commands that took longer than --slowlog-slower-than (10; -1: all), tells how many are kept, or forgets them.", do: operatorSlowlog},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
 		{Name: "users", takes: []argument{howMany}, Summary: "Lists users, those with most locks first (100; -1: all): what of its share each has now, the limit (0: none), and how often it was refused; clients that have not logged in by their address.", do: operatorUsers},
-		{Name: "waiters", takes: []argument{howMany}, Summary: "Lists who waits for a lock at this proxy, those who have waited longest first (100; -1: all).", do: operatorWaiters},
+		{Name: "waiters", takes: []argument{howMany, everywhere}, Summary: "Lists who waits for a lock at this proxy, or all proxies, those who have waited longest first (100; -1: all).", do: operatorWaiters},
 	}
 }
 

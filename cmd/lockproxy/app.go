@@ -119,7 +119,7 @@ func (a *app) build(ctx context.Context) (err error) {
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
-		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level},
+		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level, AllProxies: a.allProxies, Others: a.ofOthers},
 		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log,
 	})
 	if err = a.open(ctx); err != nil {

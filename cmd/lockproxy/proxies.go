@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"net"
 	"os"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
@@ -42,4 +44,30 @@ func (a *app) said(machine string) proxies.Record {
 		r.Page, r.Cert = proxies.Reached(a.page.Addr(), machine, true), a.page.Entry.Fingerprint()
 	}
 	return r
+}
+
+// allProxies are this proxy and the others. Only a page can ask others for more than what they say in Redis.
+func (a *app) allProxies(ctx context.Context) []proxies.State {
+	if a.page != nil {
+		return a.page.AllProxies(ctx)
+	}
+	known, trouble := a.proxies.All()
+	now := a.locks.Stats()
+	all := []proxies.State{proxies.Here(a.proxies.Self(), trouble, int(now.Held), int(now.Waiting))}
+	for _, other := range known {
+		s := proxies.State{Proxy: other, State: "up", Trouble: "this proxy has no page to ask with: see admin-listen", Since: other.Started}
+		if other.Gone(time.Now()) {
+			s.State, s.Since = "gone", other.Until
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// ofOthers is what others hold and wait for.
+func (a *app) ofOthers(ctx context.Context) []lock.Entry {
+	if a.page == nil {
+		return nil
+	}
+	return a.page.OfOthers(ctx)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -171,6 +172,21 @@ func TestPageShowsAllProxies(t *testing.T) {
 			b := f.locks(0)[1]
 			if b.Name != "b" || b.Holders[0].Proxy == b.Waiters[0].Proxy || !strings.HasPrefix(b.Holders[0].Owner, b.Holders[0].Proxy) {
 				t.Errorf("%+v", b)
+			}
+			for call, want := range map[string]int{"PROXIES": 3, "LOCKS -1 ALL": 3, "LOCKS ALL": 3, "LOCKS 2 ALL": 2, "LOCKS": 1, "WAITERS 5 ALL": 1, "WAITERS": 0} {
+				var args []any
+				for _, word := range strings.Fields(call) {
+					args = append(args, word)
+				}
+				rows, err := redis.Values(f.conns[0].Do("LOCKPROXY", args...))
+				if err != nil || len(rows) != want {
+					t.Errorf("%s: %d, %v", call, len(rows), err)
+				}
+				if call == "WAITERS 5 ALL" {
+					if row := fmt.Sprintf("%q", rows[0]); !strings.Contains(row, b.Waiters[0].Proxy) || !strings.Contains(row, `"b"`) {
+						t.Error(row)
+					}
+				}
 			}
 			link := `href="` + f.scheme + f.pages[1] + "/?name=b"
 			for _, path := range []string{"/", "/lock?db=0&name=b", "/proxies"} {

@@ -40,7 +40,7 @@ var table = []row{
 	{pkg: "internal/scriptcache", floor: 2, what: "the scripts that clients have sent: which are quick, which Redis may have lost",
 		may: []string{"internal/commandtable", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "commands", floor: 4, what: "every command that is answered here, as one table: its grammar, its replies",
-		may: []string{"internal/client", "internal/downstream", "internal/glob", "internal/hottest", "internal/inforce", "internal/share", "internal/lock", "internal/lockstore", "internal/backend", "internal/dedicated", "internal/commandtable", "internal/slowlog", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
+		may: []string{"internal/client", "internal/downstream", "internal/glob", "internal/hottest", "internal/inforce", "internal/share", "internal/lock", "internal/lockstore", "internal/proxies", "internal/backend", "internal/dedicated", "internal/commandtable", "internal/slowlog", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/glob", "internal/hottest", "internal/agenda", "internal/chain", "internal/retry", "internal/tasks", "internal/share", "internal/lockstore", "internal/jitter", "internal/loglimit", "internal/telemetry"}},
 	{pkg: "internal/page", floor: 4, what: "the page for people who run the proxy",

@@ -211,15 +211,10 @@ type proxyJSON struct {
 
 // proxiesJSON answers with this proxy and the others.
 func (p *Page) proxiesJSON(w http.ResponseWriter, r *http.Request) {
-	p.ask(r.Context())
 	answer := struct {
-		Trouble string      `json:"trouble,omitempty"` // why there may be others
 		Proxies []proxyJSON `json:"proxies"`
 	}{}
-	if _, err := p.Proxies.All(); err != nil {
-		answer.Trouble = err.Error()
-	}
-	for _, s := range p.states() {
+	for _, s := range p.AllProxies(r.Context()) {
 		answer.Proxies = append(answer.Proxies, proxyJSON{s.ID, s.Host, s.Addr, s.Page, s.Version, s.Started.UTC(), s.State, s.Since.UTC(), s.Trouble, s.Holds, s.Waits})
 	}
 	sendJSON(w, answer)

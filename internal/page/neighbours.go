@@ -12,13 +12,7 @@ import (
 // proxiesView is the page of this proxy and the others.
 func (p *Page) proxiesView(*http.Request) []section {
 	all, now := p.states(), time.Now()
-	_, trouble := p.Proxies.All()
-	return []section{{name: "proxies", title: "Proxies", draw: func(d *document) {
-		if trouble != nil {
-			d.put(`<p class="count bad">There may be others: %s</p>`, display.Whole(trouble.Error()))
-		}
-		d.proxies(all, now)
-	}}}
+	return []section{{name: "proxies", title: "Proxies", draw: func(d *document) { d.proxies(all, now) }}}
 }
 
 // proxies draws them.

@@ -313,9 +313,19 @@ func (p *Page) states() (all []proxies.State) {
 	slices.SortFunc(all, func(a, b proxies.State) int {
 		return cmp.Or(cmp.Compare(either(a.State == "gone", 1, 0), either(b.State == "gone", 1, 0)), cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
 	})
-	self := proxies.State{Proxy: p.Proxies.Self(), State: "self", Since: p.About.Started}
-	self.ID = p.About.Proxy
+	_, trouble := p.Proxies.All()
 	now := p.Stats()
-	self.Holds, self.Waits = int(now.Held), int(now.Waiting)
-	return append([]proxies.State{self}, all...)
+	return append([]proxies.State{proxies.Here(p.Proxies.Self(), trouble, int(now.Held), int(now.Waiting))}, all...)
+}
+
+// AllProxies are this proxy and the others, which are asked if it is time.
+func (p *Page) AllProxies(ctx context.Context) []proxies.State {
+	p.ask(ctx)
+	return p.states()
+}
+
+// OfOthers is what other proxies hold and wait for.
+func (p *Page) OfOthers(ctx context.Context) []lock.Entry {
+	p.ask(ctx)
+	return p.others.told(nil)
 }

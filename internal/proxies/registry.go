@@ -73,12 +73,11 @@ type Ask func(ctx context.Context, words [][]byte, at int) ([]byte, error)
 // Registry is what is known of the proxies. All its methods may be called on nil, which knows of none.
 type Registry struct {
 	o       Options
-	mu      sync.Mutex       // guards what follows, but address
+	mu      sync.Mutex       // guards what follows
 	known   map[string]Proxy // by their ids
 	trouble error            // why Redis last did not; nil: it did
 	told    string           // of Redis' refusals the one that the log has
-	said    Record           // by this proxy, last
-	address string           // of this machine; Run alone uses it
+	address string           // of this machine; "": not known yet
 }
 
 var (
@@ -92,9 +91,10 @@ func New(o Options) *Registry { return &Registry{o: o, known: map[string]Proxy{}
 
 // Run says that this proxy is there, and learns who else is, until ctx ends.
 func (r *Registry) Run(ctx context.Context, ask Ask) {
+	found := false
 	for n := 0; ; n++ {
-		if n%addressRounds == 0 || r.address == "" {
-			r.findAddress(ctx)
+		if n%addressRounds == 0 || !found {
+			found = r.findAddress(ctx)
 		}
 		r.round(ctx, ask)
 		if !retry.Sleep(ctx, every, nil) {
@@ -107,22 +107,24 @@ func (r *Registry) Run(ctx context.Context, ask Ask) {
 }
 
 // findAddress looks anew for the address of this machine: a name of Redis may have to be looked up.
-func (r *Registry) findAddress(ctx context.Context) {
+func (r *Registry) findAddress(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	r.address = cmp.Or(r.o.Address(ctx), r.address)
+	at := r.o.Address(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.address = cmp.Or(at, r.address)
+	return r.address != ""
 }
 
 // round says it once.
 func (r *Registry) round(ctx context.Context, ask Ask) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	said := r.o.Say(r.address)
-	text, _ := json.Marshal(said) // there is nothing in it that cannot be
+	text, _ := json.Marshal(r.Self().Record) // there is nothing in it that cannot be
 	reply, err := r.ask(ctx, ask, TTL, string(text))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = said
 	if r.trouble = err; err == nil {
 		r.learn(reply.Elems[1:], time.Now())
 	}
@@ -207,14 +209,15 @@ func (r *Registry) All() (all []Proxy, trouble error) {
 	return all, r.trouble
 }
 
-// Self is this proxy, as it last said.
+// Self is this proxy, as it says of itself.
 func (r *Registry) Self() Proxy {
 	if r == nil {
 		return Proxy{}
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return Proxy{ID: r.o.ID, Record: r.said, Until: time.Now().Add(TTL)}
+	address := r.address
+	r.mu.Unlock()
+	return Proxy{ID: r.o.ID, Record: r.o.Say(address), Until: time.Now().Add(TTL)}
 }
 
 // State is how another proxy is, as far as its page tells, or this one.
@@ -224,6 +227,15 @@ type State struct {
 	Trouble      string    // why its locks are not known, if they are not
 	Since        time.Time // it has been so
 	Holds, Waits int
+}
+
+// Here is how this proxy is; trouble is why there may be others than are known.
+func Here(self Proxy, trouble error, holds, waits int) State {
+	s := State{Proxy: self, State: "self", Since: self.Started, Holds: holds, Waits: waits}
+	if trouble != nil {
+		s.Trouble = "others may be missing: " + trouble.Error()
+	}
+	return s
 }
 
 // Of is the other proxy whose connection an owner is. none: it is no proxy's.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
@@ -12,6 +13,12 @@ func (c *clients) ProxyOf(owner string) (at string, none bool) {
 	p, _, none := c.proxies.Of(owner)
 	return p.Addr, none
 }
+
+// Proxies implements commands.Operator.
+func (s *Server) Proxies(ctx context.Context) []proxies.State { return s.o.AllProxies(ctx) }
+
+// Others implements commands.Operator.
+func (s *Server) Others(ctx context.Context) []lock.Entry { return s.o.Steering.Others(ctx) }
 
 // KnowProxies has the registry know this proxy and learn of the others, until ctx ends.
 func (s *Server) KnowProxies(ctx context.Context, r *proxies.Registry) {

@@ -108,6 +108,9 @@ type Steering struct {
 	InForce func() inforce.State
 	// Level sets the log's level, unless to is "", and returns the one that holds.
 	Level func(to string) (now string, err error)
+	// AllProxies are this proxy and the others; Others is what is held and waited for there.
+	AllProxies func(context.Context) []proxies.State
+	Others     func(context.Context) []lock.Entry
 }
 
 // Appearance is what clients are told of the proxy.
