@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -24,6 +25,7 @@ type ProxyFacts struct {
 	Upstream       func(line func(name string, value any)) // writes the lines about Redis
 	Locks          *lock.Manager                           // nil: there is none
 	Pause          PauseFacts
+	Events         *events.Log
 }
 
 // PauseFacts is how clients are held back by LOCKPROXY PAUSE.

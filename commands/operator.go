@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -265,6 +266,40 @@ func operatorHot(c *Client, args [][]byte, out []byte) []byte {
 		return appendOK(out)
 	}
 	return resp.AppendError(out, wrongSubcommand(args[2]))
+}
+
+// operatorEvents is LOCKPROXY EVENTS [count] [pattern] [kind].
+func operatorEvents(c *Client, args [][]byte, out []byte) []byte {
+	asked := append(slices.Clone(args), make([][]byte, 5)...)[:5]
+	pattern, kind := string(asked[3]), strings.ToLower(string(asked[4]))
+	switch {
+	case len(pattern) > glob.MaxLength:
+		return resp.AppendError(out, "ERR pattern is too long")
+	case kind != "" && !slices.Contains(events.Kinds(), kind):
+		return resp.AppendError(out, "ERR kind should be one of "+strings.Join(events.Kinds(), ", "))
+	}
+	names, all := glob.New(pattern), pattern == "" || pattern == "*"
+	find := func(n int) []events.Event {
+		return c.Proxy.About().Events.Latest(n, func(e *events.Event) bool {
+			return (kind == "" || e.Kind.String() == kind) && (all || e.Lock && names.Matches(e.Key))
+		})
+	}
+	return counted(c, args[:min(len(args), 3)], out, find, eventFields)
+}
+
+// eventFields are what there is of an event.
+func eventFields(e events.Event) fields {
+	all := fields{{"id", int64(e.ID)}, {"at", e.Time()}, {"event", e.Kind.String()}}
+	if e.Lock {
+		all = append(all, field{"key", e.Key}, field{"db", e.DB})
+	}
+	for _, f := range (fields{{"kind", e.Side}, {"owner", e.Owner}, {"verb", e.Verb}, {"addr", e.Addr}, {"name", e.Name},
+		{"user", e.User}, {"waited-ms", e.Waited}, {"held-ms", e.Held}, {"reason", e.Reason}, {"more", e.More}}) {
+		if f.value != "" && f.value != time.Duration(0) && f.value != int64(0) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // operatorReload is LOCKPROXY RELOAD.

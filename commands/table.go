@@ -156,6 +156,7 @@ func operatorCommands() []*Subcommand {
 		{Name: "clients", takes: []argument{howMany}, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
 		{Name: "config", takes: []argument{{name: "pattern", kind: "pattern", optional: true}}, Summary: "Lists the settings in force, all or those whose names fit the pattern: the value, where it comes from (default, flag, environment, file), whether a reload may change it, and the value that waits for a restart. No password is shown.", do: operatorConfig},
 		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
+		{Name: "events", takes: []argument{howMany, {name: "pattern", kind: "string", optional: true}, {name: "kind", kind: "string", optional: true}}, Summary: "Lists what has happened, newest first (100; -1: all): to locks whose names match a pattern (*: everything), or of one kind.", do: operatorEvents},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
 		{Name: "hot", takes: []argument{{name: "action", oneOf: []string{"GET", "RESET"}}, howMany}, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
 		{Name: "locks", takes: []argument{howMany, everywhere}, Summary: "Lists the locks held through this proxy, or all proxies, those held longest first (100; -1: all).", do: operatorLocks},

@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/embedded"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
@@ -66,6 +67,7 @@ type observed struct {
 	uuid      string // of this proxy
 	proxies   *proxies.Registry
 	self      proxies.Record // what this proxy says there, as it listens
+	events    eventLog
 	telemetry *telemetry.Telemetry
 	health    admin.Health
 	page      *page.Page // nil: there is none
@@ -87,6 +89,9 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 
 func (a *app) build(ctx context.Context) (err error) {
 	cfg, log := a.cfg, a.log
+	if a.events, err = openEvents(cfg.Log, log); err != nil {
+		return err
+	}
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
 		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), HideLocks: cfg.Admin.TraceLocks == "no", Logger: loglimit.Most(log, exportFailures),
 	}); err != nil {
@@ -120,7 +125,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
 		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level, AllProxies: a.allProxies, Others: a.ofOthers},
-		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log,
+		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log, Events: a.events.Log,
 	})
 	if err = a.open(ctx); err != nil {
 		return err
@@ -209,7 +214,7 @@ func (a *app) lockOptions() lock.Options {
 	return lock.Options{
 		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, Grace: set.DisconnectGrace, MaxHold: set.MaxHold,
 		FenceTTL: set.FenceKeyTTL, Reentry: lock.Reentry(set.ImplicitReentry), WarmChannels: set.WarmChannels,
-		Logger: a.log, UUID: a.uuid,
+		Logger: a.log, Events: a.events.Log, UUID: a.uuid,
 	}
 }
 
@@ -228,6 +233,7 @@ func (a *app) run(ctx context.Context) error {
 		engine.Go(func() { watchFiles(lockCtx, f, hangup) })
 	}
 	systemd.Tell(systemd.Ready) // the listeners are open
+	a.events.note(events.Start, versionText())
 	engine.Go(func() { a.runLocks(lockCtx) })
 	if a.cfg.Admin.Registry == "yes" {
 		engine.Go(func() { a.server.KnowProxies(lockCtx, a.proxies) })
@@ -251,6 +257,7 @@ func (a *app) run(ctx context.Context) error {
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
 		a.log.Warn("not all clients came to rest in time: they are closed, and locks that they hold expire", "error", drainErr)
+		a.events.note(events.Drain, drainErr.Error())
 	}
 	a.listeners = nil // Shutdown has closed them
 	endLocks()
@@ -279,6 +286,7 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 	closes := time.Now().Add(drain.Delay)
 	a.drain.Store(&inforce.Drain{Since: time.Now(), Closes: closes, Until: closes.Add(drain.Timeout)})
 	a.log.Info("draining", "delay", drain.Delay, "timeout", drain.Timeout)
+	a.events.note(events.Drain, "it begins")
 	delay := time.NewTimer(drain.Delay)
 	defer delay.Stop()
 	select {
@@ -334,6 +342,7 @@ func (a *app) close() {
 			a.log.Warn("the last metrics were not delivered", "error", err)
 		}
 	}
+	a.events.close()
 }
 
 // mistaken ends the process for a mistake in the settings.

@@ -70,7 +70,7 @@ const logTime = time.Second
 // newLogQueue returns what the log is written through: a pipe or a terminal that nobody reads must not hold up
 // clients, nor a stop.
 func newLogQueue(cfg config.Config) *logqueue.Queue {
-	return logqueue.New(os.Stderr, func(lines int) []byte {
+	return logqueue.New(os.Stderr, logqueue.Usual, func(lines int) []byte {
 		var line bytes.Buffer
 		log, level := newLogger(cfg, &line)
 		level.Set(slog.LevelWarn) // it is said however little else is

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
@@ -119,15 +120,20 @@ func (a *app) reloadLoop(ctx context.Context, hangup chan os.Signal) {
 }
 
 // reloadNow is reload, and tells systemd and the log of it.
-func (a *app) reloadNow() inforce.Reload {
+func (a *app) reloadNow() (r inforce.Reload) {
 	systemd.Reloading()
 	defer systemd.Tell(systemd.Ready)
-	taken, restart, err := a.reload()
-	if err != nil {
+	var err error
+	if r.Taken, r.Restart, err = a.reload(); err != nil {
 		a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
-		return a.keep(inforce.Reload{Faults: []string{"the settings are not good, the old ones stay: " + err.Error()}})
+		r.Faults = append(r.Faults, "the settings are not good, the old ones stay: "+err.Error())
 	}
-	return a.keep(inforce.Reload{Taken: taken, Restart: restart})
+	if err := a.events.reopen(); err != nil {
+		a.log.Error("the event log cannot be opened again, the old file stays", "error", err)
+		r.Faults = append(r.Faults, "event-log: "+err.Error())
+	}
+	a.events.note(events.Reload, r.Said())
+	return a.keep(r)
 }
 
 // reload takes on what may change while the process runs, all of it or nothing, and logs what needs a restart.
@@ -154,6 +160,7 @@ func (a *app) reload() (taken, restart []string, err error) {
 		a.log.Warn("some settings have changed that need a restart", "settings", restart)
 	}
 	a.level.Set(now.Log.Level)
+	a.events.SetLong(now.Log.EventWait)
 	return taken, restart, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
@@ -156,6 +157,7 @@ func upstreamFiles(cfg config.Config) tlsfiles.Names {
 func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 	f, err := tlsfiles.Open(n, a.log)
 	if err == nil {
+		f.Taken = func(files []string) { a.events.note(events.Rotation, strings.Join(files, ", ")) }
 		a.files = append(a.files, f)
 	}
 	return f, err

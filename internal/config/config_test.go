@@ -31,7 +31,7 @@ func TestDefaults(t *testing.T) {
 		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxArgs: 1 << 20, MaxCommand: 1 << 30, MaxQueryMemory: 1 << 30,
 			MaxReplyMemory: 1 << 30, PubSubOutput: OutputLimit{32 << 20, 8 << 20, time.Minute}},
 		Commands: Commands{Slow: 10 * time.Millisecond},
-		Log:      Log{Level: slog.LevelInfo, Format: "text"},
+		Log:      Log{Level: slog.LevelInfo, Format: "text", EventWait: time.Second},
 		Drain:    Drain{Timeout: 20 * time.Second},
 		Admin:    Admin{TraceLocks: "yes", ReadyNeeds: "redis", Registry: "yes"},
 	}

@@ -43,6 +43,7 @@ var dependences = []dependence{
 	{"sentinel-password-file", Config.urlHasNoSentinelPassword, "the upstream's URL has a sentinel-password, too"},
 	{"quorum-password-file", given("quorum"), "does nothing without quorum"},
 	{"quorum-password-file", Config.nodesHaveNoPassword, "a node's URL has a password, too"},
+	{"event-log", func(c Config) bool { return c.Log.Events != "stdout" || c.Listen.Attached == "no" }, "with attached yes, stdout has the addresses"},
 	{"admin-listen", Config.pageIsClosed, "what is not localhost needs admin-token-file or admin-tls-client-ca"},
 	{"admin-token-file", given("admin-listen"), noPage},
 	{"admin-tls-cert", given("admin-listen"), noPage},

@@ -117,6 +117,9 @@ type Commands struct {
 type Log struct {
 	Level  slog.Level
 	Format string // text or json
+
+	Events    string // a file, or stdout; "": there is none
+	EventWait time.Duration
 }
 
 // Admin is where operators, and what they run, ask by HTTP.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -180,6 +181,7 @@ func (g *Gate) notEntered(from net.Addr, err error) {
 	}
 	telemetry.EntriesFailed.Add(1)
 	g.log.Warn("client closed before its first command", "client", from.String(), "error", err)
+	g.o.Events.Add(events.Event{At: time.Now(), Kind: events.Refusal, Client: events.Client{Addr: from.String()}, Reason: err.Error()})
 }
 
 // proxiedConn is a connection whose first bytes have been read, and whose addresses a balancer told.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 	Limits       func() resp.Limits // of the commands of a client that has just come
 	Admit        func(*Conn) Client // makes the session of a client that may come in
 	Logger       *slog.Logger
+	Events       *events.Log // gets clients that are not let in
 }
 
 // Gate lets clients in, by any number of listeners, and bounds what all of them together may take.
@@ -61,7 +63,7 @@ type Gate struct {
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.
 func NewGate(ctx context.Context, o Options) *Gate {
 	g := &Gate{o: o, log: o.Logger, ctx: ctx, budgets: newBudgets(o.MaxQueryMemory, o.MaxReplyMemory, o.Logger)}
-	g.places = places{bounds: &g.bounds, keeps: o.Keeps, log: o.Logger, byAddress: make(map[netip.Addr]int)}
+	g.places = places{bounds: &g.bounds, keeps: o.Keeps, log: o.Logger, events: o.Events, byAddress: make(map[netip.Addr]int)}
 	g.finished, g.finish = context.WithCancel(context.WithoutCancel(ctx))
 	g.SetBounds(o.Bounds)
 	return g

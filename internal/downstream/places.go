@@ -7,7 +7,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -25,6 +27,7 @@ type places struct {
 	bounds *atomic.Pointer[Bounds]
 	keeps  func() bool // some places are kept for operators; nil: none are
 	log    *slog.Logger
+	events *events.Log
 
 	mu        sync.Mutex // guards what follows, and among and operates of each Place
 	n         int        // clients, those in a hand-shake included
@@ -133,7 +136,9 @@ func (p *places) total() int {
 // noteRefused counts and logs a client that was not let in.
 func (p *places) noteRefused(refusal string, from net.Addr) {
 	telemetry.ClientsRejected.Add(1)
-	p.log.Warn("client refused", "said", refusal[1:len(refusal)-2], "client", from.String())
+	said := refusal[1 : len(refusal)-2]
+	p.log.Warn("client refused", "said", said, "client", from.String())
+	p.events.Add(events.Event{At: time.Now(), Kind: events.Refusal, Client: events.Client{Addr: from.String()}, Reason: said})
 }
 
 // NoteRefused counts and logs that the client is refused for want of a place, and returns the error that it is told.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
@@ -34,7 +35,8 @@ const bubbleAddr = "10.0.0.1:6379"
 // bubbleEngine is a Manager at work on a node of a World, as the proxy of that name.
 func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o Options) *Manager {
 	t.Helper()
-	o.Logger = testLog()
+	o.Logger, o.Events = testLog(), events.New(nil)
+	o.Events.SetLong(time.Second)
 	target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy(proxy)}
 	ctl := upstream.NewControl(target, upstream.ControlOptions{Logger: o.Logger})
 	return atWork(t, New(sharded.Single(ctl), o), ctl.Close)
@@ -93,7 +95,7 @@ func TestLeaseGivenBackElsewhereBeforeItsEnd(t *testing.T) {
 					mustUnlock(t, b, UnlockRequest{Key: "k", Side: kind, Owner: "job"}, true)
 					w.Proxy("one").Link(s.Addr()).Delay(100*time.Millisecond, 0) // so that Redis hears of the look when the lease is over
 					time.Sleep(time.Minute)
-					if lost := m.Losses(); len(lost) != 0 || m.Stats().Held != 0 {
+					if lost := lossesOf(m); len(lost) != 0 || m.Stats().Held != 0 {
 						t.Errorf("lost: %+v, %d are believed held", lost, m.Stats().Held)
 					}
 					if keys := texts(t, s, "KEYS", "*"); len(keys) != 0 {

@@ -2,13 +2,17 @@ package lock
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/chain"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/loglimit"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // record is one connection's hold, and what the engine keeps beside it. It exists while there is a hold, while Redis
@@ -38,10 +42,11 @@ type record struct {
 // about it.
 type holds struct {
 	terms
-	votes   bool            // they are on a quorum
-	store   lockstore.Store // is told of holds that end by themselves
-	counts  *counts
-	lossLog *lossLog
+	votes  bool            // they are on a quorum
+	store  lockstore.Store // is told of holds that end by themselves
+	counts *counts
+	log    *slog.Logger
+	events *events.Log
 
 	mu        sync.Mutex // guards all below, and what records and clients say it does
 	byID      map[lockstore.ID]*record
@@ -52,9 +57,10 @@ type holds struct {
 	deadlines agenda.Agenda[*record]                     // when each ends unless something happens before
 }
 
-func newHolds(o Options, c *counts, log *lossLog) *holds {
+func newHolds(o Options, c *counts) *holds {
 	return &holds{
-		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, counts: c, lossLog: log,
+		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, counts: c,
+		log: loglimit.Most(o.Logger, lossesLogged), events: o.Events,
 		byID:  map[lockstore.ID]*record{},
 		byKey: map[lockstore.LineKey]chain.Chain[*record]{},
 		schedule: agenda.New(func(r *record) time.Time { return r.comes() },
@@ -258,16 +264,34 @@ func (hs *holds) unlist(rec *record) {
 func (hs *holds) lose(rec *record, was hold, reason string, now time.Time) {
 	kind := rec.kindOf(was.counts)
 	hs.counts.lost.Add(1, kind.String(), reason)
-	one := Lost{ID: rec.id.As(kind), Reason: reason, At: now}
+	e := eventOf(events.Loss, now, rec.id.As(kind))
+	e.Held, e.Reason = now.Sub(was.granted), reason
 	if c := rec.client; c != nil {
 		c.noteLoss(rec.id, lossRecord{reason, now})
 		c.info.Push(Loss{Key: rec.id.Key, Kind: kind, Reason: reason})
-		one.Addr = c.info.Addr
+		e.Client = c.who()
 	}
-	hs.lossLog.add(one)
+	hs.events.Add(e)
+	hs.logLoss(rec.id.As(kind), reason)
 	if rec.clear.IsZero() { // else they are woken when Redis is told
 		hs.vacate(rec.id.As(kind), now, lockstore.Later(now, rec.sure))
 	}
+}
+
+// released tells of a hold that was given back.
+func (hs *holds) released(rec *record, id lockstore.ID, granted time.Time) {
+	e := eventOf(events.Release, time.Now(), id)
+	e.Held = e.At.Sub(granted)
+	telemetry.LockReleased(context.Background(), e.Side, e.Held)
+	if !hs.events.Long(e.Held) {
+		return
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if e.Reason = "its client has gone"; rec.client != nil {
+		e.Reason, e.Client = "", rec.client.who()
+	}
+	hs.events.Add(e)
 }
 
 // kindOf is the kind of hold as which others see it that count so often: of a read/write lock its writer, if it writes.

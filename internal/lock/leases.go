@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/agenda"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/share"
 )
@@ -15,6 +16,7 @@ import (
 // has renewed the lock, or given it back, elsewhere.
 type leases struct {
 	vacate func(id lockstore.ID, at, until time.Time) // wakes those that wait for a lock whose lease is over
+	events *events.Log
 
 	mu   sync.Mutex // a leaf
 	byID map[lockstore.ID]*lease
@@ -32,10 +34,11 @@ type lease struct {
 	place   int
 }
 
-func newLeases() *leases {
+func newLeases(to *events.Log) *leases {
 	return &leases{
-		byID: map[lockstore.ID]*lease{},
-		ends: agenda.New(func(l *lease) time.Time { return l.until }, func(l *lease) *int { return &l.place }),
+		events: to,
+		byID:   map[lockstore.ID]*lease{},
+		ends:   agenda.New(func(l *lease) time.Time { return l.until }, func(l *lease) *int { return &l.place }),
 	}
 }
 
@@ -72,13 +75,16 @@ func (ls *leases) noted(id lockstore.ID) bool {
 	return ls.byID[id] != nil
 }
 
-// forget drops the note of a lease that the owner has given back.
-func (ls *leases) forget(id lockstore.ID) {
+// forget drops the note of a lease that the owner has given back, and says since when the owner had it; zero: that was
+// not noted.
+func (ls *leases) forget(id lockstore.ID) (granted time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.byID[id]; l != nil {
 		ls.drop(l)
+		granted = l.granted
 	}
+	return granted
 }
 
 // drop is forget for a caller that has mu.
@@ -103,6 +109,11 @@ func (ls *leases) sweep(now time.Time) (next time.Duration) {
 			return ls.ends.Sleep(tick)
 		}
 		ls.drop(l)
+		if e := eventOf(events.Release, l.until, l.id); ls.events.Long(l.until.Sub(l.granted)) {
+			e.Held, e.Reason = l.until.Sub(l.granted), "its lease is over"
+			e.Client = events.Client{Addr: l.by.Addr, User: l.by.User(), Name: l.by.Name()}
+			ls.events.Add(e)
+		}
 		ls.vacate(l.id, now, l.until.Add(expirySlack))
 	}
 	return 0

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -56,7 +57,7 @@ type Grant struct {
 func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 	ctx, verb := beginVerb(ctx, r.verb())
 	g, err := c.lock(ctx, r)
-	c.m.answered(ctx, err, r.Kind, 1, verb.end(ctx, err))
+	c.answered(ctx, verb, err, r, r.Key)
 	return g, err
 }
 
@@ -81,20 +82,62 @@ func (v verb) end(ctx context.Context, err error) (took time.Duration) {
 	return took
 }
 
+// ended is end of a verb about locks that the client, or that owner, should have: if it fails, that is an event.
+func (c *Client) ended(ctx context.Context, v verb, err error, id lockstore.ID, keys ...string) {
+	took := v.end(ctx, err)
+	if err != nil {
+		c.happened(ctx, v, err, took, id, keys)
+	}
+}
+
+// happened tells of a verb's outcome for each of the locks that it is about.
+func (c *Client) happened(ctx context.Context, v verb, err error, took time.Duration, id lockstore.ID, keys []string) {
+	if c.m.opts.Events == nil {
+		return
+	}
+	e := eventOf(events.Refusal, v.began.Add(took), id)
+	e.Verb, e.Waited, e.Client = v.name, took, c.who()
+	switch {
+	case err == nil:
+		e.Kind = events.Grant
+	case errors.Is(err, ErrNotAcquired):
+		e.Kind = events.Busy
+	case errors.Is(err, context.Canceled):
+		e.Kind, e.Reason = events.Wait, cmp.Or(context.Cause(ctx), err).Error()
+	default:
+		e.Reason = err.Error()
+	}
+	for _, e.Key = range keys {
+		c.m.opts.Events.Add(e)
+	}
+}
+
+// eventOf is what has happened to a lock.
+func eventOf(k events.Kind, at time.Time, id lockstore.ID) events.Event {
+	return events.Event{At: at, Kind: k, Lock: true, Key: id.Key, DB: id.DB, Side: id.Kind.String(), Owner: id.Owner}
+}
+
+// who is the client, as events tell.
+func (c *Client) who() events.Client {
+	return events.Client{Addr: c.info.Addr, User: c.info.User(), Name: c.info.Name()}
+}
+
 // lease is for how long the lock is asked for, in ms.
 func (r Request) lease(o Options) int64 { return cmp.Or(r.Lease, o.Watchdog.Milliseconds()) }
 
-// answered counts the outcome of a verb that asked for so many locks, and how long it took.
-func (m *Manager) answered(ctx context.Context, err error, k Kind, locks int, took time.Duration) {
+// answered ends a verb that has asked for locks, counts its outcome, and tells of it.
+func (c *Client) answered(ctx context.Context, v verb, err error, r Request, keys ...string) {
+	took := v.end(ctx, err)
 	switch {
 	case err == nil:
-		m.granted.Add(int64(locks), k.String(), "")
-		for range locks {
-			telemetry.LockGranted(ctx, k.String(), took)
+		c.m.granted.Add(int64(len(keys)), r.Kind.String(), "")
+		for range keys {
+			telemetry.LockGranted(ctx, r.Kind.String(), took)
 		}
 	case errors.Is(err, ErrNotAcquired):
-		m.refused.Add(1)
+		c.m.refused.Add(1)
 	}
+	c.happened(ctx, v, err, took, c.id(r.Kind, r.DB, "", r.Owner), keys)
 }
 
 // verb is the name of the command that asks for this.

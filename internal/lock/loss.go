@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/loglimit"
 )
 
 // Loss is a lock that its holder no longer has and did not give back.
@@ -126,59 +123,15 @@ func (c *Client) forgetExpected() {
 // forgetLosses forgets all of them, for RESET. holds.mu is held.
 func (c *Client) forgetLosses() { c.losses, c.untold = nil, 0 }
 
-const (
-	// lossesLogged is how many losses the log has in a while.
-	lossesLogged = 200
-	// lossesRecent is how many losses are kept for those who ask what was lost lately.
-	lossesRecent = 100
-)
+// lossesLogged is how many losses the log has in a while.
+const lossesLogged = 200
 
-// lossLog tells the log of losses, and keeps the last ones. Nobody waits for the log to be written: see
-// internal/logqueue.
-type lossLog struct {
-	to *slog.Logger
-
-	mu     sync.Mutex // a leaf
-	recent []Lost     // the last lossesRecent, as a ring
-	oldest int        // of a full ring
-}
-
-// Lost is a hold that was lost.
-type Lost struct {
-	lockstore.ID
-	Reason string
-	At     time.Time
-	Addr   string // of the client that held it; "": it has gone
-}
-
-// Expected says that the holder knew when it would end.
-func (l Lost) Expected() bool { return l.Reason == reasonExpired }
-
-// Losses are the last ones, the newest first.
-func (m *Manager) Losses() []Lost {
-	l := m.lossLog
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := append(slices.Clone(l.recent[l.oldest:]), l.recent[:l.oldest]...)
-	slices.Reverse(all)
-	return all
-}
-
-func newLossLog(to *slog.Logger) *lossLog { return &lossLog{to: loglimit.Most(to, lossesLogged)} }
-
-func (l *lossLog) add(lost Lost) {
+// logLoss tells the log of a loss. Nobody waits for the log to be written: see internal/logqueue.
+func (hs *holds) logLoss(lost lockstore.ID, reason string) {
 	level := slog.LevelWarn
-	if lost.Expected() {
+	if reason == reasonExpired { // the holder knew when it would end
 		level = slog.LevelInfo
 	}
-	l.to.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner",
-		lost.Owner, "reason", lost.Reason)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.recent) < lossesRecent {
-		l.recent = append(l.recent, lost)
-		return
-	}
-	l.recent[l.oldest] = lost
-	l.oldest = (l.oldest + 1) % lossesRecent
+	hs.log.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner",
+		lost.Owner, "reason", reason)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/tasks"
 )
@@ -29,7 +30,6 @@ type Manager struct {
 
 	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the
 	// order of mutexes.
-	lossLog   *lossLog
 	leases    *leases
 	holds     *holds
 	lines     *lines
@@ -53,12 +53,11 @@ func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: cmp.Or(o.UUID, uuid.NewString()),
-		life:    &life{drained: make(chan struct{}), ended: make(chan struct{})},
-		counts:  newCounts(),
-		lossLog: newLossLog(o.Logger),
-		leases:  newLeases(),
+		life:   &life{drained: make(chan struct{}), ended: make(chan struct{})},
+		counts: newCounts(),
+		leases: newLeases(o.Events),
 	}
-	m.holds = newHolds(o, m.counts, m.lossLog)
+	m.holds = newHolds(o, m.counts)
 	m.lines = newLines(m.life, o, m.holds)
 	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
 	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
@@ -142,6 +141,7 @@ type Options struct {
 	Reentry      Reentry       // auto
 	WarmChannels int           // channels nobody waits on that stay subscribed: 1024
 	Logger       *slog.Logger  // slog.Default()
+	Events       *events.Log   // gets what happens to locks: nil, nobody does
 	UUID         string        // the first part of the owner that each connection is: a new one
 }
 

@@ -29,7 +29,7 @@ import (
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	ctx, verb := beginVerb(ctx, "MULTILOCK")
 	grants, err := c.multiLock(ctx, keys, r)
-	c.m.answered(ctx, err, r.Kind, len(canonical(keys)), verb.end(ctx, err))
+	c.answered(ctx, verb, err, r, canonical(keys)...)
 	return grants, err
 }
 
@@ -286,7 +286,7 @@ func (b *multiLock) giveBackOne(t *taken) {
 func (c *Client) MultiUnlock(ctx context.Context, keys []string, r UnlockRequest) (freed int64, err error) {
 	ctx, verb := beginVerb(ctx, "MULTIUNLOCK")
 	freed, err = c.multiUnlock(ctx, keys, r)
-	verb.end(ctx, err)
+	c.ended(ctx, verb, err, c.id(Plain, r.DB, "", r.Owner), keys...)
 	return freed, err
 }
 

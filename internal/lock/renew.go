@@ -21,7 +21,7 @@ type RenewRequest struct {
 func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 	ctx, verb := beginVerb(ctx, "RENEW")
 	err := c.renew(ctx, r)
-	verb.end(ctx, err)
+	c.ended(ctx, verb, err, c.id(r.Side, r.DB, "", r.Owner), r.Key)
 	return err
 }
 

@@ -2,11 +2,11 @@ package lock
 
 import (
 	"errors"
-	"fmt"
+	"math"
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -32,12 +32,12 @@ func TestWhatIsSeenOfAHold(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		}
-		if st := m.Stats(); st.Refused != 1 || len(m.Losses()) != 0 {
-			t.Errorf("%+v, lost: %v", st, m.Losses())
+		if st := m.Stats(); st.Refused != 1 || len(lossesOf(m)) != 0 {
+			t.Errorf("%+v, lost: %v", st, lossesOf(m))
 		}
 		mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
 		time.Sleep(time.Second)
-		all := m.Losses()
+		all := lossesOf(m)
 		if len(all) != 1 || all[0].Key != "k" || all[0].Owner != a.Owner() || all[0].Reason != "forced" || all[0].Addr == "" || time.Since(all[0].At) > time.Second {
 			t.Errorf("%+v", all)
 		}
@@ -46,14 +46,7 @@ func TestWhatIsSeenOfAHold(t *testing.T) {
 	})
 }
 
-// The last losses are kept, and no more.
-func TestLossesAreBounded(t *testing.T) {
-	m := &Manager{lossLog: newLossLog(testLog())}
-	for i := range 2*lossesRecent + 7 {
-		m.lossLog.add(Lost{ID: lockstore.ID{Key: fmt.Sprint(i)}})
-		all := m.Losses()
-		if len(all) != min(i+1, lossesRecent) || all[0].Key != fmt.Sprint(i) || all[len(all)-1].Key != fmt.Sprint(max(0, i+1-lossesRecent)) {
-			t.Fatalf("after %d: %d, from %s to %s", i, len(all), all[0].Key, all[len(all)-1].Key)
-		}
-	}
+// lossesOf are those that an engine has told of, the newest first.
+func lossesOf(m *Manager) []events.Event {
+	return m.opts.Events.Latest(math.MaxInt, func(e *events.Event) bool { return e.Kind == events.Loss })
 }

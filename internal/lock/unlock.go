@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -33,7 +34,7 @@ func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 	} else {
 		free, err = c.unlock(ctx, r)
 	}
-	verb.end(ctx, err)
+	c.ended(ctx, verb, err, c.id(r.Side, r.DB, "", r.Owner), r.Key)
 	return free, err
 }
 
@@ -143,7 +144,7 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 	case code == lockstore.Freed, code == lockstore.StillHeld, frees && doneBefore:
 		hs.apply(u.rec, unlocked{u.Counts})
 		if frees {
-			telemetry.LockReleased(context.Background(), u.ID.Kind.String(), time.Since(u.was.granted))
+			hs.released(u.rec, u.ID, u.was.granted)
 		}
 	default:
 		hs.apply(u.rec, gone{})
@@ -214,8 +215,12 @@ func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error)
 		c.m.leases.forget(id)
 		return false, notHeld(id.Key, false)
 	}
-	c.m.leases.forget(id)
 	telemetry.LockReleased(context.Background(), id.Kind.String(), 0)
+	e := eventOf(events.Release, time.Now(), id)
+	if granted := c.m.leases.forget(id); !granted.IsZero() && c.m.opts.Events.Long(e.At.Sub(granted)) {
+		e.Held, e.Client = e.At.Sub(granted), c.who()
+		c.m.opts.Events.Add(e)
+	}
 	return free, nil
 }
 
@@ -283,6 +288,9 @@ func (c *Client) forced(id lockstore.ID, code int64, err error) (freed bool, _ e
 	if freed = err == nil && code == lockstore.Freed; freed {
 		c.m.log.Warn("lock freed by force", "key", id.Key, "kind", id.Kind, "db", id.DB,
 			"by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
+		e := eventOf(events.Force, time.Now(), id)
+		e.Client = c.who()
+		c.m.opts.Events.Add(e)
 	}
 	if freed || lockstore.Unknown(err) {
 		c.m.holds.recheckKey(id.Line(), reasonForced)

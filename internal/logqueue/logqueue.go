@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// most is how many bytes of lines may wait.
-const most = 256 << 10
+// Usual is how many bytes of a log's lines may wait.
+const Usual = 256 << 10
 
-// Queue is the lines that wait to be written. It is an io.Writer for one line a call, which any goroutine may write.
+// Queue is the lines that wait to be written. It is an io.Writer for whole lines, which any goroutine may write.
 type Queue struct {
+	most    int
 	to      io.Writer
 	dropped func(lines int) []byte
 	wake    chan struct{} // has room for one
@@ -29,18 +30,19 @@ type Queue struct {
 	closed  bool
 }
 
-// New returns a queue whose lines are written to to. dropped makes the line that says how many were dropped, once one can be written again.
-func New(to io.Writer, dropped func(lines int) []byte) *Queue {
-	q := &Queue{to: to, dropped: dropped, wake: make(chan struct{}, 1), done: make(chan struct{})}
+// New returns a queue whose lines are written to to; so many bytes may wait. dropped makes the line that says how many were dropped, once
+// one can be written again.
+func New(to io.Writer, most int, dropped func(lines int) []byte) *Queue {
+	q := &Queue{most: most, to: to, dropped: dropped, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go q.write()
 	return q
 }
 
-// Write takes a line, and does not wait. The line is all of p, and the error is always nil: nobody could do anything about it.
+// Write takes lines, and does not wait. They are all of p, and the error is always nil: nobody could do anything about it.
 func (q *Queue) Write(p []byte) (int, error) {
 	q.mu.Lock()
-	if q.missed > 0 || q.closed || q.size+len(p) > most { // after one that was dropped all are, so that the rest stays in order
-		q.missed++
+	if q.missed > 0 || q.closed || q.size+len(p) > q.most { // after one that was dropped all are, so that the rest stays in order
+		q.missed += linesIn(p)
 	} else {
 		q.waiting = append(q.waiting, bytes.Clone(p))
 		q.size += len(p)
@@ -65,6 +67,8 @@ func (q *Queue) Close(within time.Duration) {
 	}
 }
 
+func linesIn(p []byte) int { return bytes.Count(p, []byte("\n")) }
+
 func (q *Queue) wakeUp() {
 	select {
 	case q.wake <- struct{}{}:
@@ -80,8 +84,8 @@ func (q *Queue) write() {
 		lines, missed, closed := q.take()
 		for _, line := range lines {
 			lost = q.tell(lost)
-			if _, err := q.to.Write(line); err != nil {
-				lost++
+			if n, err := q.to.Write(line); err != nil {
+				lost += linesIn(line[n:])
 			}
 		}
 		if lost = q.tell(lost + missed); closed {

@@ -44,8 +44,8 @@ func (s *stuck) Write(p []byte) (int, error) {
 func TestQueueBehindAReaderThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stuck{goOn: make(chan struct{})}
-		q := New(s, dropped)
-		line := strings.Repeat("x", most/4-1) + "\n"
+		q := New(s, Usual, dropped)
+		line := strings.Repeat("x", Usual/4-1) + "\n"
 		io.WriteString(q, "first\n")
 		synctest.Wait() // that one is being written
 		for range 6 {
@@ -66,7 +66,7 @@ func TestQueueBehindAReaderThatHangs(t *testing.T) {
 func TestQueueOfAReaderThatHasGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reader{broken: true}
-		q := New(r, dropped)
+		q := New(r, Usual, dropped)
 		io.WriteString(q, "one\n")
 		io.WriteString(q, "two\n")
 		synctest.Wait()
@@ -89,7 +89,7 @@ func TestQueueEnds(t *testing.T) {
 			to   io.Writer
 			took time.Duration
 		}{{&reader{}, 0}, {s, time.Second}} {
-			q, began := New(c.to, dropped), time.Now()
+			q, began := New(c.to, Usual, dropped), time.Now()
 			io.WriteString(q, "a line\n")
 			if q.Close(time.Second); time.Since(began) != c.took {
 				t.Errorf("%T: it took %v", c.to, time.Since(began))

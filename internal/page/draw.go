@@ -268,7 +268,7 @@ func (d *document) losses(v *view) {
 			d.key(display.Shown(l.Key))
 			d.put(` <span class="tag">%s</span></td>
 <td class="why">%s</td>
-<td data-label="Held by">`, l.Kind.String(), l.Reason)
+<td data-label="Held by">`, l.Side, display.Shown(l.Reason))
 			d.note(`<code>%s</code> `, display.Shown(l.Addr))
 			d.put(`<bdi class="owner">%s</bdi></td>`+"\n", display.Shown(l.Owner))
 		})

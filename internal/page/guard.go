@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -48,6 +50,7 @@ type guard struct {
 	self   func() proxies.Proxy // this proxy, as others know it
 	signed signed
 	log    *slog.Logger
+	events *events.Log
 }
 
 // The page needs nothing but what the proxy serves itself, and nobody else may use it in a page of his own.
@@ -132,6 +135,7 @@ func (g *guard) tell(r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		telemetry.LoginsFailed.Add(1)
 		g.log.Warn("a wrong token for the page for operators", "from", r.RemoteAddr)
+		g.events.Add(events.Event{At: time.Now(), Kind: events.Login, Client: events.Client{Addr: r.RemoteAddr}, Reason: "a wrong token for the page"})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -38,7 +39,6 @@ type Locks interface {
 	List(owner, pattern string) []lock.Entry
 	Info(ctx context.Context, db int, key string) (lock.Info, error)
 	Stats() lock.Stats
-	Losses() []lock.Lost
 	Able() (where []lock.Ability, err error)
 	Hottest(most int) []hottest.Entry
 }
@@ -66,6 +66,7 @@ type Options struct {
 	About   About
 	Entry   Entry
 	Log     *slog.Logger
+	Events  *events.Log
 }
 
 // People are those whom the proxy serves, and what its operator has set.
@@ -114,7 +115,7 @@ func New(o Options) *Page {
 	if o.Proxies == nil {
 		o.Proxies = (*proxies.Registry)(nil)
 	}
-	p := &Page{Options: o, guard: guard{Entry: o.Entry, self: o.Proxies.Self, log: o.Log}, ended: make(chan struct{})}
+	p := &Page{Options: o, guard: guard{Entry: o.Entry, self: o.Proxies.Self, log: o.Log, events: o.Events}, ended: make(chan struct{})}
 	p.others.begin(o.Entry)
 	return p
 }

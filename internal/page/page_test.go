@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -34,7 +35,8 @@ import (
 type engine struct {
 	mu     sync.Mutex
 	list   []lock.Entry
-	lost   []lock.Lost
+	lost   []events.Event
+	events *events.Log
 	info   lock.Info
 	stats  lock.Stats
 	slow   []slowlog.Entry
@@ -59,7 +61,6 @@ func (e *engine) List(string, string) []lock.Entry {
 func (e *engine) Info(context.Context, int, string) (lock.Info, error) { return e.info, e.fails }
 func (e *engine) Stats() lock.Stats                                    { return e.stats }
 func (e *engine) Hottest(int) []hottest.Entry                          { return e.hot }
-func (e *engine) Losses() []lock.Lost                                  { return e.lost }
 func (e *engine) Able() ([]lock.Ability, error)                        { return nil, e.unable }
 
 func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
@@ -68,8 +69,12 @@ func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockReque
 }
 
 func (e *engine) options() Options {
+	e.events = events.New(nil)
+	for _, l := range e.lost {
+		e.events.Add(l)
+	}
 	return Options{
-		Locks: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
+		Events: e.events, Locks: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
 		People: People{
 			InForce: func() inforce.State { return e.state },
 			Users:   func(int) []share.Account { return e.users },
@@ -86,6 +91,11 @@ func (e *engine) options() Options {
 		},
 		About: About{Version: "1.2.3", Proxy: "the-id", Started: time.Now()},
 	}
+}
+
+// lost is a loss.
+func lost(key, owner, reason string) events.Event {
+	return events.Event{At: time.Now(), Kind: events.Loss, Lock: true, Key: key, Side: "plain", Owner: owner, Reason: reason}
 }
 
 func held(key, addr string) lock.Entry {
@@ -131,7 +141,8 @@ func TestPageShowsLocks(t *testing.T) {
 		held("a", "10.1.1.1:1"), held("b", "10.1.1.1:1"), waits("b", "10.1.1.2:2", 3*time.Second), waits("b", "10.1.1.3:3", 70*time.Second), waits("c", "10.1.1.4:4", time.Second),
 	}}
 	e.stats = lock.Stats{Held: 2, Waiting: 3, Lost: 1}
-	e.lost = []lock.Lost{{ID: lockstore.ID{Key: "gone", Owner: "worker-7"}, Reason: "unrenewed", At: time.Now().Add(-time.Minute)}}
+	e.lost = []events.Event{lost("gone", "worker-7", "unrenewed")}
+	e.lost[0].At = time.Now().Add(-time.Minute)
 	e.slow = []slowlog.Entry{
 		{At: time.Now().Add(-20 * time.Second), Took: 1500 * time.Millisecond, Upstream: 12300 * time.Microsecond, Args: []string{"SET", "the-key", "the-value"}, Commands: 3, Client: slowlog.Client{Addr: "10.9.9.9:9"}},
 		{At: time.Now(), Took: 20 * time.Millisecond, Upstream: -1, Args: []string{"PING"}, Commands: 1},
@@ -188,7 +199,9 @@ func TestHostileNames(t *testing.T) {
 		one.Name, one.Owner = name, name
 		e.list = append(e.list, one, waits(name, name, time.Second))
 		e.slow = append(e.slow, slowlog.Entry{Args: []string{name, name}, Client: slowlog.Client{Addr: name, Name: name}})
-		e.lost = append(e.lost, lock.Lost{ID: lockstore.ID{Key: name, Owner: name}, Reason: "gone", Addr: name})
+		l := lost(name, name, name)
+		l.Client = events.Client{Addr: name, User: name, Name: name}
+		e.lost = append(e.lost, l)
 		e.hot = append(e.hot, hottest.Entry{Name: hottest.Name{Key: name, DB: 3}, Waits: 4321, Over: 98765})
 		e.clients = append(e.clients, Client{ID: int64(len(e.clients)), Addr: name, Name: name, User: name, Library: name, Last: name, WaitsFor: name})
 		e.users = append(e.users, share.Account{User: name}, share.Account{Address: name})
@@ -252,7 +265,7 @@ func TestForceIsConfirmed(t *testing.T) {
 // The lock with the empty name is a lock like any other: the link to it can be seen, and it can be freed.
 func TestLockWithoutName(t *testing.T) {
 	e := &engine{list: []lock.Entry{held("", "10.1.1.1:1")}, info: lock.Info{Holders: []lock.Holder{{Owned: lockstore.Owned{Owner: "u:1"}}}}}
-	e.lost = []lock.Lost{{ID: lockstore.ID{Owner: "worker-7"}, Reason: "gone"}}
+	e.lost = []events.Event{lost("", "worker-7", "gone")}
 	e.hot = []hottest.Entry{{Waits: 3}}
 	p := New(e.options())
 	text := ask(t, p, "GET", home+"/", "").Body.String()
@@ -512,13 +525,13 @@ func TestLockShowsWhatRedisSays(t *testing.T) {
 
 // TestPageSaysWhyNoLockCanBeHad, and which losses are bad: an end that was set and a force are not.
 func TestPageSaysWhyNoLockCanBeHad(t *testing.T) {
-	e := &engine{lost: []lock.Lost{{ID: lockstore.ID{Key: "a"}, Reason: "forced", At: time.Now()}, {ID: lockstore.ID{Key: "b"}, Reason: "expired", At: time.Now()}}}
+	e := &engine{lost: []events.Event{lost("a", "", "forced"), lost("b", "", "expired")}}
 	p := New(e.options())
 	if text := ask(t, p, "GET", home+"/", "").Body.String(); strings.Contains(text, "no locks") || strings.Contains(text, `<tr class="bad">`) || strings.Contains(text, `class="card bad"`) {
 		t.Errorf("something is bad in:\n%s", text)
 	}
 	e.unable = errors.New("OOM <full>")
-	e.lost = append(e.lost, lock.Lost{ID: lockstore.ID{Key: "c"}, Reason: "unrenewed", At: time.Now()})
+	e.events.Add(lost("c", "", "unrenewed"))
 	text := ask(t, p, "GET", home+"/", "").Body.String()
 	if has(t, text, "<b>no locks</b>", "OOM &lt;full&gt;", `class="card bad"`); strings.Count(text, `<tr class="bad">`) != 1 {
 		t.Errorf("not one loss is bad in:\n%s", text)

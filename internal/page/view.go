@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"hash/fnv"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -99,7 +101,7 @@ type waiter struct {
 
 // loss is one line of what was lost.
 type loss struct {
-	lock.Lost
+	events.Event
 	Ago time.Duration
 }
 
@@ -202,11 +204,11 @@ func (p *Page) view(w filter) *view {
 	all, longest := p.locks()
 	now := time.Now()
 	v := &view{filter: w}
-	lost := p.Losses()
+	lost := p.Events.Latest(math.MaxInt, func(e *events.Event) bool { return e.Kind == events.Loss && e.More == 0 })
 	for _, l := range lost[:min(len(lost), mostPast)] {
 		v.Losses = append(v.Losses, loss{l, now.Sub(l.At)})
 	}
-	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(lost, func(l lock.Lost) bool { return now.Sub(l.At) < historyKept && loss{Lost: l}.Bad() }))
+	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(lost, func(e events.Event) bool { return now.Sub(e.At) < historyKept && loss{Event: e}.Bad() }))
 	for _, e := range p.Options.Slow(mostPast) {
 		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
 	}

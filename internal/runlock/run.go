@@ -35,7 +35,7 @@ const (
 // Main takes the lock that args name, runs the command in args while it has it, and returns the exit code.
 func Main(args []string) int {
 	logqueue.OutliveReader()
-	said = logqueue.New(os.Stderr, dropped)
+	said = logqueue.New(os.Stderr, logqueue.Usual, dropped)
 	defer said.Close(sayTime)
 	o, err := parse(args)
 	switch {

@@ -7,11 +7,14 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/proxies"
@@ -23,7 +26,8 @@ import (
 type clients struct {
 	mu       sync.Mutex
 	sessions map[int64]*Session
-	last     int64          // number of the newest one
+	last     int64 // number of the newest one
+	events   *events.Log
 	running  sync.WaitGroup // from admit to when redcon has let go of the connection
 	n        atomic.Int64
 
@@ -178,8 +182,19 @@ func (cs *clients) Kill(f commands.KillFilter, by int64) (killed int, itself boo
 			continue
 		}
 		c.client.End.Cut(downstream.Left, "CLIENT KILL")
+		reason := ""
+		if killer := cs.find(by); killer != nil {
+			reason = "by " + killer.client.Peer.Addr + " (" + killer.client.User() + ")"
+		}
+		cs.events.Add(eventOf(events.Kill, c.client, reason))
 	}
 	return killed, itself
+}
+
+// eventOf is what has happened to a client.
+func eventOf(k events.Kind, c *client.Client, reason string) events.Event {
+	return events.Event{At: time.Now(), Kind: k, Client: events.Client{Addr: c.Peer.Addr, User: c.User(), Name: c.Name()},
+		Reason: reason}
 }
 
 // Unblock implements commands.Proxy.

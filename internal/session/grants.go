@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -42,7 +43,11 @@ var grants = sync.OnceValue(func() *expirable.LRU[grant, error] {
 func (a *access) May(write bool, keys ...[]byte) error {
 	refusals, err := a.Refusals(write, keys...)
 	for i := 0; err == nil && i < len(refusals); i++ {
-		err = refusals[i]
+		if err = refusals[i]; err != nil && write {
+			e := eventOf(events.Refusal, a.client, err.Error())
+			e.Lock, e.Key, e.DB = true, string(keys[i]), a.client.Identity().DB
+			a.srv.o.Events.Add(e)
+		}
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -73,6 +74,9 @@ func (s *Session) askPassword(user, password string) error {
 		s.srv.access.guesses.wrong(networkOf(s.client.Peer.Addr))
 		telemetry.LoginsFailed.Add(1)
 		s.srv.log.Warn("a login failed: wrong password, or no such user", "client", s.client.Peer.Addr)
+		e := eventOf(events.Login, s.client, err.Error())
+		e.User = user
+		s.srv.o.Events.Add(e)
 	}
 	return err
 }

@@ -2,12 +2,14 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/events"
 )
 
 // With LOCKPROXY PAUSE an operator holds back what the clients of this proxy send, for example while Redis is switched
@@ -95,11 +97,13 @@ func (s *Session) standStill(wait func(ctx context.Context)) {
 func (s *Server) Pause(by *client.Client, d time.Duration, writes bool) {
 	s.log.Info("commands are held back, as an operator has asked", "client", by.Peer.Addr, "user", by.User(), "for", d,
 		"writes only", writes)
+	s.o.Events.Add(eventOf(events.Pause, by, fmt.Sprintf("for %v, writes only: %v", d, writes)))
 	s.pauses.begin(s.ctx, d, writes)
 }
 
 // Resume implements commands.Operator.
 func (s *Server) Resume(by *client.Client) {
 	s.log.Info("commands are held back no longer, as an operator has asked", "client", by.Peer.Addr, "user", by.User())
+	s.o.Events.Add(eventOf(events.Pause, by, "over"))
 	s.pauses.end()
 }

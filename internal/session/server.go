@@ -21,6 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
@@ -47,6 +48,7 @@ type Options struct {
 	// CertificateUser returns the password of a user whom certificates may name. nil: they name nobody.
 	CertificateUser func(name string) (password string, known bool)
 	Logger          *slog.Logger
+	Events          *events.Log // gets what happens to clients
 }
 
 // Upstream is where commands and locks go.
@@ -195,7 +197,7 @@ func NewServer(o Options) *Server {
 		facts: facts{known: make(chan struct{}), suspects: make(chan suspect, 1)},
 		access: serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(),
 			protection: protection{known: make(chan struct{})}},
-		clients: clients{sessions: make(map[int64]*Session), proxies: o.Proxies},
+		clients: clients{sessions: make(map[int64]*Session), proxies: o.Proxies, events: o.Events},
 	}
 	s.clients.about, s.figures = s.about, s.readings()
 	s.users = share.New(o.PerUser, s.log)
@@ -211,7 +213,7 @@ func NewServer(o Options) *Server {
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.refuseRemote, Keeps: s.keepsPlaces,
-		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log,
+		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log, Events: o.Events,
 	})
 	s.setTable(nil)
 	if o.Cluster != nil {

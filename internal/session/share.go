@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -21,6 +22,7 @@ func (s *Session) takeShare(user string, become func() error) error {
 	}
 	to, err := s.srv.users.Join(user)
 	if err != nil {
+		s.overShare(user, err)
 		return &upstream.ReplyError{Line: "ERR " + err.Error()}
 	}
 	if err := become(); err != nil {
@@ -43,16 +45,25 @@ func (s *Session) countFor(to *share.User) {
 // withinShare refuses a command that is one too many in this second. What is not refused waits for its turn, so that no
 // command is free of charge.
 func (s *Session) withinShare(c *call) {
-	if s.access.user.Command() == nil {
+	over := s.access.user.Command()
+	if over == nil {
 		return
 	}
 	if c.row == nil || c.row.MayRefuse() {
+		s.overShare(s.client.User(), over)
 		s.batch.refused++
 		c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) { s.client.Error(commandtable.OverShare.Line) })
 		return
 	}
 	turn := s.access.user.Owe()
 	s.standStill(func(ctx context.Context) { retry.Sleep(ctx, turn, nil) })
+}
+
+// overShare tells that a client is refused because its user has all that it may have.
+func (s *Session) overShare(user string, why error) {
+	e := eventOf(events.Refusal, s.client, why.Error())
+	e.User = user
+	s.srv.o.Events.Add(e)
 }
 
 // A client that is refused would often ask again at once, and take the proxy's time for nothing: its next commands are

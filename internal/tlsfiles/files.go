@@ -33,6 +33,7 @@ type Names struct {
 type Files struct {
 	names Names
 	log   *slog.Logger
+	Taken func(files []string) // called with those that have changed, when they are taken on; nil: nobody asks
 	now   atomic.Pointer[Material]
 	// trouble is why what the files hold by now cannot be used; nil: it is what Now returns
 	trouble atomic.Pointer[error]
@@ -127,6 +128,9 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 	f.now.Store(m)
 	f.warnOfEnds(m, time.Now())
 	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
+	if f.Taken != nil {
+		f.Taken(f.names.all())
+	}
 	return true, nil
 }
 
