@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -39,17 +40,25 @@ type query struct {
 	lock record // a row about it; nil: a list is asked for
 }
 
+// everywhere says that all proxies are asked.
+func (q *query) everywhere() bool { return q.all && q.list.all }
+
 // commands are what the proxy is asked.
 func (q *query) commands() (all [][]string) {
-	words := q.list.question
+	list := func(words ...string) []string {
+		if words = append(words, strconv.Itoa(q.rows)); q.everywhere() {
+			words = append(words, "ALL")
+		}
+		return words
+	}
+	all = [][]string{{"LOCKPROXY", "STATS"}}
+	if q.everywhere() {
+		all = append(all, []string{"LOCKPROXY", "PROXIES", "-1"})
+	}
 	if q.lock != nil {
-		all = [][]string{{"SELECT", q.lock["db"]}, {"LOCKINFO", q.lock["key"]}}
+		all = append(all, []string{"SELECT", q.lock["db"]}, []string{"LOCKINFO", q.lock["key"]}, list("LOCKPROXY", "LOCKS"))
 	}
-	words = append(slices.Clone(words), strconv.Itoa(q.rows))
-	if q.all && q.list.all {
-		words = append(words, "ALL")
-	}
-	return append(all, words)
+	return append(all, list(slices.Clone(q.list.question)...))
 }
 
 // facts are what the proxy told at one time: of itself, and the rows of one list.
@@ -97,7 +106,7 @@ func (p *proxy) ask(ctx context.Context, q *query) (f facts, err error) {
 			return f, err
 		}
 	}
-	commands := []rueidis.Completed{p.client.B().Arbitrary("LOCKPROXY", "STATS").Build()}
+	var commands []rueidis.Completed
 	for _, words := range q.commands() {
 		commands = append(commands, p.client.B().Arbitrary(words...).Build())
 	}
@@ -110,7 +119,7 @@ func (p *proxy) ask(ctx context.Context, q *query) (f facts, err error) {
 	return f, err
 }
 
-// read reads the answers to a query, of which the first is about the proxy, and the last has the rows.
+// read reads the answers to a query.
 func (f *facts) read(q *query, said []rueidis.RedisResult) error {
 	stats, err := said[0].ToMessage()
 	if err != nil {
@@ -121,8 +130,19 @@ func (f *facts) read(q *query, said []rueidis.RedisResult) error {
 		return err
 	}
 	f.stats, f.rows = readMap(stats), readRows(rows, q.list.read)
+	at := map[string]string{} // the addresses of proxies, by their ids
+	if said = said[1:]; q.everywhere() {
+		proxies, _ := said[0].ToArray()
+		for _, one := range readRows(proxies, readMap) {
+			at[one["id"]] = one["addr"]
+		}
+		said = said[1:]
+	}
 	if q.lock != nil {
-		err = f.readLock(q.lock, said[1], said[2])
+		err = f.readLock(q.lock, said)
+	}
+	for _, r := range f.rows {
+		r["proxy"] = cmp.Or(at[r["proxy"]], r["proxy"])
 	}
 	return err
 }

@@ -96,8 +96,13 @@ func TestAsk(t *testing.T) {
 			l{"%", "owner", "o2", "holds", 1, "client-id", 7, "addr", "h:1", "name", "me", "held-ms", 3000, "watched", 0, "renewed-ms-ago", -1},
 		}, "nodes", l{l{"%", "name", "n1", "state", "down", "trouble", "no route"}},
 			"waiting", l{"%", "queue", 3, "here", 1}, "fence", 42}),
+		"LOCKPROXY PROXIES -1": resp3(l{l{"%", "id", "id-2", "addr", "far:6380"}, l{"%", "id", "id-1", "addr", "here:6380"}}),
+		"LOCKPROXY LOCKS 9 ALL": resp3(l{
+			l{"%", "key", "a b", "db", 4, "kind", "write", "owner", "o1", "client-id", 5, "addr", "c:7", "name", "", "held-ms", 9000, "proxy", "id-2"},
+			l{"%", "key", "a b", "db", 5, "kind", "plain", "owner", "o9", "held-ms", 1000, "proxy", "id-1"},
+		}),
 		"LOCKPROXY WAITERS 9 ALL": resp3(l{
-			l{"%", "key", "a b", "db", 4, "owner", "w1", "waiting-ms", 1500, "place", 1, "proxy", "far:6380"},
+			l{"%", "key", "a b", "db", 4, "owner", "w1", "waiting-ms", 1500, "place", 1, "proxy", "id-2"},
 			l{"%", "key", "a b", "db", 0, "owner", "elsewhere"}, l{"%", "key", "other", "db", 4, "owner", "other"},
 		}),
 	}
@@ -126,15 +131,15 @@ func TestAsk(t *testing.T) {
 		t.Errorf("%q, want %q", f.lock, want)
 	}
 	if got, want := strings.Join(lines, "\n"), strings.Join([]string{
-		"holds it|write|o1||far:6380||2||", "holds it||o2|h:1 me|this proxy|3.0 s|1|ends by itself|",
+		"holds it|write|o1|c:7|far:6380|9.0 s|2||", "holds it||o2|h:1 me|this proxy|3.0 s|1|ends by itself|",
 		"waits||w1||far:6380|1.5 s|||1", "node|||n1|down no route||||",
 	}, "\n"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	// Where the proxy does not answer, the row that was chosen is shown, and never the lock of another database.
-	f, lines = shown(&query{list: &about, rows: 9, all: true, lock: record{"key": "a b", "db": "5", "held-ms": "1000", "owner": "o9"}})
+	// Where the proxy does not answer, what proxies know is shown, and never the lock of another database.
+	f, lines = shown(&query{list: &about, rows: 9, all: true, lock: record{"key": "a b", "db": "5"}})
 	if !strings.Contains(f.lock, "lock a b, database 5: ") || !strings.Contains(f.lock, "SELECT 5") ||
-		strings.Join(lines, "\n") != "held it when it was chosen||o9||not known|1.0 s|||" {
+		strings.Join(lines, "\n") != "holds it|plain|o9||here:6380|1.0 s|||" {
 		t.Errorf("%q, %q", f.lock, lines)
 	}
 }

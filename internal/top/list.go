@@ -85,7 +85,7 @@ var lists = []list{
 
 // shown are the columns of an answer: of all proxies there is one more.
 func (q *query) shown() []column {
-	if q.all && q.list.all && q.lock == nil {
+	if q.everywhere() && q.lock == nil {
 		return append(slices.Clone(q.list.columns), text("PROXY", "proxy"))
 	}
 	return q.list.columns

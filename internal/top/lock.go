@@ -22,29 +22,36 @@ var about = list{
 	},
 }
 
-// readLock makes of the answers to SELECT and LOCKINFO, and of the rows of all that wait, what is shown of the lock that a
-// row is about. Where the proxy does not answer these, as to one who may not read the key, it is that row.
-func (f *facts) readLock(row record, selected, told rueidis.RedisResult) error {
-	waiters := slices.DeleteFunc(f.rows, func(w record) bool { return w["key"] != row["key"] || w["db"] != row["db"] })
+// readLock makes of the answers to SELECT, LOCKINFO and LOCKPROXY LOCKS, and of the rows of all that wait, what is shown of
+// the lock that a row is about. Where LOCKINFO is refused, as to one who may not read the key, it is what the proxies know.
+func (f *facts) readLock(row record, said []rueidis.RedisResult) error {
+	other := func(r record) bool { return r["key"] != row["key"] || r["db"] != row["db"] }
+	waiters := slices.DeleteFunc(f.rows, other)
 	for _, w := range waiters {
 		w["who"], w["held-ms"] = "waits", w["waiting-ms"]
 	}
-	info, err := told.ToMessage()
-	if err = cmp.Or(selected.Error(), err); err == nil {
-		fields, _ := info.AsMap()
-		f.rows = slices.Concat(within(fields["holders"], "holds it"), waiters, within(fields["nodes"], "node"))
-		f.lock = how(row, readMap(info))
+	list, _ := said[2].ToMessage()
+	known := slices.DeleteFunc(within(list, "holds it"), other)
+	info, err := said[1].ToMessage()
+	if err = cmp.Or(said[0].Error(), err); err != nil {
+		if _, refused := rueidis.IsRedisErr(err); !refused {
+			return err
+		}
+		f.lock, f.rows = named(row)+display.Whole(err.Error()), append(known, waiters...)
 		return nil
 	}
-	if _, refused := rueidis.IsRedisErr(err); !refused {
-		return err
+	fields, _ := info.AsMap()
+	holders := within(fields["holders"], "holds it")
+	for _, h := range holders {
+		for _, k := range known {
+			if k["owner"] == h["owner"] && (h["kind"] == "" || h["kind"] == k["kind"]) {
+				maps.Copy(k, h) // what LOCKINFO says is of now
+				maps.Copy(h, k)
+			}
+		}
 	}
-	f.lock, f.rows = named(row)+display.Whole(err.Error()), waiters
-	if row["held-ms"] != "" {
-		known := maps.Clone(row)
-		known["who"] = "held it when it was chosen"
-		f.rows = append([]record{known}, waiters...)
-	}
+	f.rows = slices.Concat(holders, waiters, within(fields["nodes"], "node"))
+	f.lock = how(row, readMap(info))
 	return nil
 }
 
