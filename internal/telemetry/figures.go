@@ -71,8 +71,8 @@ var (
 		"good when they were read last, at SIGHUP, LOCKPROXY RELOAD or the start; 0 if they were not, and the old ones stay.")
 	ReloadedAt = gauge("config.last.reload", "config_last_reload_seconds", "s",
 		"When the settings were read last, in seconds since 1970.")
-	CertificateEnd = ofProxy("certificate.end", "", "s",
-		"When the first certificate in a file ends, in seconds since 1970: those that lockproxy shows, with their chains, and the authorities that it trusts.", "file")
+	CertificateEnd = ofProxy("certificate.end", "", "s", "When the first certificate in a file ends, in seconds since "+
+		"1970: those that lockproxy shows, with their chains, and the authorities that it trusts.", "file")
 
 	LocksHeld    = ofProxy("locks.held", "locks_held", "{lock}", "Locks held through this proxy.")
 	LocksWaiting = ofProxy("locks.waiting", "locks_waiting", "{verb}", "Lock verbs that wait.")

@@ -77,6 +77,10 @@ var lists = []list{
 		micros("TOOK", "took"), micros("REDIS", "upstream"), {"CLIENT", "addr", false, client}, text("USER", "user"),
 		text("COMMAND", "command"),
 	}},
+	{"Proxies", []string{"LOCKPROXY", "PROXIES"}, false, readMap, []string{"id"}, []column{
+		text("PROXY", "addr"), text("HOST", "host"), text("STATE", "state"), span("FOR", "state-ms"), count("HOLDS", "holds"),
+		count("WAITS", "waits"), text("VERSION", "version"), span("UP", "age-ms"), text("PAGE", "page"), text("TROUBLE", "trouble"),
+	}},
 	{"Users", []string{"LOCKPROXY", "USERS"}, false, readMap, []string{"user", "address"}, []column{
 		text("USER", "user"), text("ADDRESS", "address"), use("CLIENTS", "clients"), use("COMMANDS", "commands"),
 		use("LOCKS", "locks"), use("WAITS", "waits"),
