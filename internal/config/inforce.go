@@ -19,7 +19,7 @@ func InForce(start, latest Config, holding map[string]string) (all []inforce.Set
 		one.Value, one.From = from.shown(s.name), from.Given.written(s.name).from
 		if next := latest.shown(s.name); from.Given.of(s.name) != latest.Given.of(s.name) {
 			if next == one.Value {
-				next += " (with another user or password)"
+				next += " (its user, password or spelling is another)"
 			}
 			one.Waiting = &next
 		}

@@ -42,7 +42,7 @@ func TestInForce(t *testing.T) {
 		{"warm-channels", "7", "environment", false, nil},
 		{"listen", "127.0.0.1:1", "file", false, new("127.0.0.1:1,unix:///a@b")},
 		{"metrics-listen", "127.0.0.1:2", "file", false, new("")},
-		{"upstream", "redis://db:6379/2", "file", false, new("redis://db:6379/2 (with another user or password)")},
+		{"upstream", "redis://db:6379/2", "file", false, new("redis://db:6379/2 (its user, password or spelling is another)")},
 		{"quorum", "", "default", false, nil},
 		{"wait-poll", "3s", "default", false, nil},
 	} {

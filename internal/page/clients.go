@@ -52,8 +52,7 @@ func (p *Page) clientsView(r *http.Request) []section {
 	}, draw: func(d *document) {
 		d.note(`<p class="said good" role="status">%s</p>`, said)
 		d.put(`<p class="count">%s of %s clients.</p>`, display.Number(int64(len(some))), display.Number(int64(of)))
-		list(d, some, "No client has that.", `<th scope="col">Client</th><th scope="col">User</th><th scope="col">Locks</th>`+
-			`<th scope="col">Waits for</th><th scope="col">Idle</th><th scope="col">Last command</th>`, d.clientLine)
+		d.clients(some)
 	}}}
 }
 
@@ -65,64 +64,50 @@ func (p *Page) clientsJSON(w http.ResponseWriter, r *http.Request) {
 	}{of, append([]Client{}, some...)})
 }
 
-func (d *document) clientLine(c Client) {
-	d.put(`<tr><td class="key"><a class="whole" href="%s">`, c.address())
-	d.who(c)
-	d.put(`</a></td>
+func (d *document) clients(all []Client) {
+	list(d, all, "No client has that.", `<th scope="col">Client</th><th scope="col">User</th><th scope="col">Locks</th>`+
+		`<th scope="col">Waits for</th><th scope="col">Idle</th><th scope="col">Last command</th>`, func(c Client) {
+		d.put(`<tr><td class="key"><a class="whole" href="/client?id=%d"><code>%s</code> <span class="note id">#%d</span>`,
+			c.ID, display.Shown(c.Addr), c.ID)
+		d.note(` <bdi>%s</bdi>`, display.Shown(c.Name))
+		d.put(`</a></td>
 <td data-label="User"><bdi>%s</bdi></td>
 <td class="fig">%d</td>
 <td data-label="Waits for">`, display.Shown(c.User), c.Locks)
-	d.note(`<bdi>%s</bdi>`, display.Shown(c.WaitsFor))
-	d.put(`</td>
+		d.note(`<bdi>%s</bdi>`, display.Shown(c.WaitsFor))
+		d.put(`</td>
 <td data-label="Idle" class="num">%s</td>
 <td class="wide">%s</td>
 `, display.Ago(time.Duration(c.Idle)), display.Shown(c.Last))
+	})
 }
-
-// who draws which client it is.
-func (d *document) who(c Client) {
-	d.put(`<code>%s</code> <span class="note id">#%d</span>`, display.Shown(c.Addr), c.ID)
-	d.note(` <bdi>%s</bdi>`, display.Shown(c.Name))
-}
-
-func (c Client) address() string { return "/client?id=" + strconv.FormatInt(c.ID, 10) }
 
 // aClient shows one client, and asks whether it is to be closed.
 func (p *Page) aClient(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("id")
 	all, _ := p.Clients(math.MaxInt, "")
-	at := slices.IndexFunc(all, func(c Client) bool { return strconv.FormatInt(c.ID, 10) == r.URL.Query().Get("id") })
+	at := slices.IndexFunc(all, func(c Client) bool { return strconv.FormatInt(c.ID, 10) == id })
 	if at < 0 {
 		http.Redirect(w, r, "/clients?said=gone", http.StatusSeeOther)
 		return
 	}
-	c := all[at]
 	f := p.frame(r.Context(), "")
 	var d document
-	d.open(f, "client", false)
-	d.put(`<div class="one"><h2>`)
-	d.who(c)
-	d.put("</h2>\n<dl>\n")
-	for _, fact := range []struct{ name, value string }{
-		{"User", c.User}, {"Library", c.Library}, {"Database", strconv.Itoa(c.DB)}, {"Locks", display.Number(int64(c.Locks))},
-		{"Waits for", c.WaitsFor}, {"Connected for", display.Ago(time.Duration(c.Age))},
-		{"Idle for", display.Ago(time.Duration(c.Idle))}, {"Last command", c.Last},
-	} {
-		d.when(fact.value != "", "<div><dt>%s</dt><dd><bdi>%s</bdi></dd></div>\n", fact.name, display.Whole(fact.value))
-	}
-	d.put(`</dl>
-<section class="danger" aria-labelledby="kill-title">
+	d.open(f, "#"+id, false)
+	d.put("<h2>A client</h2>\n")
+	d.clients(all[at : at+1])
+	d.put(`<div class="one"><section class="danger" aria-labelledby="kill-title">
 <h3 id="kill-title">Close its connection</h3>
 <p>As CLIENT KILL does. Locks of the connection are not given back, because the program may still be at work: they end with their leases. `+
 		`The log keeps who said this.</p>
-<form method="post" action="%s">
+<form method="post" action="/client?id=%s">
 <input type="hidden" name="addr" value="%s">
 <input type="hidden" name="proxy" value="%s">
 <label><input type="checkbox" id="sure" name="sure" value="yes" required> I am sure</label>
 <button id="kill">Close the client</button>
 </form>
-</section>
-</div>
-`, c.address(), url.PathEscape(c.Addr), p.About.Proxy)
+</section></div>
+`, id, url.PathEscape(all[at].Addr), p.About.Proxy)
 	d.close(f)
 	d.send(w, http.StatusOK)
 }
