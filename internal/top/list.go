@@ -77,6 +77,11 @@ var lists = []list{
 		micros("TOOK", "took"), micros("REDIS", "upstream"), {"CLIENT", "addr", false, client}, text("USER", "user"),
 		text("COMMAND", "command"),
 	}},
+	{"Events", []string{"LOCKPROXY", "EVENTS"}, false, readMap, []string{"id"}, []column{
+		{"AT", "at", false, moment}, text("EVENT", "event"), {"LOCK", "key", false, lockName}, count("DB", "db"),
+		text("KIND", "kind"), text("OWNER", "owner"), {"CLIENT", "addr", false, client}, text("USER", "user"),
+		span("WAITED", "waited-ms"), span("HELD", "held-ms"), {"WHY", "reason", false, why},
+	}},
 	{"Proxies", []string{"LOCKPROXY", "PROXIES"}, false, readMap, []string{"id"}, []column{
 		text("PROXY", "addr"), text("HOST", "host"), text("STATE", "state"), span("FOR", "state-ms"), count("HOLDS", "holds"),
 		count("WAITS", "waits"), text("VERSION", "version"), span("UP", "age-ms"), text("PAGE", "page"), text("TROUBLE", "trouble"),
@@ -137,8 +142,27 @@ func (l *list) identity(r record) string {
 	return b.String()
 }
 
-// lockName is the name of a lock, which may be empty.
-func lockName(r record) string { return cmp.Or(display.Shown(r["key"]), `""`) }
+// lockName is the name of a lock, which may be empty, if the row is about one.
+func lockName(r record) string {
+	if r["db"] == "" && r["key"] == "" {
+		return ""
+	}
+	return cmp.Or(display.Shown(r["key"]), `""`)
+}
+
+// moment is when an event was, by this machine's clock.
+func moment(r record) string {
+	at, _ := time.Parse(time.RFC3339Nano, r["at"])
+	return at.Local().Format("01-02 15:04:05")
+}
+
+// why is the reason of an event, or how many there were that have none of their own.
+func why(r record) string {
+	if r["more"] != "" {
+		return display.Number(r.number("more")) + " more were left out"
+	}
+	return display.Shown(r["reason"])
+}
 
 // client is who it is: the address, and the name it has given itself.
 func client(r record) string {

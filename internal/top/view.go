@@ -238,7 +238,7 @@ func (v *view) choose(at int) {
 // open shows the lock of the selected row, if it is about one.
 func (v *view) open() {
 	at, _ := v.table.GetSelection()
-	if !v.list.ofLocks() || at < 1 || at > len(v.rows) {
+	if !v.list.ofLocks() || at < 1 || at > len(v.rows) || v.rows[at-1]["db"] == "" {
 		return
 	}
 	from := v.place

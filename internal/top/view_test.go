@@ -153,7 +153,7 @@ func TestView(t *testing.T) {
 	}}
 	on := open(t, p)
 	on.waitFor([]string{"lockproxy 1.2", "clients: 12", "1,234 held", "LOCK", "orders", "10.0.0.1:5 [red]shop", "12 s of 30 s", `bad\x1b[2J\xff`, "1 Locks"}, "\x1b")
-	p.change(func() { p.rows["Locks"] = append(p.rows["Locks"], record{"key": "", "owner": "of the empty name"}) })
+	p.change(func() { p.rows["Locks"] = append(p.rows["Locks"], record{"key": "", "db": "0", "owner": "of the empty name"}) })
 	on.waitFor([]string{`""`, "of the empty"})
 	on.types("/ORD")
 	on.waitFor([]string{"only with: ORD", "orders"}, "bad")
@@ -370,6 +370,13 @@ func TestSelection(t *testing.T) {
 	on.waitFor([]string{"10.0.0.9:1"}, "all of them")
 	on.types("\x1b")
 	on.waitFor([]string{"o-last", "a all proxies"}, "far")
+	p.change(func() {
+		p.rows["Events"] = []record{{"id": "7", "event": "reload", "at": "2026-11-27T10:00:00.5Z", "reason": "OK\x1b[m"}, {"id": "6", "event": "loss", "key": "b", "db": "0", "more": "1234"}}
+	})
+	on.types("7\n") // the first event is about no lock
+	on.waitFor([]string{"reload", ":00:00", `OK\x1b[m`, "1,234 more were left out"}, "lock it", "o-last", `""`)
+	on.types("j\n")
+	on.waitFor([]string{"lock it"}, "reload")
 	on.types("3\n") // clients are no locks
 	on.waitFor([]string{"LIBRARY"}, "o-last", "lock it")
 	on.types("q")
