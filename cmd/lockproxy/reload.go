@@ -172,10 +172,17 @@ func (a *app) inForce() inforce.State {
 	}
 	slices.SortFunc(state.Files, func(a, b inforce.File) int { return cmp.Compare(a.Name, b.Name) })
 	state.Files = slices.CompactFunc(state.Files, func(a, b inforce.File) bool { return a.Name == b.Name })
-	if d := a.drain.Load(); d != nil {
-		state.Drain = &inforce.Drain{Since: d.Since, Closes: d.Closes, Until: d.Until, Left: a.server.Left()}
-	}
+	state.Drain = a.draining()
 	return state
+}
+
+// draining is how far a drain is; nil: there is none.
+func (a *app) draining() *inforce.Drain {
+	d := a.drain.Load()
+	if d == nil {
+		return nil
+	}
+	return &inforce.Drain{Since: d.Since, Closes: d.Closes, Until: d.Until, Left: a.server.Left()}
 }
 
 // Level has the log say as much as that until the next reload, unless to is "", and returns how much it says then.

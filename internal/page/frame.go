@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/inforce"
 )
 
 // sheet is a page of the navigation. A row in sheets, and a file with what it shows, make one.
@@ -45,10 +46,11 @@ type frame struct {
 	Trouble []string
 	NoLocks string // why locks cannot be had; "": they can
 	Nodes   []Node
+	Drain   *inforce.Drain
 }
 
 func (p *Page) frame(ctx context.Context, path string) *frame {
-	f := &frame{About: p.About, path: path}
+	f := &frame{About: p.About, path: path, Drain: p.Options.Drain()}
 	f.Trouble, f.Nodes = p.health.now(ctx, p)
 	if _, err := p.Able(); err != nil {
 		f.NoLocks = err.Error()
@@ -144,6 +146,7 @@ func (d *document) status(f *frame) {
 		d.put(` <span class="note">%s</span>`, display.Shown(t))
 	}
 	d.put("</li>\n")
+	d.draining(time.Now(), f.Drain)
 	d.note(`<li class="bad"><span class="dot"></span><b>no locks</b> <span class="note">%s</span></li>
 `, display.Whole(f.NoLocks))
 	up := slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.class() != "good" })

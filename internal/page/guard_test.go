@@ -60,7 +60,7 @@ func TestNoPathIsOpen(t *testing.T) {
 				if want == 0 {
 					continue
 				}
-				r := httptest.NewRequestWithContext(t.Context(), method, home+path+"?db=0&name=a&page=/&sure=yes&id=1&addr=a&proxy=the-id", nil)
+				r := httptest.NewRequestWithContext(t.Context(), method, home+path+"?db=0&name=a&page=/&sure=yes&id=1&addr=a&proxy=the-id&level=debug", nil)
 				c.change(r)
 				w := httptest.NewRecorder()
 				p.Handler().ServeHTTP(w, r)
@@ -69,8 +69,8 @@ func TestNoPathIsOpen(t *testing.T) {
 				}
 			}
 		}
-		if len(e.forced)+len(e.killed) != 0 {
-			t.Errorf("%s: forced %q, killed %q", c.name, e.forced, e.killed)
+		if len(e.forced)+len(e.killed)+len(e.levels) != 0 {
+			t.Errorf("%s: forced %q, killed %q, levels %q", c.name, e.forced, e.killed, e.levels)
 		}
 	}
 }

@@ -72,6 +72,8 @@ type Options struct {
 // People are those whom the proxy serves, and what its operator has set.
 type People struct {
 	InForce func() inforce.State
+	Drain   func() *inforce.Drain                   // how far a drain is; nil: there is none
+	Level   func(to string) (now string, err error) // sets the log's level
 	Users   func(most int) []share.Account
 	// Clients are so many of those that have a text in their address, name or user, those with most locks first, and how
 	// many have it.
@@ -108,6 +110,8 @@ type Page struct {
 	end     sync.Once
 	parts   sync.WaitGroup
 	server  *webserver.Server // nil before Listen
+
+	profiling sync.Mutex // while a profile is taken
 }
 
 // New is a page that is not served yet.
@@ -154,6 +158,9 @@ func (p *Page) routes() []route {
 		{"GET /clients.json", p.clientsJSON},
 		{"GET /settings.json", p.settingsJSON},
 		{"GET /users.json", p.usersJSON},
+		{"POST /log-level", p.logLevel},
+		{"GET /debug/pprof/{$}", p.profiles},
+		{"GET /debug/pprof/{name}", p.profile},
 	}
 	for _, s := range sheets() {
 		all = append(all, route{"GET " + either(s.path == "/", "/{$}", s.path), p.serve(s)})

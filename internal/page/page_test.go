@@ -50,6 +50,15 @@ type engine struct {
 	users   []share.Account
 	state   inforce.State
 	killed  []string
+	levels  []string // of the log, that were set
+}
+
+func (e *engine) level(to string) (string, error) {
+	if to != "debug" {
+		return "info", errors.New("no such level")
+	}
+	e.levels = append(e.levels, to)
+	return to, nil
 }
 
 func (e *engine) List(string, string) []lock.Entry {
@@ -77,6 +86,8 @@ func (e *engine) options() Options {
 		Events: e.events, Locks: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
 		People: People{
 			InForce: func() inforce.State { return e.state },
+			Drain:   func() *inforce.Drain { return e.state.Drain },
+			Level:   e.level,
 			Users:   func(int) []share.Account { return e.users },
 			Clients: func(int, string) ([]Client, int) { return e.clients, len(e.clients) + 1000 },
 			Kill: func(id int64, addr string) bool {
@@ -207,6 +218,8 @@ func TestHostileNames(t *testing.T) {
 		e.users = append(e.users, share.Account{User: name}, share.Account{Address: name})
 		e.state.Settings = append(e.state.Settings, inforce.Setting{Name: "listen", Value: name, Waiting: &name})
 		e.state.Reload.Faults = append(e.state.Reload.Faults, name)
+		e.state.Files = append(e.state.Files, inforce.File{Name: name, Holds: "passwords", Trouble: name})
+		e.state.Drain = &inforce.Drain{Left: name}
 	}
 	o := e.options()
 	o.Trouble = func(context.Context) []string { return hostile }

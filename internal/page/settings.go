@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/inforce"
@@ -17,6 +18,8 @@ func (p *Page) settingsView(*http.Request) []section {
 		{name: "reload", title: "Read last", draw: func(d *document) { d.reload(state.Reload) }},
 		{name: "users", title: "Users", draw: func(d *document) { d.users(users) }},
 		{name: "settings", title: "Settings in force", draw: func(d *document) { d.settings(state.Settings) }},
+		{name: "files", title: "Certificates and passwords", draw: func(d *document) { d.files(time.Now(), state.Files) }},
+		{name: "level", title: "Log level until the next reload", beside: (*document).levels},
 	}
 }
 

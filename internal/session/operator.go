@@ -77,7 +77,7 @@ func (s *Server) Drain(by *client.Client) {
 // LogLevel implements commands.Operator.
 func (s *Server) LogLevel(by *client.Client, to string) (now string, err error) {
 	if to != "" {
-		s.log.Info("an operator sets the log level", "client", by.Peer.Addr, "user", by.User(), "level", to)
+		s.log.Info("an operator asks for a log level", "client", by.Peer.Addr, "user", by.User(), "level", to)
 	}
 	return s.o.Level(to)
 }
