@@ -72,7 +72,7 @@ func (d *document) clients(all []Client) {
 		d.note(` <bdi>%s</bdi>`, display.Shown(c.Name))
 		d.put(`</a></td>
 <td data-label="User"><bdi>%s</bdi></td>
-<td class="fig">%d</td>
+<td class="fig" data-label="locks">%d</td>
 <td data-label="Waits for">`, display.Shown(c.User), c.Locks)
 		d.note(`<bdi>%s</bdi>`, display.Shown(c.WaitsFor))
 		d.put(`</td>

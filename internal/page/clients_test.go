@@ -57,7 +57,7 @@ func TestKill(t *testing.T) {
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	p := New(o)
 	at := home + "/client?id=7"
-	has(t, ask(t, p, "GET", at, "").Body.String(), `action="/client?id=7"`, "required", `value="%2Frun%2Fa&amp;b"`, `value="the-id"`, `<td class="fig">3</td>`,
+	has(t, ask(t, p, "GET", at, "").Body.String(), `action="/client?id=7"`, "required", `value="%2Frun%2Fa&amp;b"`, `value="the-id"`, `<td class="fig" data-label="locks">3</td>`,
 		"they end with their leases")
 	form := func(addr, proxy, sure string) string {
 		return url.Values{"addr": {url.PathEscape(addr)}, "proxy": {proxy}, "sure": {sure}}.Encode()
