@@ -3,6 +3,9 @@
 package events
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -92,40 +95,56 @@ func (e *Event) source() string {
 	return e.Addr[:max(0, strings.LastIndexByte(e.Addr, ':'))]
 }
 
-// line is an event as JSON has it.
-type line struct {
-	ID     uint64  `json:"id"`
-	At     string  `json:"at"`
-	Event  string  `json:"event"`
-	Verb   string  `json:"verb,omitempty"`
-	Key    *string `json:"name,omitempty"`
-	Bytes  []byte  `json:"name_base64,omitempty"` // of a name that is no UTF-8
-	DB     *int    `json:"db,omitempty"`
-	Side   string  `json:"kind,omitempty"`
-	Owner  string  `json:"owner,omitempty"`
-	Addr   string  `json:"addr,omitempty"`
-	User   string  `json:"user,omitempty"`
-	Name   string  `json:"client_name,omitempty"`
-	Waited float64 `json:"waited_ms,omitempty"`
-	Held   float64 `json:"held_ms,omitempty"`
-	Reason string  `json:"reason,omitempty"`
-	More   int64   `json:"more,omitempty"`
-}
+const clock = "2006-01-02T15:04:05.000000Z"
 
 // Time is when it happened, as text.
-func (e *Event) Time() string { return e.At.UTC().Format("2006-01-02T15:04:05.000000Z") }
+func (e *Event) Time() string { return e.At.UTC().Format(clock) }
 
-// JSON is the event as encoding/json is to encode it.
-func (e *Event) JSON() any {
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	l := line{ID: e.ID, At: e.Time(), Event: e.Kind.String(), Verb: e.Verb,
-		Side: e.Side, Owner: e.Owner, Addr: e.Addr, User: e.User, Name: e.Name, Waited: ms(e.Waited), Held: ms(e.Held),
-		Reason: e.Reason, More: e.More}
+// AppendJSON appends the event as an object of JSON. What is empty is left out. (encoding/json takes five times as long.)
+func (e *Event) AppendJSON(b []byte) []byte {
+	b = strconv.AppendUint(append(b, `{"id":`...), e.ID, 10)
+	b = append(e.At.UTC().AppendFormat(append(b, `,"at":"`...), clock), '"')
+	b = appendText(b, `,"event":`, e.Kind.String())
+	b = appendText(b, `,"verb":`, e.Verb)
 	if e.Lock {
-		l.Key, l.DB = &e.Key, &e.DB
+		b = appendString(append(b, `,"name":`...), e.Key)
 		if !utf8.ValidString(e.Key) {
-			l.Bytes = []byte(e.Key)
+			b = appendText(b, `,"name_base64":`, base64.StdEncoding.EncodeToString([]byte(e.Key)))
+		}
+		b = strconv.AppendInt(append(b, `,"db":`...), int64(e.DB), 10)
+	}
+	b = appendText(b, `,"kind":`, e.Side)
+	b = appendText(b, `,"owner":`, e.Owner)
+	b = appendText(b, `,"addr":`, e.Addr)
+	b = appendText(b, `,"user":`, e.User)
+	b = appendText(b, `,"client_name":`, e.Name)
+	b = appendNumber(b, `,"waited_ms":`, e.Waited.Milliseconds())
+	b = appendNumber(b, `,"held_ms":`, e.Held.Milliseconds())
+	b = appendText(b, `,"reason":`, e.Reason)
+	return append(appendNumber(b, `,"more":`, e.More), '}')
+}
+
+func appendNumber(b []byte, name string, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), n, 10)
+}
+
+func appendText(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return appendString(append(b, name...), text)
+}
+
+// appendString appends a string of JSON. What is no UTF-8 becomes U+FFFD.
+func appendString(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(text) // it never fails
+			return append(b, quoted...)
 		}
 	}
-	return &l
+	return append(append(append(b, '"'), text...), '"')
 }

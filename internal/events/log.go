@@ -1,9 +1,7 @@
 package events
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"hash/maphash"
 	"io"
 	"math"
@@ -136,13 +134,11 @@ func (l *Log) flush(second int64) {
 	if len(pending) == 0 {
 		return
 	}
-	var text bytes.Buffer
-	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false)
+	text := make([]byte, 0, 256*len(pending))
 	for i := range pending {
-		_ = out.Encode(pending[i].JSON()) // there is nothing in it that cannot be encoded
+		text = append(pending[i].AppendJSON(text), '\n')
 	}
-	_, _ = l.lines.Write(text.Bytes()) // it says by itself what was not written
+	_, _ = l.lines.Write(text) // it says by itself what was not written
 }
 
 // tellLeftOut tells how many of each kind were left out before that second. owes: in that second some were, too. mu is
@@ -178,8 +174,8 @@ func (l *Log) Latest(most int, meant func(*Event) bool) (all []Event) {
 // add keeps an event in the ring. When that is full, the oldest eighth goes at once.
 func (k *kept) add(e Event, size int) {
 	if k.bytes += size; len(k.ring) >= ringMost || k.bytes > ringBytes {
-		gone := 0
-		for gone < len(k.ring) && (gone < ringMost/8 || k.bytes > ringBytes) {
+		gone, most := 0, len(k.ring)/8
+		for gone < len(k.ring) && (gone <= most || k.bytes > ringBytes) {
 			k.bytes -= k.ring[gone].bound()
 			gone++
 		}

@@ -257,23 +257,6 @@ func (d *document) happened(at time.Time, ago time.Duration) {
 	d.put(`<td class="fig"><time datetime="%s">%s ago</time></td>`+"\n", at.UTC().Format(time.RFC3339), display.Ago(ago))
 }
 
-func (d *document) losses(v *view) {
-	list(d, v.Losses, "No lock has been lost.",
-		`<th scope="col">When</th><th scope="col">Lock</th><th scope="col">Why</th><th scope="col">Held by</th>`, func(l loss) {
-			d.put("<tr")
-			d.when(l.Bad(), ` class="bad"`)
-			d.put(">\n")
-			d.happened(l.At, l.Ago)
-			d.put(`<td class="key">`)
-			d.key(display.Shown(l.Key))
-			d.put(` <span class="tag">%s</span></td>
-<td class="why">%s</td>
-<td data-label="Held by">`, l.Side, display.Shown(l.Reason))
-			d.note(`<code>%s</code> `, display.Shown(l.Addr))
-			d.put(`<bdi class="owner">%s</bdi></td>`+"\n", display.Shown(l.Owner))
-		})
-}
-
 func (d *document) slow(v *view) {
 	list(d, v.Slow, "No command has taken long.",
 		`<th scope="col">When</th><th scope="col">Command</th><th scope="col">Took</th><th scope="col">Client</th>`, func(s slow) {

@@ -23,6 +23,7 @@ func sheets() []sheet {
 	return []sheet{
 		{"/", "Locks", (*Page).locksView, true},
 		{"/clients", "Clients", (*Page).clientsView, false},
+		{"/events", "Events", (*Page).eventsView, false},
 		{"/proxies", "Proxies", (*Page).proxiesView, true},
 		{"/settings", "Settings", (*Page).settingsView, false},
 	}

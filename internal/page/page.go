@@ -150,6 +150,7 @@ func (p *Page) routes() []route {
 		{"POST /lock", p.force},
 		{"GET /redis", p.search},
 		{"GET /nodes.json", p.nodesJSON},
+		{"GET /events.json", p.eventsJSON},
 		{"GET /locks.json", p.locksJSON},
 		{"GET /locks/{name...}", p.oneJSON},
 		{"GET /proxies.json", p.proxiesJSON},

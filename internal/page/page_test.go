@@ -79,6 +79,7 @@ func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockReque
 
 func (e *engine) options() Options {
 	e.events = events.New(nil)
+	e.events.SetLong(time.Second)
 	for _, l := range e.lost {
 		e.events.Add(l)
 	}
@@ -161,7 +162,7 @@ func TestPageShowsLocks(t *testing.T) {
 	p := New(e.options())
 	w := ask(t, p, "GET", home+"/", "")
 	text := w.Body.String()
-	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", "worker-7", "unrenewed", "1 min ago", "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks", "20 s ago", "the-key", "and 2 with it", "1.5 s", "Redis 12 ms", "10.9.9.9:9", "20 ms<")
+	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", "worker-7", "unrenewed", e.lost[0].At.UTC().Format(clock), "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks", "20 s ago", "the-key", "and 2 with it", "1.5 s", "Redis 12 ms", "10.9.9.9:9", "20 ms<")
 	if strings.Contains(text, "the-value") {
 		t.Error("what a client wrote is shown")
 	}

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"hash/fnv"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -30,7 +29,7 @@ type filter struct {
 type view struct {
 	filter
 	Cards          []card
-	Losses         []loss
+	Losses         []events.Event // all that are known
 	Slow           []slow
 	Hottest        []hottest.Entry
 	Locks          []row
@@ -98,16 +97,6 @@ type waiter struct {
 	client
 	Fair bool
 }
-
-// loss is one line of what was lost.
-type loss struct {
-	events.Event
-	Ago time.Duration
-}
-
-// Bad says whether somebody should look into a loss: an end that was set, or an operator's force, is none of those. The
-// alert LockproxyLocksLost goes by the same.
-func (l loss) Bad() bool { return l.Reason != "expired" && l.Reason != "forced" }
 
 // slow is one line of what took long.
 type slow struct {
@@ -194,7 +183,7 @@ func (p *Page) locksView(r *http.Request) []section {
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks of other proxies and of Redisson", beside: func(d *document) { d.searching("", 0) }},
 		{name: "hottest", title: "Waited for most", class: "half", draw: func(d *document) { d.hottest(v) }},
-		{name: "losses", title: "Losses", class: "half", draw: func(d *document) { d.losses(v) }},
+		{name: "losses", title: "Losses", class: "half", draw: func(d *document) { d.events(v.Losses[:min(len(v.Losses), mostPast)], "No lock has been lost.") }},
 		{name: "slow", title: "Slow commands", class: "half", draw: func(d *document) { d.slow(v) }},
 	}
 }
@@ -204,11 +193,8 @@ func (p *Page) view(w filter) *view {
 	all, longest := p.locks()
 	now := time.Now()
 	v := &view{filter: w}
-	lost := p.Events.Latest(math.MaxInt, func(e *events.Event) bool { return e.Kind == events.Loss && e.More == 0 })
-	for _, l := range lost[:min(len(lost), mostPast)] {
-		v.Losses = append(v.Losses, loss{l, now.Sub(l.At)})
-	}
-	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(lost, func(e events.Event) bool { return now.Sub(e.At) < historyKept && loss{Event: e}.Bad() }))
+	v.Losses = p.losses()
+	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(v.Losses, func(e events.Event) bool { return now.Sub(e.At) < historyKept && bad(e) }))
 	for _, e := range p.Options.Slow(mostPast) {
 		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
 	}

@@ -182,7 +182,7 @@ func (cs *clients) Kill(f commands.KillFilter, by int64) (killed int, itself boo
 			continue
 		}
 		c.client.End.Cut(downstream.Left, "CLIENT KILL")
-		reason := ""
+		reason := "by the page for operators"
 		if killer := cs.find(by); killer != nil {
 			reason = "by " + killer.client.Peer.Addr + " (" + killer.client.User() + ")"
 		}

@@ -1,0 +1,111 @@
+package page
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/events"
+)
+
+// mostEvents is how many events one answer in JSON has.
+const mostEvents = 10000
+
+// meant says whether an event is of a kind, about a lock with that in its name, and not from before; "" and 0: of any.
+func meant(kind, name string, since time.Time) func(*events.Event) bool {
+	return func(e *events.Event) bool {
+		return (kind == "" || e.Kind.String() == kind) && !e.At.Before(since) &&
+			(name == "" || e.Lock && strings.Contains(e.Key, name))
+	}
+}
+
+// losses are the last ones of which all is known.
+func (p *Page) losses() []events.Event {
+	return slices.DeleteFunc(p.Events.Latest(math.MaxInt, meant("loss", "", time.Time{})),
+		func(e events.Event) bool { return e.More > 0 })
+}
+
+// bad says whether somebody should look into a loss: an end that was set, or an operator's force, is none of those. The
+// alert LockproxyLocksLost goes by the same.
+func bad(e events.Event) bool {
+	return e.Kind == events.Loss && e.More == 0 && e.Reason != "expired" && e.Reason != "forced"
+}
+
+// eventsView is what has happened: see internal/events.
+func (p *Page) eventsView(r *http.Request) []section {
+	part, kind := asked(r).Name, r.URL.Query().Get("kind")
+	all := p.Events.Latest(mostRows, meant(kind, part, time.Time{}))
+	return []section{{name: "events", title: "Events", beside: func(d *document) {
+		d.put(`<form method="get" action="/events" role="search">
+<label>Name contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
+<label>Kind <select id="kind" name="kind">
+<option value="">any</option>
+`, part)
+		for _, k := range events.Kinds() {
+			d.put(`<option value="%s"`, k)
+			d.when(k == kind, ` selected`)
+			d.put(">%s</option>\n", k)
+		}
+		d.put(`</select></label>
+<button>Show</button>
+</form>
+`)
+	}, draw: func(d *document) { d.events(all, "Nothing of that has happened.") }}}
+}
+
+// events draws a table of them.
+func (d *document) events(all []events.Event, none markup) {
+	list(d, all, none, `<th scope="col">When (UTC)</th><th scope="col">What</th><th scope="col">Why</th><th scope="col">Who</th>`, d.event)
+}
+
+func (d *document) event(e events.Event) {
+	d.put("<tr")
+	d.when(bad(e), ` class="bad"`)
+	d.put(`><td class="fig"><time datetime="%s">%s</time></td>
+<td class="key"><span class="tag">%s</span> `, e.Time(), e.At.UTC().Format(clock), e.Kind.String())
+	d.when(e.More > 0, `and %s more`, display.Number(e.More))
+	if e.Lock {
+		d.put(`<a class="whole" href="%s">`, address(e.DB, e.Key))
+		d.key(display.Shown(e.Key))
+		d.put("</a>")
+		d.when(e.DB > 0, ` <span class="tag">db %d</span>`, e.DB)
+		d.when(e.Side != "plain", ` <span class="tag">%s</span>`, e.Side)
+	}
+	d.put("</td>\n<td class=\"why\">%s", display.Shown(e.Reason))
+	d.when(e.Waited > 0, ` <span class="note">%s, took %s</span>`, e.Verb, display.Brief(e.Waited))
+	d.when(e.Held > 0, ` <span class="note">held %s</span>`, display.Brief(e.Held))
+	d.put("</td>\n<td>")
+	d.note(`<code>%s</code> `, display.Shown(e.Addr))
+	d.note(`<bdi>%s</bdi> `, display.Shown(e.Name))
+	d.note(`<span class="note">as <bdi>%s</bdi></span> `, display.Shown(e.User))
+	d.note(`<bdi class="owner">%s</bdi>`, display.Shown(e.Owner))
+	d.put("</td>\n")
+}
+
+// eventsJSON answers with the same: ?name=, ?kind=, ?since= a time as in RFC 3339, ?limit=.
+func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit, err := strconv.Atoi(either(q.Has("limit"), q.Get("limit"), "100"))
+	since := time.Time{}
+	if q.Has("since") && err == nil {
+		since, err = time.Parse(time.RFC3339, q.Get("since"))
+	}
+	if kind := q.Get("kind"); err != nil || limit < 0 || kind != "" && !slices.Contains(events.Kinds(), kind) {
+		http.Error(w, "kind is one of "+strings.Join(events.Kinds(), ", ")+"; since is a time as 2026-01-31T03:12:00Z; limit is a number", http.StatusBadRequest)
+		return
+	}
+	answer := struct {
+		Proxy  string            `json:"proxy"`
+		Events []json.RawMessage `json:"events"`
+	}{p.About.Proxy, []json.RawMessage{}}
+	all := p.Events.Latest(min(limit, mostEvents), meant(q.Get("kind"), asked(r).Name, since))
+	for i := range all {
+		answer.Events = append(answer.Events, all[i].AppendJSON(nil))
+	}
+	sendJSON(w, answer)
+}
