@@ -44,7 +44,7 @@ var table = []row{
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/events", "internal/glob", "internal/hottest", "internal/agenda", "internal/chain", "internal/retry", "internal/tasks", "internal/share", "internal/lockstore", "internal/jitter", "internal/loglimit", "internal/telemetry"}},
 	{pkg: "internal/page", floor: 4, what: "the page for people who run the proxy",
-		may: []string{"internal/events", "internal/proxies", "internal/hottest", "internal/inforce", "internal/retry", "internal/share", "internal/lock", "internal/lockstore", "internal/slowlog", "internal/display", "internal/webserver", "internal/telemetry"}, libs: stdOnly},
+		may: []string{"internal/events", "internal/proxies", "internal/hottest", "internal/inforce", "internal/share", "internal/lock", "internal/lockstore", "internal/slowlog", "internal/display", "internal/webserver", "internal/telemetry"}, libs: stdOnly},
 	{pkg: "internal/proxies", floor: 3, what: "how the proxies before one Redis know of each other",
 		may: []string{"internal/retry", "internal/lockstore", "proto/resp", "scripts"}, libs: stdOnly},
 	{pkg: "internal/lockstore/sharded", floor: 4, what: "each lock on one Redis: the only one, or the master of its slot",

@@ -160,9 +160,8 @@ func (p *Page) routes() []route {
 		{"GET /settings.json", p.settingsJSON},
 		{"GET /users.json", p.usersJSON},
 		{"POST /log-level", p.logLevel},
-		{"GET /debug/pprof/{$}", p.profiles},
-		{"GET /debug/pprof/{name}", p.profile},
 	}
+	all = append(all, p.profiles()...)
 	for _, s := range sheets() {
 		all = append(all, route{"GET " + either(s.path == "/", "/{$}", s.path), p.serve(s)})
 	}
