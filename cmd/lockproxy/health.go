@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"errors"
 	"flag"
@@ -37,9 +36,7 @@ func healthMain(args []string) int {
 		fmt.Fprintf(os.Stderr, "lockproxy health: %v\n", err)
 		return exitUsage
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), healthTime)
-	defer cancel()
-	said, err := askHealth(ctx, cfg, slices.ContainsFunc(args, live))
+	said, err := askHealth(cfg, slices.ContainsFunc(args, live))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "lockproxy health: %s\n", oneLine(err.Error()))
 		return exitError
@@ -54,13 +51,13 @@ func oneLine(text string) string {
 }
 
 // askHealth returns what the process answers, or why it is not healthy.
-func askHealth(ctx context.Context, cfg config.Config, live bool) (said string, err error) {
+func askHealth(cfg config.Config, live bool) (said string, err error) {
 	if at := cfg.Admin.Metrics; at != "" {
 		page := "/readyz"
 		if live {
 			page = "/livez"
 		}
-		return askPage(ctx, "http://"+at+page)
+		return askPage("http://"+at+page)
 	}
 	all := slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen, cfg.Admin.SocketAddress())
 	if live { // the admin socket answers without Redis
@@ -71,7 +68,7 @@ func askHealth(ctx context.Context, cfg config.Config, live bool) (said string, 
 		return "", errors.New("nothing can be asked: only systemd knows the addresses; give metrics-listen or admin-socket")
 	}
 	at := all[0]
-	said, err = ping(ctx, at, slices.Contains(cfg.TLS.Listen, at), cfg.Listen.ProxyProtocol == "required")
+	said, err = ping(at, slices.Contains(cfg.TLS.Listen, at), cfg.Listen.ProxyProtocol == "required")
 	if err == nil && !live && !slices.ContainsFunc(serves, func(begin string) bool { return strings.HasPrefix(said, begin) }) {
 		err = errors.New(said)
 	}
@@ -85,14 +82,11 @@ func askHealth(ctx context.Context, cfg config.Config, live bool) (said string, 
 var serves = []string{"+PONG", "-NOAUTH", "-DENIED", "-ERR max number of clients"}
 
 // askPage asks one of the pages for probes.
-func askPage(ctx context.Context, url string) (said string, err error) {
-	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func askPage(url string) (said string, err error) {
+	direct := http.Client{Timeout: healthTime, Transport: &http.Transport{}} // not by a proxy that the environment names
+	answer, err := direct.Get(url)
 	if err != nil {
 		return "", err
-	}
-	answer, err := (&http.Transport{}).RoundTrip(ask) // no proxy that the environment names stands between
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", url, err)
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, mostSaid))
@@ -103,17 +97,17 @@ func askPage(ctx context.Context, url string) (said string, err error) {
 }
 
 // ping returns the line with which a listener answers PING.
-func ping(ctx context.Context, at string, secure, header bool) (line string, err error) {
+func ping(at string, secure, header bool) (line string, err error) {
 	network := "tcp"
 	if path, unix := strings.CutPrefix(at, "unix://"); unix {
 		network, at, header = "unix", path, false
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, at)
+	until := time.Now().Add(healthTime)
+	conn, err := (&net.Dialer{Deadline: until}).Dial(network, at)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	until, _ := ctx.Deadline()
 	_ = conn.SetDeadline(until) // what follows fails if this does
 	if header {
 		_, _ = io.WriteString(conn, "PROXY UNKNOWN\r\n")
