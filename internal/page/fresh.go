@@ -70,10 +70,19 @@ func markOf(name, html string) string {
 	return strconv.FormatUint(sum.Sum64(), 36)
 }
 
+// settled is what something costs that took so long this time, as far as that is work: on a busy machine much of it is
+// waiting for a processor.
+func settled(cost, took time.Duration) time.Duration {
+	if cost == 0 || took < cost {
+		return took
+	}
+	return cost + (took-cost)/8
+}
+
 // pace spreads the questions of all browsers that look.
 type pace struct {
 	mu   sync.Mutex    // guards all below
-	cost time.Duration // of an answer, as far as that is work: on a busy machine much of it is waiting for a processor
+	cost time.Duration // of an answer
 	paid time.Time     // when all answers so far have been rested for
 }
 
@@ -81,11 +90,7 @@ type pace struct {
 func (p *pace) next(took time.Duration, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cost == 0 || took < p.cost {
-		p.cost = took
-	} else {
-		p.cost += (took - p.cost) / 8
-	}
+	p.cost = settled(p.cost, took)
 	if p.paid.Before(now) {
 		p.paid = now
 	}

@@ -31,6 +31,8 @@ const (
 	mostEntries = 20000
 	// OthersMost is after how long others are asked again, however much they tell.
 	othersMost = 8 * time.Second
+	// QuickCost is what reading an answer may cost that those who look wait for: else they see what was told before.
+	quickCost  = 10 * time.Millisecond
 	othersPath = "/locks.json?here=1"
 )
 
@@ -109,7 +111,8 @@ func (o *others) end() {
 	o.http.CloseIdleConnections()
 }
 
-// ask asks the other proxies for whom it is time, and waits a moment for those that answered the last time.
+// ask asks the other proxies for whom it is time, and waits a moment for those that answered the last
+// time, and did not tell much.
 func (p *Page) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
@@ -130,8 +133,12 @@ func (p *Page) askAll() (expected []chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.know(known[:min(len(known), mostAsked)], now)
+	cost := time.Duration(0)
 	for _, one := range o.by {
-		due := max(rest/2, min(200*one.cost, othersMost))
+		cost += one.cost
+	}
+	due := max(rest/2, min(75*cost, othersMost)) // a hundredth of a processor, and about as much for the garbage
+	for _, one := range o.by {
 		if o.over || one.asking != nil || one.State.State == "gone" || now.Sub(one.asked) < due {
 			continue
 		}
@@ -141,7 +148,7 @@ func (p *Page) askAll() (expected []chan struct{}) {
 			continue
 		}
 		one.asking = make(chan struct{})
-		if one.Trouble == "" {
+		if one.Trouble == "" && one.cost < quickCost {
 			expected = append(expected, one.asking)
 		}
 		p.parts.Go(func() { p.askOne(one.Proxy) })
@@ -229,7 +236,7 @@ func (p *Page) askOne(whom proxies.Proxy) {
 		return
 	}
 	one.become("up", "", now)
-	one.entries, one.at, one.cost = entries, began, now.Sub(began)
+	one.entries, one.at, one.cost = entries, began, settled(one.cost, now.Sub(began))
 	one.Holds, one.Waits = holds, len(entries)-holds
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -141,6 +142,22 @@ func TestOthersAreShown(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("it is not said that one is silent")
 		}
+	}
+}
+
+// What several proxies know of one hold is shown once, by the one that is sure of it for longest.
+func TestOneHoldOfSeveralProxies(t *testing.T) {
+	of := func(owner, proxy string, left time.Duration) (e lock.Entry) {
+		e.Key, e.Owner, e.Proxy, e.Left = "k", owner, proxy, left
+		return e
+	}
+	rows, _ := group([]lock.Entry{of("job", "", 1), of("job", "a", 3), of("job", "b", 2), of("other", "b", 2), of("gone", "", 0), of("gone", "a", 0)})
+	var got []string
+	for _, e := range rows[0].held {
+		got = append(got, e.Owner+" "+e.Proxy)
+	}
+	if want := []string{"gone ", "job a", "other b"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestSearchShowsLocks(t *testing.T) {
 	if last := (*asked)[len(*asked)-2]; last != "0 * 1" {
 		t.Errorf("without a pattern it asked for %q", last)
 	}
-	has(t, ask(t, p, "GET", home+"/", "").Body.String(), `action="/redis"`, "Locks of other proxies and of Redisson")
+	has(t, ask(t, p, "GET", home+"/", "").Body.String(), `action="/redis"`, "Locks in Redis, also of Redisson")
 }
 
 // A page is made of so many steps, and of so many locks; a link goes on.

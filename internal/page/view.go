@@ -168,11 +168,32 @@ func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
 			slices.SortStableFunc(named[:held], func(a, b lock.Entry) int { // readers come in any order
 				return cmp.Or(cmp.Compare(a.ClientID, b.ClientID), strings.Compare(a.Owner, b.Owner))
 			})
-			rows = append(rows, row{DB: named[0].DB, Key: named[0].Key, held: named[:held], waiters: named[held:end]})
+			rows = append(rows, row{DB: named[0].DB, Key: named[0].Key, held: once(named[:held]), waiters: named[held:end]})
 			named = named[end:]
 		}
 	}
 	return rows, longestWait
+}
+
+// once leaves out what several proxies tell of one hold: a named owner's, for which it has asked at each. That one knows
+// best which is sure of it for longest.
+func once(held []lock.Entry) []lock.Entry {
+	if !slices.ContainsFunc(held, func(e lock.Entry) bool { return e.Proxy != "" }) {
+		return held
+	}
+	sure := map[lockstore.Owned]time.Duration{}
+	of := func(e lock.Entry) lockstore.Owned { return lockstore.Owned{Owner: e.Owner, Kind: e.Kind} }
+	for _, e := range held {
+		sure[of(e)] = max(sure[of(e)], e.Left)
+	}
+	return slices.DeleteFunc(slices.Clone(held), func(e lock.Entry) bool {
+		left, is := sure[of(e)]
+		if best := is && e.Left >= left; best {
+			delete(sure, of(e))
+			return false
+		}
+		return true
+	})
 }
 
 // locksView is the page of locks.
@@ -181,7 +202,7 @@ func (p *Page) locksView(r *http.Request) []section {
 	return []section{
 		{name: "cards", title: "The last hour", class: "quiet", draw: func(d *document) { d.cards(v) }},
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
-		{name: "redis", title: "Locks of other proxies and of Redisson", beside: func(d *document) { d.searching("", 0) }},
+		{name: "redis", title: "Locks in Redis, also of Redisson", beside: func(d *document) { d.searching("", 0) }},
 		{name: "hottest", title: "Waited for most", class: "half", draw: func(d *document) { d.hottest(v) }},
 		{name: "losses", title: "Losses", class: "half", draw: func(d *document) { d.events(v.Losses[:min(len(v.Losses), mostPast)], "No lock has been lost.") }},
 		{name: "slow", title: "Slow commands", class: "half", draw: func(d *document) { d.slow(v) }},
