@@ -56,7 +56,7 @@ func (a *app) allProxies(ctx context.Context) []proxies.State {
 	all := []proxies.State{proxies.Here(a.proxies.Self(), trouble, int(now.Held), int(now.Waiting))}
 	for _, other := range known {
 		s := proxies.State{Proxy: other, State: "up", Trouble: "this proxy has no page to ask with: see admin-listen", Since: other.Started}
-		if other.Gone(time.Now()) {
+		if other.Gone {
 			s.State, s.Since = "gone", other.Until
 		}
 		all = append(all, s)

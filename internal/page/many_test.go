@@ -1,10 +1,9 @@
 package page
 
 import (
-	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,18 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
-// cpu is the processor time of this process.
-func cpu(t testing.TB) time.Duration {
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
-}
-
-// Ten thousand locks of three proxies are drawn at once, and looking at them costs little. The figures are printed: this
-// process does the work of all three.
-func TestManyLocksOfThreeProxies(t *testing.T) {
+// manyOfThree are three pages that have ten thousand locks together; the first asks the others.
+func manyOfThree(t testing.TB) (*Page, *member) {
 	const each = 3334
 	list := func(n int) (all []lock.Entry) {
 		for i := range each {
@@ -38,51 +27,41 @@ func TestManyLocksOfThreeProxies(t *testing.T) {
 		_, other := memberPage(t, &engine{list: list(n + 1)}, id, fleetToken)
 		m.neighbours = append(m.neighbours, other.self)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		text := ask(t, p, "GET", home+"/", "", "Authorization", "Bearer "+fleetToken).Body.String()
-		if strings.Contains(text, "200 of "+display.Number(3*each)+" locks") {
-			break
-		}
+	want := "200 of " + display.Number(3*each) + " locks"
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(drawn(t, p), want); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal(text[:2000])
+			t.Fatalf("%s are never shown", want)
 		}
 	}
-	used := cpu(t)
-	const rounds = 10
-	for range rounds {
-		for _, other := range m.neighbours {
-			p.others.mu.Lock()
-			p.others.by[other.ID].asking = make(chan struct{})
-			p.others.mu.Unlock()
-			p.askOne(other)
+	return p, m
+}
+
+// drawn is the first page.
+func drawn(t testing.TB, p *Page) string {
+	return ask(t, p, http.MethodGet, home+"/", "", "Authorization", "Bearer "+fleetToken).Body.String()
+}
+
+// Ten thousand locks of three proxies are shown by one of them.
+func TestManyLocksOfThreeProxies(t *testing.T) { manyOfThree(t) }
+
+// BenchmarkThreeProxies is what ten thousand locks of three proxies cost: to ask two of them, answers included, and to
+// draw all.
+func BenchmarkThreeProxies(b *testing.B) {
+	p, m := manyOfThree(b)
+	b.Run("ask", func(b *testing.B) {
+		for b.Loop() {
+			for _, other := range m.neighbours {
+				p.others.mu.Lock()
+				p.others.by[other.ID].asking = make(chan struct{})
+				p.others.mu.Unlock()
+				p.askOne(other)
+			}
 		}
-	}
-	t.Logf("to ask both, and to answer, takes %v of a processor", (cpu(t)-used)/rounds)
-	used = cpu(t)
-	for range rounds {
-		p.look.taken = time.Time{}
-		ask(t, p, "GET", home+"/", "", "Authorization", "Bearer "+fleetToken)
-	}
-	t.Logf("to draw all takes %v of a processor", (cpu(t)-used)/rounds)
-	var worst time.Duration
-	began, asked := time.Now(), 0
-	used = cpu(t)
-	for time.Since(began) < 10*time.Second {
-		at := time.Now()
-		w := ask(t, p, "GET", home+"/parts?page=/", "", "Authorization", "Bearer "+fleetToken)
-		worst = max(worst, time.Since(at))
-		var told news
-		if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil {
-			t.Fatal(err)
+	})
+	b.Run("draw", func(b *testing.B) {
+		for b.Loop() {
+			p.look.taken = time.Time{}
+			drawn(b, p)
 		}
-		asked++
-		time.Sleep(time.Duration(told.Next) * time.Millisecond)
-	}
-	took := time.Since(began)
-	t.Logf("asked %d times in %v; the slowest of them took %v; the three took %.1f %% of a processor", asked, took, worst, 100*float64(cpu(t)-used)/float64(took))
-	p.others.mu.Lock()
-	defer p.others.mu.Unlock()
-	for _, one := range p.others.by {
-		t.Logf("reading what %s tells took %v", one.ID, one.cost)
-	}
+	})
 }

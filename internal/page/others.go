@@ -169,7 +169,7 @@ func (o *others) know(known []proxies.Proxy, now time.Time) {
 		if one.Page != k.Page || one.Cert != k.Cert { // nobody has answered there
 			one.become("down", "its page is elsewhere now", now)
 		}
-		if one.Proxy = k; k.Gone(now) {
+		if one.Proxy = k; k.Gone {
 			one.become("gone", "it says no more in Redis that it is there", k.Until)
 		} else if one.State.State == "gone" {
 			one.become("up", "", now)
@@ -255,6 +255,9 @@ func (p *Page) get(ctx context.Context, whom proxies.Proxy) (body []byte, err er
 		r.Header.Set("Authorization", scheme+stamp+" "+asked)
 	}
 	w, err := p.others.http.Do(r)
+	if ctx.Err() != nil {
+		return nil, errors.New("its page does not answer in time")
+	}
 	if err != nil {
 		return nil, errors.Unwrap(err) // *url.Error, which has the address again
 	}

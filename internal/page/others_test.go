@@ -32,7 +32,7 @@ type member struct {
 func (m *member) Self() proxies.Proxy { return m.self }
 
 // memberPage is a page that has a token, "" is none, and is served; what Redis tells of it is in its registry.
-func memberPage(t *testing.T, e *engine, id, token string) (*Page, *member) {
+func memberPage(t testing.TB, e *engine, id, token string) (*Page, *member) {
 	t.Helper()
 	m := &member{self: proxies.Proxy{ID: id, Record: proxies.Record{Host: "h", Addr: "10.0.0.1:6380"}, Until: time.Now().Add(time.Hour)}}
 	o := e.options()

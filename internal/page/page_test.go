@@ -123,7 +123,7 @@ func waits(key, addr string, since time.Duration) lock.Entry {
 }
 
 // ask sends a request to a page; header is name, value, ….
-func ask(t *testing.T, p *Page, method, target, body string, header ...string) *httptest.ResponseRecorder {
+func ask(t testing.TB, p *Page, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	if body != "" {
@@ -415,7 +415,7 @@ func TestOpenPageIsForLoopback(t *testing.T) {
 }
 
 // served is a page at an address of its own.
-func served(t *testing.T, o Options) (*Page, string) {
+func served(t testing.TB, o Options) (*Page, string) {
 	t.Helper()
 	p := New(o)
 	if err := p.Listen(t.Context(), net.ListenConfig{}, "127.0.0.1:0", nil); err != nil {

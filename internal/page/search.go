@@ -97,7 +97,7 @@ func (p *Page) where(h lock.Holder) string {
 	}
 	switch other, known, none := p.Proxies.Of(h.Owner); {
 	case known:
-		return "through the proxy at " + other.Addr + either(other.Gone(time.Now()), ", which has gone", "")
+		return "through the proxy at " + other.Addr + either(other.Gone, ", which has gone", "")
 	case none:
 		return "Redisson: getId() and thread"
 	}

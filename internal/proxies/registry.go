@@ -31,7 +31,7 @@ const (
 	mostProxies = 256
 	mostRecord  = 1024 // bytes
 	// GoneFor is how long it is known of a proxy that it was there, mostGone of how many.
-	goneFor, mostGone = time.Hour, 64
+	goneFor, mostGone = time.Hour, 16
 	// AddressRounds is after how many rounds the machine's address is looked for again.
 	addressRounds = 20
 )
@@ -51,10 +51,8 @@ type Proxy struct {
 	ID string
 	Record
 	Until time.Time // when it counts as gone, if nothing more is heard of it
+	Gone  bool      // Redis knows nothing of it since then
 }
-
-// Gone says that nothing was heard of it for too long.
-func (p *Proxy) Gone(now time.Time) bool { return now.After(p.Until) }
 
 // Options set a Registry up.
 type Options struct {
@@ -174,8 +172,9 @@ func (r *Registry) learn(all []resp.Reply, now time.Time) {
 		r.known[id] = p
 	}
 	var gone []Proxy
-	for _, p := range r.known {
-		if p.Gone(now) {
+	for id, p := range r.known {
+		if p.Gone = now.After(p.Until); p.Gone {
+			r.known[id] = p
 			gone = append(gone, p)
 		}
 	}
@@ -199,10 +198,9 @@ func (r *Registry) All() (all []Proxy, trouble error) {
 			all = append(all, p)
 		}
 	}
-	now := time.Now()
 	slices.SortFunc(all, func(a, b Proxy) int {
-		if a.Gone(now) != b.Gone(now) {
-			return cmp.Compare(b.Until.Sub(now), a.Until.Sub(now))
+		if a.Gone != b.Gone {
+			return b.Until.Compare(a.Until)
 		}
 		return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
 	})

@@ -45,14 +45,14 @@ func TestProxiesComeAndGo(t *testing.T) {
 		ask := func(context.Context, [][]byte, int) ([]byte, error) { return reply, nil }
 		of := func(owner string) string {
 			p, known, none := r.Of(owner)
-			return fmt.Sprint(p.Addr, " ", known, " ", none, " ", p.Gone(time.Now()))
+			return fmt.Sprint(p.Addr, " ", known, " ", none, " ", p.Gone)
 		}
-		if got := of(stranger + ":1"); got != " false false true" {
+		if got := of(stranger + ":1"); got != " false false false" {
 			t.Error("before anything is known:", got)
 		}
 		r.round(t.Context(), ask)
-		for owner, want := range map[string]string{other + ":1": "10.0.0.2:6380 true false false", stranger + ":1": " false true true", self + ":1": " false false true",
-			"worker:7": " false false true", other + ":x": " false false true"} {
+		for owner, want := range map[string]string{other + ":1": "10.0.0.2:6380 true false false", stranger + ":1": " false true false", self + ":1": " false false false",
+			"worker:7": " false false false", other + ":x": " false false false"} {
 			if got := of(owner); got != want {
 				t.Errorf("%s: %s", owner, got)
 			}
