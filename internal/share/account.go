@@ -44,12 +44,15 @@ func (u *Users) Accounts(n int) (all []Account) {
 
 // account is called with Users.mu held.
 func (u *User) account(l *Limits, now time.Time) Account {
-	sent := int64(-1)
+	sent, clients := int64(-1), l.Clients
+	if u.name == "" {
+		clients = 0 // no limit: see JoinNobody
+	}
 	if u.Paced() {
 		sent = u.sent.count(now, 0)
 	}
 	return Account{User: u.name, Address: u.address,
-		Clients:  Use{int64(u.clients), l.Clients, u.refused.clients.Load()},
+		Clients:  Use{int64(u.clients), clients, u.refused.clients.Load()},
 		Commands: Use{sent, l.Commands, u.refused.commands.Load()},
 		Locks:    Use{u.locks.Load(), l.Locks, u.refused.locks.Load()},
 		Waits:    Use{u.waits.Load(), l.Waits, u.refused.waits.Load()}}

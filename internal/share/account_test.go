@@ -31,7 +31,7 @@ func TestAccounts(t *testing.T) {
 	u.Leave(gone)
 	want := []Account{
 		{User: "one", Clients: Use{1, 1, 2}, Commands: Use{-1, 0, 0}, Locks: Use{1, 1, 2}, Waits: Use{1, 1, 3}},
-		{Address: "10.0.0.1", Clients: Use{1, 1, 0}, Commands: Use{-1, 0, 0}, Locks: Use{0, 1, 0}, Waits: Use{0, 1, 0}},
+		{Address: "10.0.0.1", Clients: Use{1, 0, 0}, Commands: Use{-1, 0, 0}, Locks: Use{0, 1, 0}, Waits: Use{0, 1, 0}},
 	}
 	if got := u.Accounts(10); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
