@@ -149,8 +149,11 @@ func TestDebianSettings(t *testing.T) {
 		t.Errorf("the unit overrides the addresses in the settings:\n%s", unit)
 	}
 	text, _ := read(t, "debian/lockproxy.yaml")
-	if !bytes.Contains(text, []byte("\n# admin-socket: /run/lockproxy/")) || !strings.Contains(string(unit), "\nRuntimeDirectory=lockproxy\n") {
-		t.Errorf("there is no place for the admin socket that the settings propose:\n%s", unit)
+	rotated, _ := read(t, "debian/logrotate")
+	if !bytes.Contains(text, []byte("\n# admin-socket: /run/lockproxy/")) || !bytes.Contains(unit, []byte("\nRuntimeDirectory=lockproxy\n")) ||
+		!bytes.Contains(text, []byte("\n# event-log: /var/log/lockproxy/events.jsonl\n")) || !bytes.Contains(unit, []byte("\nLogsDirectory=lockproxy\n")) ||
+		!bytes.Contains(rotated, []byte("\n/var/log/lockproxy/*.jsonl {\n")) {
+		t.Errorf("there is no place for the files that the settings propose:\n%s%s%s", text, unit, rotated)
 	}
 	socket, _ := read(t, "systemd/lockproxy.socket")
 	opens := regexp.MustCompile(`(?m)^ListenStream=(.*)$`).FindAllSubmatch(socket, -1)
