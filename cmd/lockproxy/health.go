@@ -57,7 +57,7 @@ func askHealth(cfg config.Config, live bool) (said string, err error) {
 		if live {
 			page = "/livez"
 		}
-		return askPage("http://"+at+page)
+		return askPage("http://" + at + page)
 	}
 	all := slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen, cfg.Admin.SocketAddress())
 	if live { // the admin socket answers without Redis

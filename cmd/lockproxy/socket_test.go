@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -261,4 +263,57 @@ func TestAdminSocketWithoutRedis(t *testing.T) {
 			p.exit()
 		})
 	}
+}
+
+// The page shows the files that settings name, and what became of a new password.
+func TestPageShowsFiles(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, "--requirepass", "secret")
+	authority := testredis.NewAuthority(t)
+	cert, key := authority.Issue("localhost")
+	password := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		if err := os.WriteFile(password, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	write("secret")
+	at := freeAddr(t)
+	start(t, "--upstream", "redis://"+server.Addr(), "--upstream-password-file", password, "--listen=", "--tls-listen", freeAddr(t), "--tls-cert", cert, "--tls-key", key,
+		"--tls-client-ca", authority.File, "--admin-listen", at).awaitLog("the page for operators is there")
+	shows := func(what string, so func(files map[string]inforce.File) bool) {
+		t.Helper()
+		await(t, what, func() bool {
+			var state inforce.State
+			text := textOf(t, "http://"+at+"/settings.json")
+			if err := json.Unmarshal([]byte(text), &state); err != nil || strings.Contains(text, "secret") {
+				t.Fatalf("%v: %s", err, text)
+			}
+			files := map[string]inforce.File{}
+			for _, f := range state.Files {
+				files[f.Name] = f
+			}
+			return len(files) == 3 && so(files)
+		})
+	}
+	left := func(f inforce.File) time.Duration {
+		if f.Ends == nil {
+			return 0
+		}
+		return time.Until(*f.Ends)
+	}
+	var since time.Time
+	shows("all files", func(files map[string]inforce.File) bool {
+		since = files[password].Since
+		return left(files[cert]) > 0 && left(files[authority.File]) > 0 && files[password].Ends == nil && files[password].Trouble == ""
+	})
+	write("")
+	shows("a password that is none", func(files map[string]inforce.File) bool {
+		return strings.Contains(files[password].Trouble, "holds no password") && files[password].Since.Equal(since)
+	})
+	write("secret")
+	shows("the password again", func(files map[string]inforce.File) bool { return files[password].Trouble == "" })
+	write("another secret")
+	shows("another password", func(files map[string]inforce.File) bool { return files[password].Since.After(since) })
+	write("secret")
 }

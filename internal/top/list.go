@@ -229,9 +229,13 @@ func head(before, now facts) []string {
 		return display.Number(int64(float64(s.number(field)-before.stats.number(field))/passed+0.5)) + "/s"
 	}
 	number := func(field string) string { return display.Number(s.number(field)) }
+	drain := ""
+	if s["drain_ms"] != "" {
+		drain = "; drains, ends in " + display.Ago(s.span("drain_ends_in_ms")) + ": " + display.Whole(s["drain_waits_for"])
+	}
 	return []string{
 		"lockproxy " + s["version"] + ", up " + display.Ago(time.Duration(s.number("uptime_in_seconds"))*time.Second) + ", before " +
-			strings.TrimSpace(s["upstream"]+" "+display.Shown(s["upstream_addr"])) + "; clients: " + number("clients"),
+			strings.TrimSpace(s["upstream"]+" "+display.Shown(s["upstream_addr"])) + "; clients: " + number("clients") + drain,
 		"locks of this proxy: " + number("locks_held") + " held, the oldest for " + display.Ago(s.span("oldest_hold_ms")) + "; " + number("locks_waiting") +
 			" wait, the first since " + display.Ago(s.span("longest_wait_ms")),
 		"granted " + rate("locks_granted") + ", renewed " + rate("locks_renewed") + ", lost " + number("locks_lost") + " in all; commands forwarded " + rate("forwarded"),
