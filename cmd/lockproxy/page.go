@@ -108,8 +108,8 @@ func (a *app) clients(most int, part string) (some []page.Client, of int) {
 	found, of := a.server.Holders(most, part)
 	for _, c := range found {
 		some = append(some, page.Client{ID: c.ID, Addr: c.Addr, Name: c.Name, User: c.User, DB: c.DB, Proto: c.ClientFacts.Proto,
-			Library: c.Library[0], Age: page.Milliseconds(c.Age), Idle: page.Milliseconds(c.Idle), Last: c.Last, Locks: c.Locks,
-			WaitsFor: c.WaitsFor, Waited: page.Milliseconds(c.Waited)})
+			Library: c.Library[0], Age: c.Age.Milliseconds(), Idle: c.Idle.Milliseconds(), Last: c.Last, Locks: c.Locks,
+			WaitsFor: c.WaitsFor, Waited: c.Waited.Milliseconds()})
 	}
 	return some, of
 }

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // live are the settings that may change while the process runs.
 var live = []string{
@@ -51,16 +48,16 @@ func Emptied(before, now Config) bool { return before.File.Holds > 0 && now.File
 // Changed are the names of the settings in which now differs from before: those that may change while the process
 // runs, and those that need a restart.
 func Changed(before, now Config) (taken, restart []string) {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(before.Given)), maps.Keys(now.Given))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
+	for _, s := range settings {
 		switch {
-		case before.Given.of(name) == now.Given.of(name):
-		case slices.Contains(live, name):
-			taken = append(taken, name)
+		case before.Given.of(s.name) == now.Given.of(s.name):
+		case slices.Contains(live, s.name):
+			taken = append(taken, s.name)
 		default:
-			restart = append(restart, name)
+			restart = append(restart, s.name)
 		}
 	}
+	slices.Sort(taken)
+	slices.Sort(restart)
 	return taken, restart
 }

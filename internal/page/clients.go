@@ -13,27 +13,19 @@ import (
 
 // Client is one client of this proxy, with the fields of LOCKPROXY CLIENTS.
 type Client struct {
-	ID       int64        `json:"id"`
-	Addr     string       `json:"addr"`
-	Name     string       `json:"name"`
-	User     string       `json:"user"`
-	DB       int          `json:"db"`
-	Proto    int          `json:"resp"`
-	Library  string       `json:"lib_name"`
-	Age      Milliseconds `json:"age_ms"`
-	Idle     Milliseconds `json:"idle_ms"`
-	Last     string       `json:"cmd"`
-	Locks    int          `json:"locks"`
-	WaitsFor string       `json:"waits_for"` // a lock; "": it waits for none
-	Waited   Milliseconds `json:"waiting_ms"`
-}
-
-// Milliseconds are a time as JSON has it.
-type Milliseconds time.Duration
-
-// MarshalJSON makes a whole number.
-func (m Milliseconds) MarshalJSON() ([]byte, error) {
-	return strconv.AppendInt(nil, time.Duration(m).Milliseconds(), 10), nil
+	ID       int64  `json:"id"`
+	Addr     string `json:"addr"`
+	Name     string `json:"name"`
+	User     string `json:"user"`
+	DB       int    `json:"db"`
+	Proto    int    `json:"resp"`
+	Library  string `json:"lib_name"`
+	Age      int64  `json:"age_ms"`
+	Idle     int64  `json:"idle_ms"`
+	Last     string `json:"cmd"`
+	Locks    int    `json:"locks"`
+	WaitsFor string `json:"waits_for"` // a lock; "": it waits for none
+	Waited   int64  `json:"waiting_ms"`
 }
 
 // closed is what became of a client that was to be closed.
@@ -78,7 +70,7 @@ func (d *document) clients(all []Client) {
 		d.put(`</td>
 <td data-label="Idle" class="num">%s</td>
 <td class="wide">%s</td>
-`, display.Ago(time.Duration(c.Idle)), display.Shown(c.Last))
+`, display.Ago(time.Duration(c.Idle)*time.Millisecond), display.Shown(c.Last))
 	})
 }
 

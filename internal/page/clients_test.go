@@ -15,7 +15,7 @@ import (
 )
 
 func TestClients(t *testing.T) {
-	e := &engine{clients: []Client{{ID: 7, Addr: "10.0.0.1:5", Name: "job", User: "app", Locks: 3, WaitsFor: "l<1>", Idle: Milliseconds(90 * time.Second), Last: "lock"}}}
+	e := &engine{clients: []Client{{ID: 7, Addr: "10.0.0.1:5", Name: "job", User: "app", Locks: 3, WaitsFor: "l<1>", Idle: 90000, Last: "lock"}}}
 	var asked []string
 	o := e.options()
 	clients := o.Clients
