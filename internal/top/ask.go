@@ -72,16 +72,33 @@ type facts struct {
 // answerTime bounds a question, the connection that it may need included.
 const answerTime = 5 * time.Second
 
+// helloTime is for the answer to HELLO, which a Redis that hangs never gives: the next question is not to wait for long.
+const helloTime = 2 * time.Second
+
 // proxy is the lockproxy that is asked. It connects when it is asked, and again after each failure.
 type proxy struct {
 	target upstream.Target
-	client rueidis.Client
+	// One connection is for lists, the other one for locks: while Redis hangs, LOCKINFO has no answer, and nobody gets
+	// another connection for lists.
+	lists, locks connection
+}
+
+// connection is nil before it is made, and after a failure.
+type connection struct{ rueidis.Client }
+
+func (c *connection) end() {
+	if c.Client != nil {
+		c.Close()
+		c.Client = nil
+	}
 }
 
 func (p *proxy) options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress: []string{p.target.Addr}, Username: p.target.User, Password: p.target.Password, SelectDB: p.target.DB,
 		ClientName: "lockproxy-top", ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+		ConnWriteTimeout: helloTime,
+		Dialer:           net.Dialer{KeepAlive: -1}, // rueidis sends no PING, which a Redis that hangs does not answer
 		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			conn, err := upstream.Dial(ctx, p.target, answerTime)
 			if err != nil {
@@ -96,9 +113,13 @@ func (p *proxy) options() rueidis.ClientOption {
 func (p *proxy) ask(ctx context.Context, q *query) (f facts, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	if p.client == nil {
-		if p.client, err = rueidis.NewClient(p.options()); err != nil {
-			p.close()
+	client := &p.lists
+	if q.lock != nil {
+		client = &p.locks
+	}
+	if client.Client == nil {
+		if client.Client, err = rueidis.NewClient(p.options()); err != nil {
+			client.end()
 			// Rueidis begins with HELLO, and the proxy closes whoever says that while Redis is away.
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("the proxy closed the connection: its Redis may be away; try LOCKPROXY at redis-cli (%w)", err)
@@ -108,13 +129,13 @@ func (p *proxy) ask(ctx context.Context, q *query) (f facts, err error) {
 	}
 	var commands []rueidis.Completed
 	for _, words := range q.commands() {
-		commands = append(commands, p.client.B().Arbitrary(words...).Build())
+		commands = append(commands, client.B().Arbitrary(words...).Build())
 	}
-	said := p.client.DoMulti(ctx, commands...)
+	said := client.DoMulti(ctx, commands...)
 	f.at = time.Now()
 	err = f.read(q, said)
 	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
-		p.close()
+		client.end()
 	}
 	return f, err
 }
@@ -145,13 +166,6 @@ func (f *facts) read(q *query, said []rueidis.RedisResult) error {
 		r["proxy"] = cmp.Or(at[r["proxy"]], r["proxy"])
 	}
 	return err
-}
-
-func (p *proxy) close() {
-	if p.client != nil {
-		p.client.Close()
-		p.client = nil
-	}
 }
 
 func readRows(all []rueidis.RedisMessage, read func(rueidis.RedisMessage) record) (rows []record) {

@@ -2,11 +2,13 @@ package top
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // answering is a proxy that knows some commands by heart, in RESP3.
@@ -35,6 +37,9 @@ func answering(t *testing.T, replies map[string]string) *proxy {
 			switch {
 			case words[0] == "HELLO":
 				reply = "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
+			case reply == "never":
+				<-t.Context().Done()
+				return
 			case words[0] == "CLIENT":
 				reply = "+OK\r\n"
 			case !known:
@@ -57,7 +62,7 @@ func answering(t *testing.T, replies map[string]string) *proxy {
 		t.Fatal(err)
 	}
 	p := &proxy{target: o.target}
-	t.Cleanup(p.close)
+	t.Cleanup(func() { p.lists.end(); p.locks.end() })
 	return p
 }
 
@@ -168,8 +173,30 @@ func TestClosedByTheProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &proxy{target: o.target}
-	defer p.close()
+	defer p.lists.end()
 	if _, err = p.ask(t.Context(), &query{list: &lists[0], rows: 1}); err == nil || !strings.Contains(err.Error(), "its Redis may be away") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAskWhileRedisHangs: LOCKINFO has no answer then, and lists go on being shown.
+func TestAskWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	p := answering(t, map[string]string{"LOCKPROXY STATS": "%0\r\n", "LOCKPROXY LOCKS 9": "*0\r\n", "SELECT 0": "+OK\r\n", "LOCKINFO a": "never", "PING": "never"})
+	list := func() {
+		t.Helper()
+		if _, err := p.ask(t.Context(), &query{list: &lists[0], rows: 9}); err != nil {
+			t.Error(err)
+		}
+	}
+	list()
+	first := p.lists.Client
+	ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond) // longer than rueidis waits before it sends PING
+	defer cancel()
+	if _, err := p.ask(ctx, &query{list: &about, rows: 9, lock: record{"key": "a", "db": "0"}}); err == nil {
+		t.Error("LOCKINFO was answered")
+	}
+	if list(); p.lists.Client != first {
+		t.Error("lists have another connection than before")
 	}
 }

@@ -153,7 +153,9 @@ func TestView(t *testing.T) {
 	}}
 	on := open(t, p)
 	on.waitFor([]string{"lockproxy 1.2", "clients: 12", "1,234 held", "LOCK", "orders", "10.0.0.1:5 [red]shop", "12 s of 30 s", `bad\x1b[2J\xff`, "1 Locks"}, "\x1b")
-	p.change(func() { p.rows["Locks"] = append(p.rows["Locks"], record{"key": "", "db": "0", "owner": "of the empty name"}) })
+	p.change(func() {
+		p.rows["Locks"] = append(p.rows["Locks"], record{"key": "", "db": "0", "owner": "of the empty name"})
+	})
 	on.waitFor([]string{`""`, "of the empty"})
 	on.types("/ORD")
 	on.waitFor([]string{"only with: ORD", "orders"}, "bad")
