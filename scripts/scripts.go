@@ -95,10 +95,9 @@ end
 -- include vote
 `)
 
-	// Account, Publishes and Proxies touch no lock.
+	// Account and Publishes touch no lock.
 	Account   = load("account", "-- include account")
 	Publishes = load("publishes", "-- include publishes")
-	Proxies   = load("proxies", "-- include proxies")
 )
 
 // include is a line of a script in whose place the text of some files stands.

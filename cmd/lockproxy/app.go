@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 	"github.com/lockproxy/lockproxy/upstream/sentinel"
 )
@@ -66,7 +68,7 @@ type app struct {
 type observed struct {
 	uuid      string // of this proxy
 	proxies   *proxies.Registry
-	self      proxies.Record // what this proxy says there, as it listens
+	self      proxies.Proxy // what this proxy says of itself
 	events    eventLog
 	telemetry *telemetry.Telemetry
 	health    admin.Health
@@ -77,6 +79,7 @@ type observed struct {
 func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 	cfg := set.cfg
 	a := &app{settings: set, log: log, observed: observed{uuid: uuid.NewString()}, mistake: make(chan error, 1)}
+	a.self = introduction(a.uuid, cfg)
 	a.cfg.Limits.MaxClients, a.cfg.Limits.MaxUpstream = places(cfg.Limits.MaxClients, cfg.Limits.MaxUpstream, openFiles(), log)
 	a.latest.Store(new(a.cfg))
 	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, cfg.Limits.MaxUpstreamPerUser)
@@ -117,8 +120,8 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.proxies = proxies.New(proxies.Options{ID: a.uuid, Quorum: len(a.quorum) > 0, Log: log, Say: a.said,
-		Address: func(ctx context.Context) string { return a.server.Address(ctx) }})
+	a.proxies = proxies.New(proxies.Options{Self: a.self, Service: cmp.Or(service.User, "default"), Quorum: len(a.quorum) > 0,
+		Ask: func(ctx context.Context) ([]resp.Reply, error) { return a.server.ClientLists(ctx) }})
 	a.server = session.NewServer(session.Options{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
@@ -139,7 +142,6 @@ func (a *app) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	a.introduce()
 	if err = a.openPage(ctx); err != nil {
 		return err
 	}
@@ -235,9 +237,6 @@ func (a *app) run(ctx context.Context) error {
 	systemd.Tell(systemd.Ready) // the listeners are open
 	a.events.note(events.Start, versionText())
 	engine.Go(func() { a.runLocks(lockCtx) })
-	if a.cfg.Admin.Registry == "yes" {
-		engine.Go(func() { a.server.KnowProxies(lockCtx, a.proxies) })
-	}
 	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
 	failed := make(chan error, len(a.listeners)+1)
 	if a.cfg.Admin.Socket != "" {

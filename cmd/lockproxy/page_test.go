@@ -261,7 +261,7 @@ func TestPageSearchesRedis(t *testing.T) {
 	t.Run("without the right", func(t *testing.T) {
 		t.Parallel()
 		s := testredis.Start(t)
-		s.Do(t, "ACL", "SETUSER", "service", "on", ">p", "~*", "&*", "+@all", "-scan", "-hset")
+		s.Do(t, "ACL", "SETUSER", "service", "on", ">p", "~*", "&*", "+@all", "-scan", "-client|list")
 		s.Do(t, "HSET", "job:1", redisson+":52", "2")
 		s.Do(t, "PEXPIRE", "job:1", "600000")
 		_, _, get := page(t, "--upstream", strings.Replace(s.URL(), "://", "://service:p@", 1))

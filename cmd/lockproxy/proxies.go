@@ -2,48 +2,29 @@ package main
 
 import (
 	"context"
-	"net"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
+	"github.com/lockproxy/lockproxy/internal/systemd"
 )
 
-// introduce notes what this proxy says of itself to the others: an address with TLS before one without, and before a
-// unix socket.
-func (a *app) introduce() {
+// introduction is what this proxy says of itself to the others, as the settings have it: an address with TLS before one
+// without. Those of sockets that systemd has opened, and of port 0, are not known yet.
+func introduction(uuid string, cfg config.Config) proxies.Proxy {
 	host, _ := os.Hostname() // people are shown it, and a page on loopback is for the same one
-	a.self = proxies.Record{Host: host, Version: versionText(), Started: time.Now(), Addr: a.cfg.Listen.Announce}
-	if a.self.Addr != "" {
-		return
-	}
-	rank := func(l listener) int {
-		_, tcp := l.Addr().(*net.TCPAddr)
-		switch {
-		case l.entry.TLS != nil:
-			return 2
-		case tcp:
-			return 1
-		}
-		return 0
-	}
-	best := -1
-	for _, l := range a.listeners {
-		if n := rank(l); n > best {
-			best, a.self.Addr = n, l.Addr().String()
+	p := proxies.Proxy{ID: uuid, Record: proxies.Record{Host: host, Version: versionText(), Started: time.Now(),
+		Page: cfg.Admin.Page, Secure: cfg.Admin.TLSCert != ""}}
+	for _, address := range slices.Concat([]string{cfg.Listen.Announce}, cfg.TLS.Listen, cfg.Listen.Addresses) {
+		if p.Addr == "" && !strings.HasPrefix(address, systemd.Prefix) {
+			p.Addr = address
 		}
 	}
-}
-
-// said is that, on a machine of that address.
-func (a *app) said(machine string) proxies.Record {
-	r := a.self
-	r.Addr = proxies.Reached(r.Addr, machine, false)
-	if a.page != nil {
-		r.Page, r.Cert = proxies.Reached(a.page.Addr(), machine, true), a.page.Entry.Fingerprint()
-	}
-	return r
+	return p
 }
 
 // allProxies are this proxy and the others. Only a page can ask others for more than what they say in Redis.

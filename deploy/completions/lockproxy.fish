@@ -72,7 +72,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l slowlog-sl
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l metrics-listen -x -d '/metrics, /livez and /readyz'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l trace-lock-names -x -a 'yes no' -d 'no: spans do not have the names of locks'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l ready-needs -x -a 'redis locks' -d 'What /readyz needs'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l proxy-registry -x -a 'yes no' -d 'yes: this proxy says every three seconds in Redis, in the key lockproxy_proxies of database 0, that it is there, so that LOCKINFO, LOCKPROXY and the page for operators know the other proxies, and show their locks'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-socket -x -d 'The path of a unix socket for operators, made with the permissions 600'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-listen -x -d 'host:port of the page for operators, from which locks can be freed by force'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-token-file -r -F -d 'A file whose only line, of 16 bytes at least, is what admin-listen asks for'

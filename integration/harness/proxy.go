@@ -40,7 +40,7 @@ func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	t.Helper()
 	p := &Proxy{T: t, port: testredis.FreePort(t), logPath: filepath.Join(t.TempDir(), "lockproxy.log")}
 	p.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
-	flags := []string{"--listen", p.Addr(), "--metrics-listen", p.metrics, "--drain-delay", "0", "--proxy-registry", "no"}
+	flags := []string{"--listen", p.Addr(), "--metrics-listen", p.metrics, "--drain-delay", "0"}
 	if upstream != "" {
 		flags = append(flags, "--upstream", upstream)
 	}

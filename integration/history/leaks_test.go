@@ -102,7 +102,7 @@ func (r *round) leftOn(addr string) (left []string) {
 		return []string{err.Error()}
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, "n:") || strings.HasPrefix(name, "redisson_lock_token:") || name == "lockproxy_proxies" {
+		if strings.HasPrefix(name, "n:") || strings.HasPrefix(name, "redisson_lock_token:") {
 			continue
 		}
 		ttl, _ := redis.Int64(c.Do("PTTL", name))

@@ -7,15 +7,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// LOCKINFO names the proxy that serves a holder when it is another one, to those who may run CLIENT LIST, and tells a Redisson's thread from that.
+// LOCKINFO names the proxy that serves a holder when it is another one, to those who may run CLIENT LIST, tells a Redisson's
+// thread from that, and believes no client's name for it.
 func TestLockInfoNamesTheOtherProxy(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--user service on >pw ~* &* +@all -client|list", "--user reader on >pw ~* &* +@all -client|list")
+	server := testredis.Start(t, "--user service on >pw ~* &* +@all", "--user other on >pw ~* &* +@all", "--user reader on >pw ~* &* +@all -client|list")
 	upstream := "redis://service:pw@" + server.Addr()
-	a, b := harness.StartProxy(t, upstream, "--proxy-registry", "yes"), harness.StartProxy(t, upstream, "--proxy-registry", "yes")
+	a, b := harness.StartProxy(t, upstream), harness.StartProxy(t, upstream)
 	a.AwaitProbe(1)
 	b.AwaitProbe(1)
 	holder, asker := harness.Dial(t, a.Addr()), harness.Dial(t, b.Addr())
+	evil := harness.Dial(t, server.Addr())
+	harness.Expect(t, evil, "+OK\r\n", "AUTH", "other", "pw")
+	harness.Expect(t, evil, "+OK\r\n", "CLIENT", "SETNAME", "lockproxy:00000000-0000-0000-0000-000000000000:addr=6.6.6.6%3A1")
 	harness.Expect(t, holder, "+OK\r\n", "LOCK", "k")
 	harness.Expect(t, holder, "+OK\r\n", "LOCK", "named", "OWNER", "job", "EX", "30")
 	harness.Expect(t, asker, "+OK\r\n", "LOCK", "here")

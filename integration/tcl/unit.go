@@ -99,7 +99,7 @@ func (b *environment) startProxy(ctx context.Context, dir, upstream string) (*pr
 		return nil, "", err
 	}
 	addr := net.JoinHostPort("127.0.0.1", port)
-	args := append([]string{"--listen", addr, "--upstream", upstream, "--allow", "monitor,debug", "--proxy-registry", "no"}, b.s.args...)
+	args := append([]string{"--listen", addr, "--upstream", upstream, "--allow", "monitor,debug"}, b.s.args...)
 	p, err := program.Launch(dir, "lockproxy", b.binary, args...)
 	if err != nil {
 		return nil, "", err

@@ -50,13 +50,17 @@ func askShared(ctx context.Context, n *upstream.Node, id upstream.Identity, raw 
 	return notAsked(p.Do(r))
 }
 
-// scriptFacts have a cluster's EVAL go to the node that has its key.
-var scriptFacts = &cluster.Facts{Name: "eval", Script: true}
-
-// RunAsService runs a script as the service account where the key is that words[at] names. It may have run if there is
-// an error.
-func (c *Common) RunAsService(ctx context.Context, b Backend, words [][]byte, at int) ([]byte, error) {
-	return c.askWhole(ctx, b, 0, words, scriptFacts, at)
+// AskAllAsService is Forwarder.AskAll as the service account.
+func (c *Common) AskAllAsService(ctx context.Context, b Backend, words [][]byte) ([]resp.Reply, error) {
+	reply, err := c.askWhole(ctx, b, 0, words, askAllFacts)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := resp.ParseReply(reply)
+	if _, many := b.(*Clustered); many {
+		return all.Elems, nil
+	}
+	return []resp.Reply{all}, nil
 }
 
 // mostHeld bounds what is held of a reply for nobody's account, in bytes: what is in it may be clients' own.
@@ -66,10 +70,9 @@ type atMost int
 
 func (most atMost) MayHold(n int) bool { return n <= int(most) }
 
-// askWhole asks something in a database as the service account: one Redis, or those nodes of a cluster that facts say,
-// or the keys that words[keys] are.
-func (c *Common) askWhole(ctx context.Context, b Backend, db int, words [][]byte, facts *cluster.Facts,
-	keys ...int) ([]byte, error) {
+// askWhole asks something in a database as the service account: one Redis, or those nodes of a cluster that facts say.
+func (c *Common) askWhole(ctx context.Context, b Backend, db int, words [][]byte,
+	facts *cluster.Facts) ([]byte, error) {
 	id, raw := c.AsService(), resp.Command(words)
 	id.DB = db
 	nodes, many := b.(*Clustered)
@@ -80,7 +83,7 @@ func (c *Common) askWhole(ctx context.Context, b Backend, db int, words [][]byte
 	}
 	e := nodes.Executor(id).For(atMost(mostHeld))
 	defer e.Close()
-	p := cluster.NewPlan(cluster.Command{Raw: raw, Args: words, Facts: facts, Keys: keys})
+	p := cluster.NewPlan(cluster.Command{Raw: raw, Args: words, Facts: facts})
 	e.Do(ctx, []*cluster.Plan{p})
 	return p.Reply, p.Err
 }

@@ -33,7 +33,7 @@ func TestDefaults(t *testing.T) {
 		Commands: Commands{Slow: 10 * time.Millisecond},
 		Log:      Log{Level: slog.LevelInfo, Format: "text", EventWait: time.Second},
 		Drain:    Drain{Timeout: 20 * time.Second},
-		Admin:    Admin{TraceLocks: "yes", ReadyNeeds: "redis", Registry: "yes"},
+		Admin:    Admin{TraceLocks: "yes", ReadyNeeds: "redis"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

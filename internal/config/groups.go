@@ -127,7 +127,6 @@ type Admin struct {
 	Metrics    string // "" is off
 	TraceLocks string // yes or no
 	ReadyNeeds string // redis or locks
-	Registry   string // yes or no
 	Socket     string // a path; "" is off
 	Page       string // "" is off
 	TokenFile  string

@@ -198,8 +198,6 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.Admin.TraceLocks }, "yes", "no")},
 	{"ready-needs", "redis", false, "What `/readyz` needs: `redis`, that Redis answers; `locks`, that locks can be had as well, at all masters of a cluster or a majority of a quorum.",
 		choice(func(c *Config) *string { return &c.Admin.ReadyNeeds }, "redis", "locks")},
-	{"proxy-registry", "yes", false, "`yes`: this proxy says every three seconds in Redis, in the key `lockproxy_proxies` of database 0, that it is there, so that LOCKINFO, LOCKPROXY and the page for operators know the other proxies, and show their locks. `no`: nothing is written there.",
-		choice(func(c *Config) *string { return &c.Admin.Registry }, "yes", "no")},
 	{"admin-socket", "", false, "The path of a unix socket for operators, made with the permissions 600: who may connect is one, whatever `operators` says, without a password. `LOCKPROXY`, `CLIENT`, `INFO`, `COMMAND` and `PING` are answered there also while all places are taken, in a drain, and without Redis. Empty: off.",
 		text(func(c *Config) *string { return &c.Admin.Socket })},
 	{"admin-listen", "", false, "`host:port` of the page for operators, from which locks can be freed by force: see docs/OPERATIONS.md. On an address that is not this machine's own (`127.0.0.1`, `::1`, `localhost`) it needs `admin-token-file` or `admin-tls-client-ca`. Empty: off.",

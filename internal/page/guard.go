@@ -28,8 +28,20 @@ type Entry struct {
 	Authorities func() *x509.CertPool
 }
 
-// Fingerprint is the SHA-256 of the page's certificate, in hex; "": it has no TLS.
-func (e Entry) Fingerprint() string {
+// asking is how this page asks those of other proxies with TLS: it shows its own certificate. Theirs must be of the
+// authorities, if there are any; with a token the answer says which certificate was shown. Names do not matter, since
+// pages are asked at addresses.
+func (e Entry) asking() *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
+	if e.Certificate != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return e.Certificate(), nil }
+	}
+	config.VerifyConnection = func(s tls.ConnectionState) error { return e.signedBy(s.PeerCertificates) }
+	return config
+}
+
+// fingerprint is the SHA-256 of the page's certificate, in hex; "": it has no TLS.
+func (e Entry) fingerprint() string {
 	if e.Certificate == nil {
 		return ""
 	}
@@ -90,7 +102,7 @@ func (g *guard) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case g.Token != nil:
 			if signature := g.signature(r); signature != "" {
-				next.ServeHTTP(&signing{w, g.Token(), signature}, r)
+				next.ServeHTTP(&signing{w, g.Token(), signature, g.fingerprint()}, r)
 				return
 			}
 			g.tell(r)

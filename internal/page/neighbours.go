@@ -45,7 +45,7 @@ func (d *document) proxy(s *proxies.State) {
 
 // there is an address at the page of another proxy.
 func there(s *proxies.State, path string) string {
-	return either(s.Cert == "", "http://", "https://") + s.Page + path
+	return either(s.Secure, "https://", "http://") + s.Page + path
 }
 
 // freeThere draws a link to a lock at the proxy of its holder, which hears of a force there at once. A link from elsewhere

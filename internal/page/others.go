@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/hmac"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -56,40 +55,22 @@ type other struct {
 	asking  chan struct{} // closed when the answer is there; nil: it is not asked
 }
 
-// certificateKey is for the certificate that whom is asked must have, in a context.
-type certificateKey struct{}
-
 var (
-	errRedirect    = errors.New("it leads elsewhere")
-	errCertificate = errors.New("it has another certificate than it says in Redis")
+	errRedirect = errors.New("it leads elsewhere")
+	errProof    = errors.New("its answer does not show that it has the token")
 )
 
 // begin readies others for a page with that entry.
 func (o *others) begin(e Entry) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // the certificate is compared instead
-	if e.Certificate != nil {
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return e.Certificate(), nil }
-	}
-	secure := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		config := config.Clone()
-		want, _ := ctx.Value(certificateKey{}).(string)
-		config.VerifyConnection = func(s tls.ConnectionState) error {
-			if fingerprint(s.PeerCertificates[0].Raw) != want {
-				return errCertificate
-			}
-			return e.signedBy(s.PeerCertificates)
-		}
-		return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: otherTime}, Config: config}).DialContext(ctx, network, addr)
-	}
 	o.by, o.reading = map[string]*other{}, make(chan struct{}, mostRead)
 	o.http = http.Client{
-		Transport: &http.Transport{DialTLSContext: secure, MaxIdleConnsPerHost: 1, IdleConnTimeout: othersMost + rest,
-			DialContext: (&net.Dialer{Timeout: otherTime}).DialContext, MaxResponseHeaderBytes: 32 << 10},
+		Transport: &http.Transport{TLSClientConfig: e.asking(), TLSHandshakeTimeout: otherTime, MaxIdleConnsPerHost: 1,
+			IdleConnTimeout: othersMost + rest, DialContext: (&net.Dialer{Timeout: otherTime}).DialContext, MaxResponseHeaderBytes: 32 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
 	}
 }
 
-// signedBy says that a chain is of the authorities, if there are any: what stands in Redis may be somebody else's.
+// signedBy says that a chain is of the authorities, if there are any: the address may be somebody else's.
 func (e Entry) signedBy(chain []*x509.Certificate) error {
 	if e.Authorities == nil {
 		return nil
@@ -166,11 +147,11 @@ func (o *others) know(known []proxies.Proxy, now time.Time) {
 			one = &other{State: proxies.State{Proxy: k, State: "down", Since: now}}
 			o.by[k.ID] = one
 		}
-		if one.Page != k.Page || one.Cert != k.Cert { // nobody has answered there
+		if one.Page != k.Page || one.Secure != k.Secure { // nobody has answered there
 			one.become("down", "its page is elsewhere now", now)
 		}
 		if one.Proxy = k; k.Gone {
-			one.become("gone", "it says no more in Redis that it is there", k.Until)
+			one.become("gone", "it is connected to Redis no more", k.Until)
 		} else if one.State.State == "gone" {
 			one.become("up", "", now)
 		}
@@ -206,7 +187,7 @@ func (p *Page) unaskable(other proxies.Proxy) string {
 		return "its page is for its own machine only: see admin-listen"
 	case p.guard.open() && !proxies.Loopback(other.Page):
 		return "this page is for its own machine only: see admin-listen"
-	case p.guard.Certificates && other.Cert == "":
+	case p.guard.Certificates && !other.Secure:
 		return "its page has no certificate"
 	}
 	return ""
@@ -242,8 +223,7 @@ func (p *Page) askOne(whom proxies.Proxy) {
 
 // get asks the page of a proxy, with what shows that this one may ask, and looks whether the answer is that one's.
 func (p *Page) get(ctx context.Context, whom proxies.Proxy) (body []byte, err error) {
-	ctx = context.WithValue(ctx, certificateKey{}, whom.Cert)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, either(whom.Cert == "", "http://", "https://")+whom.Page+othersPath, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, either(whom.Secure, "https://", "http://")+whom.Page+othersPath, nil)
 	if err != nil || r.URL.Host != whom.Page || r.URL.User != nil || r.URL.RequestURI() != othersPath {
 		return nil, errors.New("the address of its page is none")
 	}
@@ -277,8 +257,9 @@ func (p *Page) get(ctx context.Context, whom proxies.Proxy) (body []byte, err er
 		err = fmt.Errorf("its page answers %d", w.StatusCode)
 	case all.Len() > mostAnswer:
 		err = errors.New("its answer is too long")
-	case token != "" && !hmac.Equal([]byte(w.Header.Get(answerHeader)), []byte(sign(token, "answer", asked, all.String()))):
-		err = errors.New("its answer does not show that it has the token")
+	case token != "" && !hmac.Equal([]byte(w.Header.Get(answerHeader)), []byte(signAnswer(token, asked, shown(w.TLS), all.String()))):
+		p.others.http.CloseIdleConnections() // this one's certificate may have changed since
+		err = errProof
 	}
 	return all.Bytes(), err
 }

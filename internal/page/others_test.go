@@ -239,7 +239,7 @@ func TestOthersThatAreNone(t *testing.T) {
 	}
 }
 
-// A certificate that stands in Redis is believed only if the authorities that this page trusts have signed it, and a page
+// A certificate is believed only if the authorities that this page trusts have signed it, and a page
 // that is elsewhere all at once has no link before it answers there.
 func TestOthersByCertificate(t *testing.T) {
 	t.Parallel()
@@ -248,7 +248,7 @@ func TestOthersByCertificate(t *testing.T) {
 	}))
 	defer evil.Close()
 	whom := proxies.Proxy{ID: otherID, Until: time.Now().Add(time.Hour),
-		Record: proxies.Record{Page: strings.TrimPrefix(evil.URL, "https://"), Cert: fingerprint(evil.Certificate().Raw)}}
+		Record: proxies.Record{Page: strings.TrimPrefix(evil.URL, "https://"), Secure: true}}
 	for name, trusts := range map[string]bool{"its authority is trusted": true, "another one is": false} {
 		o := (&engine{}).options()
 		pool := x509.NewCertPool()

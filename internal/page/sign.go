@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"net/http"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 
 // Pages ask each other with a signature that only who has the token can make. The token itself goes nowhere: what a page
 // is told of others' addresses stands in Redis, where somebody else may have written it. So a signature is for one proxy
-// at one address, and the answer is signed, too.
+// at one address. The answer is signed, too, with the certificate that was shown: then nobody between the two has read or changed it.
 
 const (
 	scheme       = "Lockproxy "
@@ -30,9 +31,22 @@ func sign(token string, texts ...string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// target is what a question is about: which proxy, at which address, and what.
+// target signs what a question is about: which proxy, at which address, and what.
 func target(token, id, address, method, uri, stamp string) string {
 	return sign(token, "ask", id, address, method, uri, stamp)
+}
+
+// signAnswer signs the answer to a question, over a connection where that certificate was shown; "": none.
+func signAnswer(token, asked, certificate, body string) string {
+	return sign(token, "answer", asked, certificate, body)
+}
+
+// shown is the SHA-256 of the certificate that the other side has shown, in hex; "": it has no TLS.
+func shown(s *tls.ConnectionState) string {
+	if s == nil {
+		return ""
+	}
+	return fingerprint(s.PeerCertificates[0].Raw)
 }
 
 // newStamp makes a signature's time, and what makes it another than all others.
@@ -87,10 +101,10 @@ func (g *guard) signature(r *http.Request) string {
 // signing is an answer that is signed; it is written at once.
 type signing struct {
 	http.ResponseWriter
-	token, asked string
+	token, asked, certificate string
 }
 
 func (w *signing) Write(p []byte) (int, error) {
-	w.Header().Set(answerHeader, sign(w.token, "answer", w.asked, string(p)))
+	w.Header().Set(answerHeader, signAnswer(w.token, w.asked, w.certificate, string(p)))
 	return w.ResponseWriter.Write(p)
 }

@@ -1,49 +1,38 @@
-// Package proxies is how the proxies before one Redis know of each other: each says in a hash there that it is there,
-// and where. That is for what people are shown, and nothing else waits for it.
+// Package proxies is how the proxies before one Redis know of each other: the name of each one's connections there says
+// who it is, and where, and CLIENT LIST shows it. That is for what people are shown, and nothing else waits for it.
 package proxies
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
 const (
-	key = "lockproxy_proxies"
-	// TTL is for how long a proxy is believed to be there that says nothing more. It says so every few seconds, and
-	// when it goes.
-	TTL   = 10 * time.Second
-	every = 3 * time.Second
-	// AskTime is for an answer of Redis, leaveTime for the last one.
-	askTime, leaveTime = 2 * time.Second, 500 * time.Millisecond
-
-	mostProxies = 256
-	mostRecord  = 1024 // bytes
+	// TTL is for how long a proxy is believed to be there after its connections were last seen: it makes them again
+	// after a failover.
+	TTL = 10 * time.Second
+	// Fresh is how long an answer of Redis is used, askTime how long one may take.
+	fresh, askTime = 3 * time.Second, time.Second
+	mostProxies    = 256
 	// GoneFor is how long it is known of a proxy that it was there, mostGone of how many.
 	goneFor, mostGone = time.Hour, 16
-	// AddressRounds is after how many rounds the machine's address is looked for again.
-	addressRounds = 20
 )
 
 // Record is what a proxy says of itself.
 type Record struct {
-	Host    string    `json:"host"`           // the name of its machine
-	Addr    string    `json:"addr,omitempty"` // where its clients connect to
-	Page    string    `json:"page,omitempty"` // host:port of its page; "": there is none
-	Cert    string    `json:"cert,omitempty"` // the SHA-256 of its page's certificate, in hex; "": it has no TLS
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
+	Host    string // the name of its machine
+	Addr    string // where its clients connect to
+	Page    string // host:port of its page; "": there is none, or it is not known
+	Secure  bool   // its page has TLS
+	Version string
+	Started time.Time
 }
 
 // Proxy is one that was heard of.
@@ -56,124 +45,83 @@ type Proxy struct {
 
 // Options set a Registry up.
 type Options struct {
-	ID     string // of this proxy
-	Quorum bool   // locks are elsewhere: their proxies may have another Redis for data
-	Log    *slog.Logger
-	// Address is the address that this machine has for others; "": that is not known. Say is what the proxy says of
-	// itself then.
-	Address func(context.Context) string
-	Say     func(address string) Record
+	Self    Proxy
+	Service string // the user as whom proxies are connected: nobody else's connections are believed
+	Quorum  bool   // locks are elsewhere: their proxies may have another Redis for data
+	// Ask has all nodes that answer say CLIENT LIST, as the service account.
+	Ask func(context.Context) ([]resp.Reply, error)
 }
 
-// Ask sends a command to the node that has the key at words[at]. It may have been done if there is an error.
-type Ask func(ctx context.Context, words [][]byte, at int) ([]byte, error)
-
-// Registry is what is known of the proxies. All its methods may be called on nil, which knows of none.
+// Registry is what is known of the proxies. All its methods may be called on nil, which knows of none. They ask Redis if
+// nobody has for a while, and take askTime at most.
 type Registry struct {
 	o       Options
+	turn    sync.Mutex       // who has it asks Redis; the others use what is known. It guards asked
+	asked   time.Time        // when Redis was asked last
 	mu      sync.Mutex       // guards what follows
 	known   map[string]Proxy // by their ids
-	trouble error            // why Redis last did not; nil: it did
-	told    string           // of Redis' refusals the one that the log has
-	address string           // of this machine; "": not known yet
+	trouble error            // why they may not be all; nil: they are
 }
 
 var (
-	errNotYet = errors.New("Redis has not been asked for them")
-	errOther  = &refusal{"ERR the key " + key + " has too much in it, or is no hash: others have written it"}
-	errAnswer = errors.New("ERR the reply to the script is none")
+	errNotYet   = errors.New("Redis has not been asked for them")
+	errNotWhole = errors.New("Redis does not list the connections of this proxy, so it may leave out those of others")
 )
 
-// New is a Registry that knows nothing before Run.
+// New is a Registry that has not asked yet.
 func New(o Options) *Registry { return &Registry{o: o, known: map[string]Proxy{}, trouble: errNotYet} }
 
-// Run says that this proxy is there, and learns who else is, until ctx ends.
-func (r *Registry) Run(ctx context.Context, ask Ask) {
-	found := false
-	for n := 0; ; n++ {
-		if n%addressRounds == 0 || !found {
-			found = r.findAddress(ctx)
-		}
-		r.round(ctx, ask)
-		if !retry.Sleep(ctx, every, nil) {
-			break
-		}
+// look asks Redis, unless it was asked a moment ago or is being asked.
+func (r *Registry) look() {
+	if !r.turn.TryLock() {
+		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer r.turn.Unlock()
+	if time.Since(r.asked) < fresh {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	_, _ = r.ask(ctx, ask, 0, "") // it is over in ten seconds anyway
-}
-
-// findAddress looks anew for the address of this machine: a name of Redis may have to be looked up.
-func (r *Registry) findAddress(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	at := r.o.Address(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.address = cmp.Or(at, r.address)
-	return r.address != ""
-}
-
-// round says it once.
-func (r *Registry) round(ctx context.Context, ask Ask) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	text, _ := json.Marshal(r.Self().Record) // there is nothing in it that cannot be
-	reply, err := r.ask(ctx, ask, TTL, string(text))
+	lists, err := r.o.Ask(ctx)
+	r.asked = time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.trouble = err; err == nil {
-		r.learn(reply.Elems[1:], time.Now())
-	}
-	var refused *refusal
-	if errors.As(err, &refused) && r.told != refused.line {
-		r.told = refused.line
-		r.o.Log.Warn("other proxies do not know of this one, nor it of them", "error", err)
+		r.trouble = r.learn(lists, r.asked)
 	}
 }
 
-// refusal is an error in Redis' words.
-type refusal struct{ line string }
-
-func (e *refusal) Error() string { return e.line }
-
-// ask runs the script.
-func (r *Registry) ask(ctx context.Context, ask Ask, length time.Duration, said string) (reply resp.Reply, err error) {
-	words := [][]byte{[]byte("EVAL"), []byte(scripts.Proxies.Source), []byte("1"), []byte(key), []byte(r.o.ID),
-		strconv.AppendInt(nil, length.Milliseconds(), 10), []byte(said), strconv.AppendInt(nil, mostProxies, 10)}
-	raw, err := ask(ctx, words, 3)
-	if err != nil {
-		return reply, err
-	}
-	if line, bad := resp.ErrorLine(raw); bad {
-		return reply, &refusal{line}
-	}
-	reply, _ = resp.ParseReply(raw)
-	switch {
-	case len(reply.Elems)%3 != 1:
-		return reply, errAnswer
-	case string(reply.Elems[0].Text) == "0":
-		return reply, errOther
-	}
-	return reply, nil
-}
-
-// learn notes the proxies of a reply, and forgets the oldest of those that have gone. The mutex is held.
-func (r *Registry) learn(all []resp.Reply, now time.Time) {
-	for ; len(all) > 0; all = all[3:] {
-		id, said := string(all[0].Text), all[2].Text
-		p := Proxy{ID: id}
-		left, ok := resp.Integer(all[1].Text)
-		if !ok || len(said) > mostRecord || !lockstore.IsUUID(id) || json.Unmarshal(said, &p.Record) != nil {
+// learn notes the proxies of the lists, and forgets the oldest of those that have gone. The error is why the lists are not
+// whole. The mutex is held.
+func (r *Registry) learn(lists []resp.Reply, now time.Time) (trouble error) {
+	seen := map[string]Record{}
+	for _, list := range lists {
+		if list.Kind == '-' {
+			trouble = errors.New(string(list.Text))
 			continue
 		}
-		p.Until = now.Add(min(time.Duration(left)*time.Millisecond, TTL))
-		r.known[id] = p
+		listed(string(list.Text), r.o.Service, seen)
 	}
+	for id, record := range seen {
+		if len(r.known) < mostProxies || !r.known[id].Until.IsZero() {
+			r.known[id] = Proxy{ID: id, Record: record, Until: now.Add(TTL)}
+		}
+	}
+	if _, self := seen[r.o.Self.ID]; !self {
+		trouble = cmp.Or(trouble, errNotWhole)
+	}
+	if trouble == nil {
+		r.forget(now)
+	}
+	return trouble
+}
+
+// forget notes who has gone, and forgets the oldest of them. The mutex is held.
+func (r *Registry) forget(now time.Time) {
 	var gone []Proxy
 	for id, p := range r.known {
-		if p.Gone = now.After(p.Until); p.Gone {
+		if now.After(p.Until) {
+			p.Gone = true
 			r.known[id] = p
 			gone = append(gone, p)
 		}
@@ -191,31 +139,45 @@ func (r *Registry) All() (all []Proxy, trouble error) {
 	if r == nil {
 		return nil, errNotYet
 	}
+	r.look()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, p := range r.known {
-		if id != r.o.ID {
+		if id != r.o.Self.ID {
 			all = append(all, p)
 		}
 	}
+	now := time.Now()
 	slices.SortFunc(all, func(a, b Proxy) int {
 		if a.Gone != b.Gone {
-			return b.Until.Compare(a.Until)
+			return cmp.Compare(b.Until.Sub(now), a.Until.Sub(now))
 		}
 		return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
 	})
 	return all, r.trouble
 }
 
-// Self is this proxy, as it says of itself.
+// Self is this proxy, as others see it.
 func (r *Registry) Self() Proxy {
 	if r == nil {
 		return Proxy{}
 	}
+	if p, seen := r.self(); seen {
+		return p
+	}
+	r.look()
+	p, _ := r.self()
+	return p
+}
+
+// self is Self, as far as it is known.
+func (r *Registry) self() (p Proxy, seen bool) {
 	r.mu.Lock()
-	address := r.address
-	r.mu.Unlock()
-	return Proxy{ID: r.o.ID, Record: r.o.Say(address), Until: time.Now().Add(TTL)}
+	defer r.mu.Unlock()
+	if p, seen = r.known[r.o.Self.ID]; !seen {
+		p = r.o.Self
+	}
+	return p, seen
 }
 
 // State is how another proxy is, as far as its page tells, or this one.
@@ -239,9 +201,10 @@ func Here(self Proxy, trouble error, holds, waits int) State {
 // Of is the other proxy whose connection an owner is. none: it is no proxy's.
 func (r *Registry) Of(owner string) (p Proxy, known, none bool) {
 	id, _, is := lockstore.ConnectionIn(owner)
-	if r == nil || !is || id == r.o.ID {
+	if r == nil || !is || id == r.o.Self.ID {
 		return p, false, false
 	}
+	r.look()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, known = r.known[id]

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,96 +19,135 @@ const (
 	stranger = "33333333-3333-3333-3333-333333333333"
 )
 
-// told is the reply of the script: ids, and for how many ms.
-func told(all ...any) []byte {
-	out := resp.AppendArray(nil, 1+len(all)/2*3)
-	out = append(out, ":1\r\n"...)
-	for i := 0; i < len(all); i += 2 {
-		out = resp.AppendBulk(out, []byte(all[i].(string)))
-		out = append(out, fmt.Sprintf(":%d\r\n", all[i+1])...)
-		out = resp.AppendBulk(out, []byte(`{"host":"h","addr":"10.0.0.2:6380","version":"v"}`))
-	}
-	return out
+func list(lines ...string) []resp.Reply {
+	return []resp.Reply{{Kind: '$', Text: []byte(strings.Join(lines, "\n") + "\n")}}
 }
 
-// registry is one whose log is the buffer.
-func registry(log *strings.Builder) *Registry {
-	return New(Options{ID: self, Say: func(string) Record { return Record{Host: "h"} }, Log: slog.New(slog.NewTextHandler(log, nil))})
+// line is one of CLIENT LIST, of a connection of a proxy.
+func line(id, addr, seen, user string) string {
+	name := Name(Proxy{ID: id, Record: Record{Host: "h", Addr: addr, Version: "v", Started: time.Unix(1000, 0)}})
+	return fmt.Sprintf("id=7 addr=%s laddr=1.1.1.1:1 fd=8 name=%s age=3 user=%s resp=2", seen, name, user)
 }
 
-// A proxy is there as long as Redis says, and afterwards known as gone; whose connection an owner is follows from that.
+// registry asks what is at *answer.
+func registry(answer *[]resp.Reply, err *error, quorum bool) *Registry {
+	return New(Options{Self: Proxy{ID: self, Record: Record{Host: "h"}}, Service: "service", Quorum: quorum,
+		Ask: func(context.Context) ([]resp.Reply, error) { return *answer, *err }})
+}
+
+// A proxy is there as long as Redis lists its connections, and afterwards known as gone; whose connection an owner is
+// follows from that.
 func TestProxiesComeAndGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := registry(new(strings.Builder))
-		reply := told(self, 10000, other, 9000)
-		ask := func(context.Context, [][]byte, int) ([]byte, error) { return reply, nil }
+		var fault error
+		answer := list(line(self, "10.0.0.1:6380", "10.0.0.1:5", "service"), line(other, "0.0.0.0:6380", "10.0.0.2:5", "service"))
+		r := registry(&answer, &fault, false)
 		of := func(owner string) string {
 			p, known, none := r.Of(owner)
 			return fmt.Sprint(p.Addr, " ", known, " ", none, " ", p.Gone)
 		}
-		if got := of(stranger + ":1"); got != " false false false" {
-			t.Error("before anything is known:", got)
-		}
-		r.round(t.Context(), ask)
 		for owner, want := range map[string]string{other + ":1": "10.0.0.2:6380 true false false", stranger + ":1": " false true false", self + ":1": " false false false",
 			"worker:7": " false false false", other + ":x": " false false false"} {
 			if got := of(owner); got != want {
 				t.Errorf("%s: %s", owner, got)
 			}
 		}
-		reply = told(self, 10000)
+		answer = list(line(self, "10.0.0.1:6380", "10.0.0.1:5", "service"))
 		time.Sleep(8 * time.Second)
-		r.round(t.Context(), ask)
 		if got := of(other + ":1"); got != "10.0.0.2:6380 true false false" {
-			t.Error("it has not said that it goes, but FLUSHALL may have been:", got)
+			t.Error("its connections may have been lost at a failover:", got)
 		}
-		time.Sleep(2 * time.Second)
-		r.round(t.Context(), ask)
+		time.Sleep(3 * time.Second)
 		if got := of(other + ":1"); got != "10.0.0.2:6380 true false true" {
 			t.Error("after its time:", got)
 		}
-		if all, err := r.All(); len(all) != 1 || err != nil || all[0].ID != other {
+		if all, err := r.All(); len(all) != 1 || err != nil || !all[0].Gone {
 			t.Errorf("%v, %v", all, err)
 		}
+		if me := r.Self(); me.Addr != "10.0.0.1:6380" {
+			t.Errorf("%+v", me)
+		}
 		time.Sleep(goneFor)
-		r.round(t.Context(), ask)
 		if all, _ := r.All(); len(all) != 0 {
 			t.Errorf("%v", all)
 		}
 	})
 }
 
-// What is no answer changes nothing that is known, the log has a refusal once, and what no proxy says is passed over.
+// Only a list that is whole says that an owner is no proxy's; what is none changes nothing that is known.
 func TestProxiesInTrouble(t *testing.T) {
 	t.Parallel()
-	var log strings.Builder
-	r := registry(&log)
-	at := told(other, 9000)
-	for _, c := range []struct {
-		reply string
-		err   error
-	}{{"", errors.New("away")}, {"-NOPERM no\r\n", nil}, {"-NOPERM no\r\n", nil}, {"*0\r\n", nil}, {"$-1\r\n", nil}, {"+OK\r\n", nil}, {"*2\r\n:1\r\n:2\r\n", nil}, {"*1\r\n:0\r\n", nil}} {
-		r.round(t.Context(), func(context.Context, [][]byte, int) ([]byte, error) { return at, nil })
-		r.round(t.Context(), func(context.Context, [][]byte, int) ([]byte, error) { return []byte(c.reply), c.err })
-		if all, err := r.All(); len(all) != 1 || err == nil {
-			t.Errorf("%q: %v, %v", c.reply, all, err)
+	mine, theirs := line(self, ":1", "10.0.0.1:5", "service"), line(other, ":2", "10.0.0.2:5", "service")
+	for name, c := range map[string]struct {
+		answer        []resp.Reply
+		fault         error
+		quorum        bool
+		known, none   bool
+		troubled, all bool
+	}{
+		"good":              {answer: list(mine, theirs), known: true, none: true},
+		"with a quorum":     {answer: list(mine, theirs), quorum: true, known: true},
+		"away":              {fault: errors.New("away"), troubled: true},
+		"refused":           {answer: []resp.Reply{{Kind: '-', Text: []byte("NOPERM no")}}, troubled: true},
+		"one node refuses":  {answer: append(list(mine, theirs), resp.Reply{Kind: '-', Text: []byte("NOPERM no")}), known: true, troubled: true},
+		"without itself":    {answer: list(theirs), known: true, troubled: true},
+		"nobody":            {troubled: true},
+		"of another user":   {answer: list(mine, line(other, ":2", "10.0.0.2:5", "evil")), none: true},
+		"nonsense":          {answer: list(mine, "name=lockproxy:"+other+":%zz addr", "=", "name=lockproxy:x:addr=1"), none: true},
+		"of no size at all": {answer: list(mine, "user=service name=lockproxy:"+other+":"+strings.Repeat("a", mostName+1)), none: true},
+	} {
+		r := registry(&c.answer, &c.fault, c.quorum)
+		_, known, _ := r.Of(other + ":1")
+		_, _, none := r.Of(stranger + ":1")
+		if _, err := r.All(); known != c.known || none != c.none || (err != nil) != c.troubled {
+			t.Errorf("%s: %v, %v, %v", name, known, none, err)
 		}
-		if _, known, none := r.Of(stranger + ":1"); known || none {
-			t.Errorf("%q: a list that is not whole says that there is no proxy", c.reply)
+	}
+}
+
+// Redis is asked once in a while, however many ask, and what a hostile user of the service account lists has bounds.
+func TestProxiesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r := New(Options{Self: Proxy{ID: self}, Service: "default", Ask: func(context.Context) ([]resp.Reply, error) {
+			asked++
+			lines := []string{line(self, ":1", "10.0.0.1:5", "default")}
+			for i := range 1000 {
+				lines = append(lines, line(fmt.Sprintf("%08d-2222-2222-2222-%012d", i, asked), ":1", "10.0.0.1:5", "default"))
+			}
+			return list(lines...), nil
+		}})
+		for range 100 {
+			r.All()
 		}
-	}
-	if n := strings.Count(log.String(), "NOPERM"); n != 1 || !strings.Contains(log.String(), "others have written it") || strings.Contains(log.String(), "away") {
-		t.Error(log.String())
-	}
-	for _, bad := range []string{"x", strings.ToUpper("aaaaaaaa-1111-1111-1111-111111111111")} {
-		r.round(t.Context(), func(context.Context, [][]byte, int) ([]byte, error) { return told(bad, 1000), nil })
-	}
-	large := strings.Replace(string(told(stranger, 1000)), `$49`, `$2049`, 1)
-	large = strings.Replace(large, `{"host"`, strings.Repeat(" ", 2000)+`{"host"`, 1)
-	r.round(t.Context(), func(context.Context, [][]byte, int) ([]byte, error) { return []byte(large), nil })
-	if all, err := r.All(); len(all) != 1 || err != nil {
-		t.Errorf("%v, %v", all, err)
+		if all, _ := r.All(); asked != 1 || len(all) > mostProxies {
+			t.Errorf("asked %d times, %d proxies", asked, len(all))
+		}
+		time.Sleep(2 * TTL)
+		if all, _ := r.All(); len(all) > mostProxies+mostGone || asked != 2 {
+			t.Errorf("asked %d times, %d proxies", asked, len(all))
+		}
+	})
+}
+
+// A name says what it was made of, whatever that is, and is one that Redis takes.
+func TestName(t *testing.T) {
+	t.Parallel()
+	for _, want := range []Record{
+		{Host: "h", Addr: "10.0.0.1:6380", Page: "10.0.0.1:9181", Secure: true, Version: "v1.2", Started: time.Unix(1_700_000_000, 0)},
+		{Host: "a b\n<\"\xff user=evil", Addr: "unix:///run/a b", Version: "", Started: time.Unix(0, 0)},
+	} {
+		name := Name(Proxy{ID: self, Record: want})
+		if strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' }) {
+			t.Errorf("%q is no name", name)
+		}
+		seen := map[string]Record{}
+		listed("user=service name="+name+" addr=/run/redis.sock:0\n", "service", seen)
+		if got := seen[self]; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
 }
 
@@ -116,18 +155,12 @@ func TestProxiesInTrouble(t *testing.T) {
 func TestReached(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][4]string{
-		{"127.0.0.1:6380", "10.0.0.1", "10.0.0.1:6380", "127.0.0.1:6380"}, {"localhost:6380", "10.0.0.1", "10.0.0.1:6380", "localhost:6380"}, {"[::]:1", "fe80::1", "[fe80::1]:1", "[fe80::1]:1"},
-		{":6380", "", ":6380", ":6380"}, {"unix:///run/x", "10.0.0.1", "unix:///run/x", "unix:///run/x"}, {"10.1.1.1:1", "10.0.0.1", "10.1.1.1:1", "10.1.1.1:1"}, {"0.0.0.0:1", "10.0.0.1", "10.0.0.1:1", "10.0.0.1:1"},
-		{"lock.internal:1", "10.0.0.1", "lock.internal:1", "lock.internal:1"},
+		{"127.0.0.1:6380", "10.0.0.1:5", "10.0.0.1:6380", "127.0.0.1:6380"}, {"localhost:6380", "10.0.0.1:5", "10.0.0.1:6380", "localhost:6380"}, {"[::]:1", "[fe80::1]:5", "[fe80::1]:1", "[fe80::1]:1"},
+		{":6380", "", ":6380", ":6380"}, {":6380", "/run/redis.sock:0", ":6380", ":6380"}, {"unix:///run/x", "10.0.0.1:5", "unix:///run/x", "unix:///run/x"}, {"10.1.1.1:1", "10.0.0.1:5", "10.1.1.1:1", "10.1.1.1:1"},
+		{"0.0.0.0:1", "10.0.0.1:5", "10.0.0.1:1", "10.0.0.1:1"}, {"lock.internal:1", "10.0.0.1:5", "lock.internal:1", "lock.internal:1"},
 	} {
-		if clients, page := Reached(c[0], c[1], false), Reached(c[0], c[1], true); clients != c[2] || page != c[3] {
-			t.Errorf("%q on %q: %q, %q", c[0], c[1], clients, page)
+		if clients, page := reached(c[0], c[1], false), reached(c[0], c[1], true); !slices.Equal([]string{clients, page}, c[2:]) {
+			t.Errorf("%q seen at %q: %q, %q", c[0], c[1], clients, page)
 		}
-	}
-	if got := Toward(t.Context(), "127.0.0.1:1"); got != "127.0.0.1" {
-		t.Errorf("%q", got)
-	}
-	if got := Toward(t.Context(), "/run/redis.sock"); got != "" {
-		t.Errorf("%q", got)
 	}
 }

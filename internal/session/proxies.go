@@ -6,6 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // ProxyOf implements commands.Proxy.
@@ -20,21 +21,9 @@ func (s *Server) Proxies(ctx context.Context) []proxies.State { return s.o.AllPr
 // Others implements commands.Operator.
 func (s *Server) Others(ctx context.Context) []lock.Entry { return s.o.Steering.Others(ctx) }
 
-// KnowProxies has the registry know this proxy and learn of the others, until ctx ends.
-func (s *Server) KnowProxies(ctx context.Context, r *proxies.Registry) {
-	r.Run(ctx, func(ctx context.Context, words [][]byte, at int) ([]byte, error) {
-		return s.up.common.RunAsService(ctx, s.up.backend, words, at)
-	})
-}
-
-// Address is the address that this machine has for those who are where Redis is; "": that is not known.
-func (s *Server) Address(ctx context.Context) string {
-	for _, m := range s.up.backend.Members() {
-		if at := proxies.Toward(ctx, m.Addr); m.Trouble == nil && at != "" {
-			return at
-		}
-	}
-	return ""
+// ClientLists are the connections to the nodes that answer, as the service account sees them: see proxies.Registry.
+func (s *Server) ClientLists(ctx context.Context) ([]resp.Reply, error) {
+	return s.up.common.AskAllAsService(ctx, s.up.backend, bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"}))
 }
 
 // Scan makes a step of a SCAN as the service account, for the page.
