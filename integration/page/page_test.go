@@ -1,7 +1,7 @@
 package page
 
 import (
-	"fmt"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,9 +140,9 @@ func TestPageWithHostileNames(t *testing.T) {
 	c := p.dial(t, "</td><svg/onload=alert(7)>")
 	c.want(t, "+OK", "ACL", "SETUSER", user, "on", ">pass", "~*", "&*", "+@all")
 	tab := browser(t, p)
-	another := fmt.Sprintf(`%d {"host":"<script>alert(10)</script>","addr":"<img/src=x/onerror=alert(11)>","page":"javascript:alert(12)//","version":"<b>1","cert":"\"><svg/onload=alert(13)>"}`,
-		time.Now().Add(9*time.Second).UnixMilli())
-	c.want(t, ":1", "HSET", "lockproxy_proxies", "0f8fad5b-d9cb-469f-a165-70867728950e", another)
+	another := url.Values{"host": {"<script>alert(10)</script>"}, "addr": {"<img/src=x/onerror=alert(11)>"}, "page": {"javascript:alert(12)//"},
+		"version": {"<b>1"}, "tls": {`"><svg/onload=alert(13)>`}}
+	(&proxy{listen: store}).dial(t, "lockproxy:0f8fad5b-d9cb-469f-a165-70867728950e:"+another.Encode())
 	for i, name := range hostile {
 		c.want(t, "+OK", "LOCK", name)
 		p.dial(t, "w").send("LOCK", name, "BLOCK", "0")
