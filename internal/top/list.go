@@ -231,7 +231,7 @@ func head(before, now facts) []string {
 	number := func(field string) string { return display.Number(s.number(field)) }
 	drain := ""
 	if s["drain_ms"] != "" {
-		drain = "; drains, ends in " + display.Ago(s.span("drain_ends_in_ms")) + ": " + display.Whole(s["drain_waits_for"])
+		drain = "; drains, ends in " + display.Ago(s.span("drain_ends_in_ms")) + ": " + display.Shown(s["drain_waits_for"])
 	}
 	return []string{
 		"lockproxy " + s["version"] + ", up " + display.Ago(time.Duration(s.number("uptime_in_seconds"))*time.Second) + ", before " +
