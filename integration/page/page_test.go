@@ -25,7 +25,7 @@ func TestPageIsLive(t *testing.T) {
 	do(t, tab, until(`document.querySelector('[data-part=locks]').innerText.includes('late:lock')`))
 	late.want(t, ":1", "UNLOCK", "late:lock")
 	do(t, tab, until(`!document.querySelector('[data-part=locks]').innerText.includes('late:lock')`))
-	do(t, tab, until(`document.querySelector('[data-part=losses]').innerText.includes('cache:warmup')`))
+	do(t, tab, until(`document.querySelector('.card:last-child strong').innerText == '1'`))
 	if !is[bool](t, tab, `window.same`) || is[string](t, tab, `document.activeElement.id`) != focused || focused == "" {
 		t.Errorf("the page was loaded again, or the focus has gone from %q", focused)
 	}
@@ -114,8 +114,8 @@ func TestPageOfLosses(t *testing.T) {
 	p.dial(t, "operator").want(t, ":1", "UNLOCK", "forced", "FORCE")
 	tab := browser(t, p)
 	for _, wide := range []int64{1280, 800, 700, 360} {
-		do(t, tab, emulation.SetDeviceMetricsOverride(wide, 900, 1, false), chromedp.Navigate("http://"+p.admin+"/"),
-			until(`document.querySelectorAll('[data-part=losses] tbody tr').length == 2`))
+		do(t, tab, emulation.SetDeviceMetricsOverride(wide, 900, 1, false), chromedp.Navigate("http://"+p.admin+"/events?kind=loss"),
+			until(`document.querySelectorAll('[data-part=events] tbody tr').length == 2`))
 		if broken := is[int](t, tab, `[...document.querySelectorAll('.list time')].filter(x => x.getClientRects().length > 1).length`); broken != 0 {
 			t.Errorf("%d pixels wide: %d times break", wide, broken)
 		}
@@ -123,7 +123,7 @@ func TestPageOfLosses(t *testing.T) {
 			t.Errorf("%d pixels wide: the page is wider", wide)
 		}
 	}
-	if red := is[int](t, tab, `document.querySelectorAll('tr.bad, .card.bad').length`); red != 0 {
+	if red := is[int](t, tab, `document.querySelectorAll('tr.bad').length`); red != 0 {
 		t.Errorf("%d red", red)
 	}
 }

@@ -82,9 +82,15 @@ func (d *document) cards(v *view) {
 	for _, c := range v.Cards {
 		d.put(`
 <figure class="card%s">
-<figcaption>%s</figcaption>
+<figcaption>`, either(c.Bad, " bad", ""))
+		if c.Link != "" {
+			d.put(`<a id="card-%s" href="%s">%s</a>`, c.Label, c.Link, c.Label)
+		} else {
+			d.put("%s", c.Label)
+		}
+		d.put(`</figcaption>
 <strong>%s</strong>
-<svg viewBox="0 0 180 40" preserveAspectRatio="none" role="img" aria-label="%s">`, either(c.Bad, " bad", ""), c.Label, c.Now, c.Said)
+<svg viewBox="0 0 180 40" preserveAspectRatio="none" role="img" aria-label="%s">`, c.Now, c.Said)
 		d.when(c.Line != "", `<polygon points="%s"/><polyline points="%s"/>`, c.Area, c.Line)
 		d.put(`</svg>
 <small>%s`, c.Note)

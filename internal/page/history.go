@@ -70,6 +70,7 @@ func (h *history) add(s lock.Stats, now time.Time) {
 // card is one figure, and how it came to be.
 type card struct {
 	Label, Now, Note string
+	Link             string // to more about it; "": there is none
 	Peak, Bad        bool   // the note is of the peak; it is bad
 	Line, Area       string // of an SVG that is chartWide and chartHigh
 	Said             string // in words
@@ -91,6 +92,7 @@ func (h *history) cards(now lock.Stats, longestWait time.Duration, badly bool) [
 	}
 	last := chart("lost", display.Figure(recently), h.points(func(s sample) float64 { return s.lost }))
 	last.Note, last.Peak, last.Bad = display.Number(now.Lost)+" since the start", false, badly
+	last.Link = "/events?kind=loss"
 	return []card{
 		waiting,
 		chart("held", display.Number(now.Held), h.points(func(s sample) float64 { return float64(s.held) })),

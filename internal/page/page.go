@@ -28,7 +28,7 @@ const (
 	mostRows, mostOf = 200, 4
 	// mostOfOne is how many holders and waiters the page of one lock shows.
 	mostOfOne = 100
-	// mostPast is how many losses and slow commands are shown.
+	// mostPast is how many slow commands, and locks that were waited for, are shown.
 	mostPast = 12
 	// mostFilter is how long a filter may be, in bytes.
 	mostFilter = 256

@@ -162,7 +162,8 @@ func TestPageShowsLocks(t *testing.T) {
 	p := New(e.options())
 	w := ask(t, p, "GET", home+"/", "")
 	text := w.Body.String()
-	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", "worker-7", "unrenewed", e.lost[0].At.UTC().Format(clock), "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks", "20 s ago", "the-key", "and 2 with it", "1.5 s", "Redis 12 ms", "10.9.9.9:9", "20 ms<")
+	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", `href="/events?kind=loss"`, "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks", "20 s ago", "the-key", "and 2 with it", "1.5 s", "Redis 12 ms", "10.9.9.9:9", "20 ms<")
+	has(t, ask(t, p, "GET", home+"/events?kind=loss", "").Body.String(), "worker-7", "unrenewed", e.lost[0].At.UTC().Format(clock))
 	if strings.Contains(text, "the-value") {
 		t.Error("what a client wrote is shown")
 	}
@@ -282,7 +283,7 @@ func TestLockWithoutName(t *testing.T) {
 	e.lost = []events.Event{lost("", "worker-7", "gone")}
 	e.hot = []hottest.Entry{{Waits: 3}}
 	p := New(e.options())
-	text := ask(t, p, "GET", home+"/", "").Body.String()
+	text := ask(t, p, "GET", home+"/", "").Body.String() + ask(t, p, "GET", home+"/events", "").Body.String()
 	has(t, text, `href="/lock?db=0&amp;name="><span class="note">empty name</span></a>`)
 	if n := strings.Count(text, ">empty name<"); n != 3 {
 		t.Errorf("of three names %d are told", n)
@@ -443,7 +444,7 @@ func TestPartsThatHaveChanged(t *testing.T) {
 		return n
 	}
 	all := look()
-	if len(all.Parts) != 6 || all.Next < rest.Milliseconds() {
+	if len(all.Parts) != 5 || all.Next < rest.Milliseconds() {
 		t.Errorf("%d parts, the next in %d ms", len(all.Parts), all.Next)
 	}
 	has(t, all.Parts["locks"].HTML, "name=first")
@@ -454,7 +455,7 @@ func TestPartsThatHaveChanged(t *testing.T) {
 	e.list = []lock.Entry{held("second", "10.1.1.1:1")}
 	p.look.taken = time.Time{} // as if it had been long ago
 	changed := look(have...)
-	if _, same := changed.Parts["losses"]; same {
+	if _, same := changed.Parts["slow"]; same {
 		t.Error("what is as before is sent again")
 	}
 	has(t, changed.Parts["locks"].HTML, "name=second")
@@ -541,12 +542,12 @@ func TestLockShowsWhatRedisSays(t *testing.T) {
 func TestPageSaysWhyNoLockCanBeHad(t *testing.T) {
 	e := &engine{lost: []events.Event{lost("a", "", "forced"), lost("b", "", "expired")}}
 	p := New(e.options())
-	if text := ask(t, p, "GET", home+"/", "").Body.String(); strings.Contains(text, "no locks") || strings.Contains(text, `<tr class="bad">`) || strings.Contains(text, `class="card bad"`) {
+	if text := ask(t, p, "GET", home+"/", "").Body.String(); strings.Contains(text, "no locks") || strings.Contains(text, `class="card bad"`) {
 		t.Errorf("something is bad in:\n%s", text)
 	}
 	e.unable = errors.New("OOM <full>")
 	e.events.Add(lost("c", "", "unrenewed"))
-	text := ask(t, p, "GET", home+"/", "").Body.String()
+	text := ask(t, p, "GET", home+"/", "").Body.String() + ask(t, p, "GET", home+"/events", "").Body.String()
 	if has(t, text, "<b>no locks</b>", "OOM &lt;full&gt;", `class="card bad"`); strings.Count(text, `<tr class="bad">`) != 1 {
 		t.Errorf("not one loss is bad in:\n%s", text)
 	}

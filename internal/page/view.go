@@ -29,7 +29,6 @@ type filter struct {
 type view struct {
 	filter
 	Cards          []card
-	Losses         []events.Event // all that are known
 	Slow           []slow
 	Hottest        []hottest.Entry
 	Locks          []row
@@ -204,7 +203,6 @@ func (p *Page) locksView(r *http.Request) []section {
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks in Redis, also of Redisson", beside: func(d *document) { d.searching("", 0) }},
 		{name: "hottest", title: "Waited for most", class: "half", draw: func(d *document) { d.hottest(v) }},
-		{name: "losses", title: "Losses", class: "half", draw: func(d *document) { d.events(v.Losses[:min(len(v.Losses), mostPast)], "No lock has been lost.") }},
 		{name: "slow", title: "Slow commands", class: "half", draw: func(d *document) { d.slow(v) }},
 	}
 }
@@ -214,8 +212,7 @@ func (p *Page) view(w filter) *view {
 	all, longest := p.locks()
 	now := time.Now()
 	v := &view{filter: w}
-	v.Losses = p.losses()
-	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(v.Losses, func(e events.Event) bool { return now.Sub(e.At) < historyKept && bad(e) }))
+	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(p.losses(), func(e events.Event) bool { return now.Sub(e.At) < historyKept && bad(e) }))
 	for _, e := range p.Options.Slow(mostPast) {
 		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
 	}
