@@ -40,7 +40,7 @@ type places struct {
 type Place struct {
 	of       *places
 	addr     netip.Addr // the address it is counted for, also while there is no MaxPerAddress; zero: none
-	among    *[]*Place  // those for operators of which it is one; nil: none. Only the goroutine that reads from the client changes it
+	among    *[]*Place  // those for operators of which it is one; nil: none. The goroutine that reads alone changes it
 	operates bool       // the client is an operator
 	socket   net.Conn
 }

@@ -15,7 +15,8 @@ func (d *document) draining(now time.Time, of *inforce.Drain) {
 	}
 	d.put(`<li class="fair"><span class="dot"></span><b>drains</b> <span class="note">for %s`, display.Ago(now.Sub(of.Since)))
 	d.when(now.Before(of.Closes), "; lets clients in for %s still", display.Ago(of.Closes.Sub(now)))
-	d.put(`; ends in %s at the latest; %s</span></li>`+"\n", display.Ago(max(0, of.Until.Sub(now))), display.Whole(of.Left))
+	left := max(0, of.Until.Sub(now))
+	d.put(`; ends in %s at the latest; %s</span></li>`+"\n", display.Ago(left), display.Whole(of.Left))
 }
 
 // endsSoon is how long before its end a certificate is shown as bad: as the alert LockproxyCertificateEnds has it.
@@ -52,7 +53,8 @@ func (d *document) levels() {
 func (p *Page) logLevel(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 	level := r.PostFormValue("level")
-	p.Log.Info("an operator asks for a log level", "client", r.RemoteAddr, "user", p.guard.who(r), "level", display.Shown(level))
+	p.Log.Info("an operator asks for a log level",
+		"client", r.RemoteAddr, "user", p.guard.who(r), "level", display.Shown(level))
 	if _, err := p.Level(level); err != nil || level == "" {
 		http.Error(w, "nothing was set: say level=debug, info, warn or error", http.StatusBadRequest)
 		return

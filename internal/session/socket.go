@@ -13,12 +13,12 @@ import (
 // The admin socket's clients are operators because the file's permissions let them in. Redis is never asked about them,
 // nor for them: they are answered while it is away or hangs.
 
-const notAtSocket = "ERR this is lockproxy's admin socket: it answers LOCKPROXY, CLIENT, INFO, COMMAND, PING, HELLO, RESET and QUIT, " +
-	"and nobody logs in here"
+const notAtSocket = "ERR this is lockproxy's admin socket: it answers LOCKPROXY, CLIENT, INFO, COMMAND, PING, HELLO, " +
+	"RESET and QUIT, and nobody logs in here"
 
 // redisAnswers are what is answered at other places kept for operators, but by Redis.
-var redisAnswers = []string{"auth", "client|pause", "client|unpause", "client|unblock", "client|getredir", "client|trackinginfo",
-	"client|help", "command|getkeys", "command|getkeysandflags"}
+var redisAnswers = []string{"auth", "client|pause", "client|unpause", "client|unblock", "client|getredir",
+	"client|trackinginfo", "client|help", "command|getkeys", "command|getkeysandflags"}
 
 // atSocket answers a command at the admin socket, or refuses it.
 func (s *Session) atSocket(c *call) {
@@ -58,7 +58,8 @@ func (s *Session) greetAtSocket(o commands.HelloOptions) (answer resp.Reply, err
 		s.Rename(o.Name)
 	}
 	out := resp.AppendArray(nil, 14)
-	for _, pair := range [][2]string{{"server", "lockproxy"}, {"version", s.srv.o.Version}, {"proto"}, {"id"}, {"mode"}, {"role"}} {
+	version := s.srv.o.Version
+	for _, pair := range [][2]string{{"server", "lockproxy"}, {"version", version}, {"proto"}, {"id"}, {"mode"}, {"role"}} {
 		out = resp.AppendBulkString(resp.AppendBulkString(out, pair[0]), pair[1])
 	}
 	out = resp.AppendArray(resp.AppendBulkString(out, "modules"), 0)

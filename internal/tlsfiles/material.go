@@ -18,7 +18,7 @@ type Material struct {
 	Password     string            // "": no such file
 	Users        map[string]string // the password of each; nil: no such file
 
-	Ends  map[string]time.Time // by file, when the first of its certificates ends, those of its chain or of authorities included
+	Ends  map[string]time.Time // by file, when the first certificate in it ends; of a chain, and of authorities, too
 	Since time.Time            // when it was taken
 }
 
