@@ -68,7 +68,9 @@ func open(t *testing.T, p asker) *terminal {
 	<-shown
 	on.screen.SetSize(160, 24)
 	t.Cleanup(func() {
-		v.app.Stop()
+		if len(on.ended) == 0 {
+			go v.app.QueueUpdate(v.app.Stop) // in the event loop: elsewhere it would race with its end
+		}
 		if err := <-on.ended; err != nil {
 			t.Error(err)
 		}
