@@ -51,19 +51,11 @@ func (v *Verb) acquire(c *Client, kind lock.Kind, args [][]byte, out []byte) []b
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := c.Access.May(true, args[1]); err != nil {
+	if err := c.Access.May(true, args[1:2]...); err != nil {
 		return appendFailure(out, c.proto(), err)
 	}
 	r.Key = string(args[1])
-	var grant lock.Grant
-	if r.Blocks {
-		c.Session.Wait(func(ctx context.Context) {
-			grant, err = c.Session.Locks().Lock(telemetry.About(c.Traced(ctx), r.Key), r)
-			err = endOf(ctx, err)
-		})
-	} else {
-		grant, err = c.Session.Locks().Lock(telemetry.About(c.Traced(context.Background()), r.Key), r)
-	}
+	grant, err := takeLock(c, r)
 	switch {
 	case err != nil:
 		return appendFailure(out, c.proto(), err)
@@ -72,6 +64,23 @@ func (v *Verb) acquire(c *Client, kind lock.Kind, args [][]byte, out []byte) []b
 	default:
 		return resp.AppendSimple(out, "OK")
 	}
+}
+
+// takeLock asks the engine for a lock.
+func takeLock(c *Client, r lock.Request) (lock.Grant, error) {
+	if r.Blocks {
+		return waitForLock(c, r)
+	}
+	return c.Session.Locks().Lock(telemetry.About(c.Traced(context.Background()), r.Key), r)
+}
+
+// waitForLock is takeLock for a verb that waits. It is a function of its own so that r is on the stack without it.
+func waitForLock(c *Client, r lock.Request) (grant lock.Grant, err error) {
+	c.Session.Wait(func(ctx context.Context) {
+		grant, err = c.Session.Locks().Lock(telemetry.About(c.Traced(ctx), r.Key), r)
+		err = endOf(ctx, err)
+	})
+	return grant, err
 }
 
 // endOf is err or, if err only says that the wait has ended, the reason for that.
@@ -101,7 +110,7 @@ func unlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	if err := mayUnlock(c, g, args[1]); err != nil {
+	if err := mayUnlock(c, g, args[1:2]...); err != nil {
 		return appendFailure(out, c.proto(), err)
 	}
 	if g.has("FORCE") {

@@ -153,26 +153,32 @@ func (s *scripts) run(p *Pipe, verb, script string, keys, args []string, ask boo
 
 // parseInts takes apart an array of integers, one integer, or an error.
 func parseInts(reply []byte) (all []int64, err error) {
-	f, rest, ok := resp.Next(reply)
-	n := f.N
-	switch f.Kind {
-	case '-':
-		return nil, &ReplyError{Line: string(f.Text)}
-	case ':':
+	n, rest, ok := parseNumber('*', reply)
+	if !ok {
 		n, rest = 1, reply
-	case '*':
-	default:
-		ok = false
 	}
-	for ok && len(all) < n {
-		if f, rest, ok = resp.Next(rest); ok {
-			var v int64
-			v, err = strconv.ParseInt(string(f.Text), 10, 64)
-			all, ok = append(all, v), err == nil && f.Kind == ':'
-		}
+	ok = n > 0 && n <= int64(len(rest))
+	if ok {
+		all = make([]int64, n)
 	}
-	if !ok || len(all) == 0 || len(rest) > 0 {
-		return nil, &ReplyError{Line: "ERR the reply of a lock script is neither an integer nor an array of integers"}
+	for i := 0; ok && i < len(all); i++ {
+		all[i], rest, ok = parseNumber(':', rest)
 	}
-	return all, nil
+	if ok && len(rest) == 0 {
+		return all, nil
+	}
+	if line, refused := resp.ErrorLine(reply); refused {
+		return nil, &ReplyError{Line: line}
+	}
+	return nil, &ReplyError{Line: "ERR the reply of a lock script is neither an integer nor an array of integers"}
+}
+
+// parseNumber takes a line of that kind, with a number, off the beginning of b.
+func parseNumber(kind byte, b []byte) (n int64, rest []byte, ok bool) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 3 || b[0] != kind || b[end-1] != '\r' {
+		return 0, nil, false
+	}
+	n, err := strconv.ParseInt(string(b[1:end-1]), 10, 64)
+	return n, b[end+1:], err == nil
 }

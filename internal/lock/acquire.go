@@ -53,7 +53,7 @@ func (a *acquire) update() {
 
 // before is the connection's hold as it is now. One that is not wanted any more is none: a LOCK begins anew.
 func (a *acquire) before() hold {
-	h := a.c.m.holds.peek(a.ID)
+	h := a.c.m.holds.see(a.rec)
 	if h.givenUp {
 		return hold{}
 	}
@@ -72,15 +72,18 @@ func (r Request) within(most time.Duration) time.Duration {
 	return most
 }
 
-// left is for how long a verb that has asked since then waits in any case; 0: it does not wait, or not any more.
-func (r Request) left(since time.Time) time.Duration {
+// left is for how long a verb waits in any case that waits as w, or (nil) has just come; 0: it does not wait, or not any
+// more.
+func (r Request) left(w *waiter) time.Duration {
 	switch {
 	case !r.Blocks:
 		return 0
 	case r.Block == 0:
 		return math.MaxInt64
+	case w == nil:
+		return lockstore.Milliseconds(r.Block)
 	}
-	return max(0, lockstore.Milliseconds(r.Block)-time.Since(since))
+	return max(0, lockstore.Milliseconds(r.Block)-time.Since(w.since))
 }
 
 // refusal is what Redis says of a lock that somebody else has: the time in ms that the holder has left (negative: none
@@ -96,12 +99,8 @@ type refusal struct {
 func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal, error) {
 	var rec *record
 	if r.Owner == "" {
-		since := time.Now()
-		if w != nil {
-			since = w.since
-		}
 		var err error
-		if rec, err = c.m.holds.enter(ctx, c, c.id(r.Kind, r.DB, r.Key, ""), max(patience, r.left(since))); err != nil {
+		if rec, err = c.m.holds.enter(ctx, c, c.id(r.Kind, r.DB, r.Key, ""), max(patience, r.left(w))); err != nil {
 			return Grant{}, refusal{}, err
 		}
 		if lost := c.told(r.DB, r.Key, true); lost != nil { // it was lost while this waited for others at work on it

@@ -77,7 +77,7 @@ func (g *giveBacks) giveBack(c *Client, id lockstore.ID) {
 // giveBackBusy is giveBack of a record that is busy, and leaves it.
 func (g *giveBacks) giveBackBusy(rec *record) {
 	defer g.holds.leave(rec)
-	h := g.holds.peek(rec.id)
+	h := g.holds.see(rec)
 	switch {
 	case !h.live():
 	case h.runsOut:
@@ -96,7 +96,7 @@ func (g *giveBacks) giveBackBusy(rec *record) {
 
 // leaveToExpire ends a hold here, and lets it run out in Redis.
 func (g *giveBacks) leaveToExpire(rec *record) {
-	h := g.holds.peek(rec.id)
+	h := g.holds.see(rec)
 	if !h.live() {
 		return
 	}
@@ -108,7 +108,7 @@ func (g *giveBacks) leaveToExpire(rec *record) {
 // is busy, and left.
 func (g *giveBacks) clear(rec *record) {
 	defer g.holds.leave(rec)
-	h := g.holds.peek(rec.id)
+	h := g.holds.see(rec)
 	if h.clear.IsZero() {
 		return // a verb has told it meanwhile
 	}

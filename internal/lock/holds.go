@@ -19,17 +19,17 @@ import (
 // has to be told that there is none any more, and while a verb works on it.
 type record struct {
 	id lockstore.ID // the same for both sides of a read/write lock
-	// busy is a mutex with a context: one step at a time. Whoever has it may talk to Redis about this hold.
-	busy chan struct{}
 
 	// guarded by holds.mu
 	hold
-	users     int       // that have or wait for busy
-	client    *Client   // nil: it has gone
-	releasing bool      // a step that gives it back is under way
-	leaving   bool      // RESET gives it back: whoever waits for busy finds it free
-	inChunk   *chunk    // of renewals that has not been sent yet; nil: none
-	ends      time.Time // when watchDeadlines looks at it
+	busy      bool          // one step at a time: whoever has set it may talk to Redis about this hold
+	freed     chan struct{} // closed when it is no longer busy; nil: nobody waits for that
+	users     int           // that have or wait for busy
+	client    *Client       // nil: it has gone
+	releasing bool          // a step that gives it back is under way
+	leaving   bool          // RESET gives it back: whoever waits for busy finds it free
+	inChunk   *chunk        // of renewals that has not been sent yet; nil: none
+	ends      time.Time     // when watchDeadlines looks at it
 
 	inARow handoffsInARow
 	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
@@ -84,24 +84,38 @@ func (hs *holds) enter(ctx context.Context, c *Client, id lockstore.ID, long tim
 	if rec := hs.tryEnter(c, id); rec != nil {
 		return rec, nil
 	}
-	hs.mu.Lock()
-	rec := hs.record(c, id)
-	rec.users++
-	hs.mu.Unlock()
 	timer := time.NewTimer(long)
 	defer timer.Stop()
-	err := lockstore.ErrBehind
-	select {
-	case rec.busy <- struct{}{}:
-		return rec, nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timer.C:
-	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	hs.unuse(rec)
-	return nil, err
+	rec := hs.record(c, id)
+	rec.users++
+	for rec.busy {
+		if err := hs.awaitFree(ctx, rec, timer.C); err != nil {
+			hs.unuse(rec)
+			return nil, err
+		}
+	}
+	rec.busy = true
+	return rec, nil
+}
+
+// awaitFree waits until a record has been freed. mu is held, but not while it waits.
+func (hs *holds) awaitFree(ctx context.Context, rec *record, over <-chan time.Time) error {
+	if rec.freed == nil {
+		rec.freed = make(chan struct{})
+	}
+	freed := rec.freed
+	hs.mu.Unlock()
+	defer hs.mu.Lock()
+	select {
+	case <-freed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-over:
+		return lockstore.ErrBehind
+	}
 }
 
 // tryEnter is enter without waiting; nil: somebody works on the record.
@@ -116,20 +130,19 @@ func (hs *holds) tryEnter(c *Client, id lockstore.ID) *record {
 
 // tryBusy takes the busy mark of a record, if nobody has it. holds.mu is held.
 func (rec *record) tryBusy() bool {
-	select {
-	case rec.busy <- struct{}{}:
-		rec.users++
-		return true
-	default:
+	if rec.busy {
 		return false
 	}
+	rec.busy = true
+	rec.users++
+	return true
 }
 
 // record is what is known of a connection's hold, for one that works on it from now on. mu is held.
 func (hs *holds) record(c *Client, id lockstore.ID) *record {
 	rec := hs.byID[id.Hold()]
 	if rec == nil {
-		rec = &record{id: id.Hold(), client: c, busy: make(chan struct{}, 1)}
+		rec = &record{id: id.Hold(), client: c}
 		hs.byID[rec.id] = rec
 	}
 	return rec
@@ -144,8 +157,11 @@ func (hs *holds) leave(rec *record) {
 // free is leave for a caller that has mu. A hold that the watchdog has passed by while it was busy is visited at once: the
 // time of the visit is over.
 func (hs *holds) free(rec *record) {
-	rec.releasing = false
-	<-rec.busy
+	rec.releasing, rec.busy = false, false
+	if rec.freed != nil {
+		close(rec.freed)
+		rec.freed = nil
+	}
 	hs.reschedule(rec)
 	hs.unuse(rec)
 }
@@ -174,6 +190,26 @@ func (hs *holds) peek(id lockstore.ID) hold {
 		return rec.hold
 	}
 	return hold{}
+}
+
+// see is peek of a record that the caller has.
+func (hs *holds) see(rec *record) hold {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return rec.hold
+}
+
+// both is what a connection has of a lock as a plain one, and as a read/write lock.
+func (hs *holds) both(id lockstore.ID) (plain, rw lockstore.Counts) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if rec := hs.byID[id.As(Plain)]; rec != nil {
+		plain = rec.counts
+	}
+	if rec := hs.byID[id.As(Write)]; rec != nil {
+		rw = rec.counts
+	}
+	return plain, rw
 }
 
 // apply has an event happen to a hold.

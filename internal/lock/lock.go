@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -77,10 +76,14 @@ func beginVerb(ctx context.Context, name string) (context.Context, verb) {
 // end tells how the verb has ended, and returns how long it took.
 func (v verb) end(ctx context.Context, err error) (took time.Duration) {
 	took = time.Since(v.began)
-	telemetry.VerbDone(ctx, strings.ToLower(v.name), outcomeWord(err), took)
+	telemetry.VerbDone(ctx, verbLabels[v.name], outcomeWord(err), took)
 	v.span.End()
 	return took
 }
+
+// verbLabels are the verbs' names as metrics have them.
+var verbLabels = map[string]string{"LOCK": "lock", "FAIRLOCK": "fairlock", "RLOCK": "rlock", "WLOCK": "wlock",
+	"MULTILOCK": "multilock", "UNLOCK": "unlock", "MULTIUNLOCK": "multiunlock", "RENEW": "renew"}
 
 // ended is end of a verb about locks that the client, or that owner, should have: if it fails, that is an event.
 func (c *Client) ended(ctx context.Context, v verb, err error, id lockstore.ID, keys ...string) {

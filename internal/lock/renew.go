@@ -72,7 +72,7 @@ func (c *Client) extend(ctx context.Context, rec *record, ms int64) error {
 		hs.apply(rec, notExtended{lockstore.Unknown(err) || done.Unsure})
 	case done.Code != lockstore.LeaseSet:
 		hs.apply(rec, gone{})
-	case !hs.peek(rec.id).live(): // it was reported lost meanwhile
+	case !hs.see(rec).live(): // it was reported lost meanwhile
 		hs.apply(rec, unanswered{time.Now(), lease})
 	default:
 		hs.apply(rec, extended{lease, lockstore.Milliseconds(done.TTL), done.Sent})

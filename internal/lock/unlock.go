@@ -82,7 +82,7 @@ func (c *Client) onOwnSide(ctx context.Context, id lockstore.ID,
 	if err != nil {
 		return err
 	}
-	h := c.m.holds.peek(id)
+	h := c.m.holds.see(rec)
 	if h.counts.Of(id.Kind) == 0 {
 		c.m.holds.leave(rec)
 		return c.lostOrNotHeld(id.DB, id.Key)
@@ -96,7 +96,8 @@ func (c *Client) onOwnSide(ctx context.Context, id lockstore.ID,
 
 // ownSide is the side of a lock that a verb of the connection is about which may have named none (Plain).
 func (c *Client) ownSide(id lockstore.ID) (lockstore.ID, error) {
-	isPlain, rw := c.m.holds.peek(id.As(Plain)).live(), c.m.holds.peek(id.As(Write)).counts
+	plain, rw := c.m.holds.both(id)
+	isPlain := plain.Total() > 0
 	switch {
 	case id.Kind != Plain && isPlain:
 		return id, otherKind(id.Key)

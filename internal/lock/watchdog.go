@@ -145,7 +145,7 @@ func (wd *watchdog) visitNow(ctx context.Context, c *Client, id lockstore.ID, lo
 
 // visitBusy is visitNow of a record that is busy, and leaves it. least is for how long the hold is to last at least.
 func (wd *watchdog) visitBusy(rec *record, least time.Duration) error {
-	if h := wd.holds.peek(rec.id); !h.kept() {
+	if h := wd.holds.see(rec); !h.kept() {
 		wd.holds.leave(rec)
 		return nil
 	}
