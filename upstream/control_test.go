@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -372,21 +373,21 @@ func TestLateTimerSparesTheNextScript(t *testing.T) {
 	}
 	before := p.link.Load()
 	c := newScriptCall().(*scriptCall)
-	begun, over := make(chan struct{}), make(chan struct{})
-	c.late = time.AfterFunc(time.Hour, func() {
-		close(begun)
-		time.Sleep(100 * time.Millisecond) // as if others had the processor
-		c.giveUp()
-		close(over)
-	})
-	c.begin(p)
-	c.late.Reset(0)
-	<-begun
-	c.end()
-	c.begin(p)
-	<-over
+	c.runsOn(p)
+	c.mu.Lock()
+	c.over = telemetry.Clock() // the timer is about to give up
+	c.mu.Unlock()
+	c.runsOn(nil)
+	c.giveUp()
+	c.runsOn(p)
+	c.giveUp()
 	if got, err := a.do(p, []string{"PING"}); err != nil || p.link.Load() != before {
 		t.Errorf("the connection is another one: %q, %v", got, err)
 	}
-	c.end()
+	c.mu.Lock()
+	c.over = telemetry.Clock()
+	c.mu.Unlock()
+	if c.giveUp(); !before.dead.Load() {
+		t.Error("the connection outlives a script without an answer")
+	}
 }

@@ -162,7 +162,9 @@ func (hs *holds) free(rec *record) {
 		close(rec.freed)
 		rec.freed = nil
 	}
-	hs.reschedule(rec)
+	if rec.inSchedule == 0 {
+		hs.reschedule(rec)
+	}
 	hs.unuse(rec)
 }
 
