@@ -33,6 +33,8 @@ const (
 	sameScripts  = "its two scripts, direct"
 	relayScripts = "its two scripts, byte relay"
 	relayGets    = "two GETs, byte relay"
+	ourScripts   = "its two scripts, lockproxy" // as clients' commands: what is left of a lock's cost without its engine
+	ourGets      = "two GETs, lockproxy"
 	redisson     = "Redisson"
 	redsync      = "redsync"
 	redislock    = "redislock"
@@ -52,6 +54,8 @@ var contestants = []contestant{
 	{name: sameScripts, lock: rawScripts, through: direct, warm: 1, pairsOnly: true},
 	{name: relayScripts, lock: rawScripts, through: byteRelay, warm: 1, pairsOnly: true},
 	{name: relayGets, lock: rawGets, through: byteRelay, warm: 1, pairsOnly: true},
+	{name: ourScripts, lock: rawScripts, through: lockproxy, warm: 1, pairsOnly: true},
+	{name: ourGets, lock: rawGets, through: lockproxy, warm: 1, pairsOnly: true},
 	{name: redisson, lock: "redisson", of: "redisson", through: direct, warm: jvmWarm},
 	{name: oursGoRedis, lock: "lockproxy", of: "go", through: lockproxy, warm: 1},
 	{name: redsync, lock: "redsync", of: "go", through: direct, warm: 1},

@@ -191,6 +191,9 @@ func (rep *report) budget() []table {
 	}
 	one, many, contended := lockLoad(pair, 1), lockLoad(pair, pairsClients), lockLoad(handoff, handoffGoal)
 	judge(many.String()+", proxy CPU µs", get(many).ProxyCPU, 22, false)
+	judge(many.String()+", CPU ÷ two GETs", ratio(get(many).ProxyCPU, rep.median(ourGets, many).ProxyCPU), 1.3, false)
+	judge(many.String()+", CPU ÷ its two scripts as clients' commands", ratio(get(many).ProxyCPU, rep.median(ourScripts, many).ProxyCPU), 1.1, false)
+	judge(one.String()+", p50 ÷ two GETs", ratio(get(one).P50, rep.median(ourGets, one).P50), 1.05, false)
 	judge(many.String()+", ÷ the same scripts direct", ratio(get(many).PerSecond, rep.median(sameScripts, many).PerSecond), 0.75, true)
 	judge(many.String()+", ÷ Redisson", ratio(get(many).PerSecond, rep.median(redisson, many).PerSecond), 3, true)
 	judge(one.String()+", p50 ÷ two commands through the byte relay", ratio(get(one).P50, rep.median(relayGets, one).P50), 1.1, false)

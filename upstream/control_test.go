@@ -373,20 +373,15 @@ func TestLateTimerSparesTheNextScript(t *testing.T) {
 	}
 	before := p.link.Load()
 	c := newScriptCall().(*scriptCall)
-	c.runsOn(p)
-	c.mu.Lock()
-	c.over = telemetry.Clock() // the timer is about to give up
-	c.mu.Unlock()
-	c.runsOn(nil)
+	c.runsOn(p, telemetry.Clock())
+	c.runsOn(nil, 0)
 	c.giveUp()
-	c.runsOn(p)
+	c.runsOn(p, telemetry.Clock()+time.Hour)
 	c.giveUp()
 	if got, err := a.do(p, []string{"PING"}); err != nil || p.link.Load() != before {
 		t.Errorf("the connection is another one: %q, %v", got, err)
 	}
-	c.mu.Lock()
-	c.over = telemetry.Clock()
-	c.mu.Unlock()
+	c.runsOn(p, telemetry.Clock())
 	if c.giveUp(); !before.dead.Load() {
 		t.Error("the connection outlives a script without an answer")
 	}

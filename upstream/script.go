@@ -44,16 +44,16 @@ func newScriptCall() any { return new(scriptCall) }
 
 // do is Pipe.Do with a time-out.
 func (c *scriptCall) do(p *Pipe) error {
-	c.runsOn(p)
-	defer c.runsOn(nil)
+	c.runsOn(p, telemetry.Clock()+scriptTimeout)
+	defer c.runsOn(nil, 0)
 	return p.Do(&c.req)
 }
 
-// runsOn notes that the call is under way on a pipe, or (nil) is no more.
-func (c *scriptCall) runsOn(p *Pipe) {
+// runsOn notes that the call is under way on a pipe, and when it is given up, or (nil) that it is no more.
+func (c *scriptCall) runsOn(p *Pipe, over time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pipe, c.over = p, telemetry.Clock()+scriptTimeout
+	c.pipe, c.over = p, over
 	if p != nil && c.late == nil {
 		c.late = time.AfterFunc(scriptTimeout, c.giveUp)
 	}

@@ -10,7 +10,6 @@ import (
 // the events below, which have no clock, no mutex and no store. hold_test.go has a table of them.
 type hold struct {
 	counts  lockstore.Counts // how often the connection is in the lock; zero: it has none
-	watched bool             // the watchdog renews it until the connection gives it back
 	end     time.Time        // of one that is not watched: when its connection wants it to end
 	lease   time.Duration    // of a renewal when watched, else as its connection has chosen
 	granted time.Time
@@ -27,6 +26,7 @@ type hold struct {
 	suspect string    // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
 	recheck time.Time // when it was last said that the watchdog is to come at once: what was sent before does not do
 
+	watched bool // the watchdog renews it until the connection gives it back
 	runsOut bool // an earlier command of its connection may still take effect: it is neither renewed nor given back
 	givenUp bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
 

@@ -22,10 +22,10 @@ type record struct {
 
 	// guarded by holds.mu
 	hold
-	busy      bool          // one step at a time: whoever has set it may talk to Redis about this hold
 	freed     chan struct{} // closed when it is no longer busy; nil: nobody waits for that
 	users     int           // that have or wait for busy
 	client    *Client       // nil: it has gone
+	busy      bool          // one step at a time: whoever has set it may talk to Redis about this hold
 	releasing bool          // a step that gives it back is under way
 	leaving   bool          // RESET gives it back: whoever waits for busy finds it free
 	inChunk   *chunk        // of renewals that has not been sent yet; nil: none

@@ -92,13 +92,11 @@ func (id ID) ReadHold(number int64) string {
 
 // Keys are the KEYS of the scripts that take this hold and give it back: the hash, what waits, and the fencing token.
 func (id ID) Keys() []string {
-	keys := append(make([]string, 0, 4), id.Key, "", TokenKey(id.Key))
-	if id.Kind == Plain {
-		keys[1] = OwnQueueKey(id.Key)
-	} else {
-		keys[1] = id.Line().Channel()
+	queue, token := OwnKeys(id.Key)
+	if id.Kind != Plain {
+		queue = id.Line().Channel()
 	}
-	return keys
+	return append(make([]string, 0, 4), id.Key, queue, token)
 }
 
 // QueueKeys are the KEYS of the scripts on the fair queue of a plain lock.

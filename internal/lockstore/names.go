@@ -14,12 +14,17 @@ func Prefixed(prefix, name string) string {
 // ChannelOf is the channel Redisson publishes an unlock on (two underscores before "channel").
 func ChannelOf(name string) string { return Prefixed("redisson_lock__channel", name) }
 
+const (
+	queuePrefix = "redisson_lock_queue"
+	tokenPrefix = "redisson_lock_token"
+)
+
 // TokenKey is where RFencedLock keeps the fencing token.
-func TokenKey(name string) string { return Prefixed("redisson_lock_token", name) }
+func TokenKey(name string) string { return Prefixed(tokenPrefix, name) }
 
 // QueueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and
 // lockproxy_fair.
-func QueueKey(name string) string { return Prefixed("redisson_lock_queue", name) }
+func QueueKey(name string) string { return Prefixed(queuePrefix, name) }
 
 // SharesQueue says whether a lock would have the fair queue of another one: `{a}` that of `a`. It has none then, as
 // nobody but the users of `a` may say who waits for that.
@@ -29,13 +34,20 @@ func SharesQueue(name string) bool { return wholeTag(name) }
 // channel from the queue's.
 const noQueue = "lockproxy_no_queue_"
 
-// OwnQueueKey is QueueKey, or, for a lock without a queue, a key that never exists.
-func OwnQueueKey(name string) string {
-	key := QueueKey(name)
+// OwnKeys are the key of a lock's queue, or, for a lock without a queue, a key that never exists; and TokenKey. Each
+// LOCK and UNLOCK needs both, so they are made in one piece.
+func OwnKeys(name string) (queue, token string) {
+	prefix := queuePrefix
 	if SharesQueue(name) {
-		return noQueue + key[len(noQueue):]
+		prefix = noQueue
 	}
-	return key
+	before, after := ":{", "}"
+	if strings.Contains(name, "{") {
+		before, after = ":", ""
+	}
+	both := prefix + before + name + after + tokenPrefix + before + name + after
+	end := len(prefix) + len(before) + len(name) + len(after)
+	return both[:end], both[end:]
 }
 
 // MaxName is the length in bytes a lock's name may have: names are remembered after their lock has gone, and travel

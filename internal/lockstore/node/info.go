@@ -11,7 +11,8 @@ import (
 
 // Info is the script that says what there is of a lock, and about so many of its owners.
 func Info(db int, key string, most int) Call {
-	return Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.OwnQueueKey(key)},
+	queue, token := lockstore.OwnKeys(key)
+	return Call{DB: db, Script: scripts.Info, Keys: []string{key, token, queue},
 		Args: []string{lockstore.ReadPrefix(key), strconv.Itoa(most)}}
 }
 
