@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -103,6 +104,19 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 	if got, err := do(b, "LOCK k BLOCK 300"); got != nil || err != nil {
 		t.Error(got, err)
 	}
+	gone := p.dial("tcp", addr)
+	if err := errors.Join(gone.Send("LOCK", "k", "BLOCK", "0"), gone.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the wait", func() bool {
+		got, err := redis.Values(ops.Do("LOCKPROXY", "WAITERS"))
+		return len(got) == 1 && err == nil
+	})
+	gone.Close()
+	await(t, "its end", func() bool {
+		got, err := redis.Values(ops.Do("LOCKPROXY", "WAITERS"))
+		return len(got) == 0 && err == nil
+	})
 	waits := make(chan error, 1)
 	go func() { _, err := do(b, "LOCK k BLOCK 30000"); waits <- err }()
 	await(t, "the wait", func() bool {
@@ -174,6 +188,7 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 		{"event", "busy", "verb", "LOCK", "name", "k"},
 		{"event", "wait", "verb", "LOCK", "name", "k", "reason", "nil", "waited_ms", "*"},
 		{"event", "wait", "verb", "LOCK", "name", "k", "reason", "granted", "waited_ms", "*"},
+		{"event", "wait", "verb", "LOCK", "name", "k", "reason", "its client has gone"},
 		{"event", "release", "name", "k", "held_ms", "*", "client_name", "pay<b>roll"},
 		{"event", "grant", "verb", "RLOCK", "name", "r", "kind", "read"},
 		{"event", "grant", "verb", "WLOCK", "name", "w", "kind", "write"},

@@ -140,11 +140,9 @@ func appendText(b []byte, name, text string) []byte {
 
 // appendString appends a string of JSON. What is no UTF-8 becomes U+FFFD.
 func appendString(b []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(text) // it never fails
-			return append(b, quoted...)
-		}
+	if strconv.CanBackquote(text) && !strings.ContainsAny(text, "\t\"\\") { // nothing is to be escaped
+		return append(append(append(b, '"'), text...), '"')
 	}
-	return append(append(append(b, '"'), text...), '"')
+	quoted, _ := json.Marshal(text) // it never fails
+	return append(b, quoted...)
 }

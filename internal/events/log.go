@@ -145,8 +145,9 @@ func (l *Log) flush(second int64) {
 // held.
 func (l *Log) tellLeftOut(second int64) (owes bool) {
 	for of := range kinds {
-		l.over(of, second)
-		owes = owes || l.byKind[of].inRing.left > 0
+		if l.over(of, second); l.byKind[of].inRing.left > 0 {
+			owes = true
+		}
 	}
 	return owes
 }

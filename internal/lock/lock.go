@@ -106,7 +106,10 @@ func (c *Client) happened(ctx context.Context, v verb, err error, took time.Dura
 	case errors.Is(err, ErrNotAcquired):
 		e.Kind = events.Busy
 	case errors.Is(err, context.Canceled):
-		e.Kind, e.Reason = events.Wait, cmp.Or(context.Cause(ctx), err).Error()
+		e.Kind, e.Reason = events.Wait, "its client has gone"
+		if why := context.Cause(ctx); why != nil && why != context.Canceled { // CLIENT UNBLOCK, or the proxy closes it
+			e.Reason = why.Error()
+		}
 	default:
 		e.Reason = err.Error()
 	}
