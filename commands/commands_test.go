@@ -48,7 +48,7 @@ func TestGrammar(t *testing.T) {
 		}
 	}
 	g, err := parse(options, tokens("ex 7 Block 3 owner Me"))
-	if err != nil || lease(g) != 7000 || g.numbers["BLOCK"] != 3 || g.words["OWNER"] != "Me" {
+	if err != nil || lease(g) != 7000 || g.number("BLOCK") != 3 || g.word("OWNER") != "Me" {
 		t.Fatal(g, err)
 	}
 }

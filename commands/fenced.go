@@ -38,7 +38,7 @@ func fenced(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	case len(inner) == 0:
 		return resp.AppendError(out, commandtable.WrongArity(v.Name))
 	}
-	err = c.Session.Fenced(lock.HoldRequest{DB: c.Identity().DB, Key: string(args[1]), Owner: g.words["OWNER"],
+	err = c.Session.Fenced(lock.HoldRequest{DB: c.Identity().DB, Key: string(args[1]), Owner: g.word("OWNER"),
 		Side: side(g)}, inner)
 	if err != nil {
 		return appendFailure(out, c.proto(), err)

@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/glob"
@@ -47,16 +48,35 @@ var (
 // largest is the largest integer that every client can hold: 2^53.
 const largest = int64(1) << 53
 
-// given is what a call said: keyword -> value. Integers are in ms or a count.
-type given struct {
-	numbers map[string]int64
-	words   map[string]string
+// given is what a call said. It is short: to look through it takes less time than a map.
+type given []said
+
+// said is an option that a call gave, with its value: an integer, in ms or a count, or a word.
+type said struct {
+	*Option
+	number int64
+	word   string
 }
 
-func (g given) has(keyword string) bool {
-	_, number := g.numbers[keyword]
-	_, word := g.words[keyword]
-	return number || word
+// find is what was said with a keyword; the zero value: nothing.
+func (g given) find(keyword string) said {
+	for _, s := range g {
+		if s.Keyword == keyword {
+			return s
+		}
+	}
+	return said{}
+}
+
+func (g given) has(keyword string) bool { return g.find(keyword).Option != nil }
+
+func (g given) number(keyword string) int64 { return g.find(keyword).number }
+
+func (g given) word(keyword string) string { return g.find(keyword).word }
+
+// hasGroup says whether an option of that group was given.
+func (g given) hasGroup(group string) bool {
+	return slices.ContainsFunc(g, func(s said) bool { return s.group == group })
 }
 
 // badNumber is the error for the value of an option.
@@ -93,33 +113,28 @@ func valueMissing(keyword []byte) error {
 // parse reads options in any order. A repeated, unknown or contradictory one is a syntax error that names it, and so is
 // one without its value. The error of a value that is no number names its option, too.
 func parse(options []Option, tokens [][]byte) (given, error) {
-	if len(tokens) == 0 {
-		return given{}, nil
-	}
-	g := given{map[string]int64{}, map[string]string{}}
-	groups := map[string]bool{}
+	var g given
 	for i := 0; i < len(tokens); i++ {
 		o := find(options, tokens[i])
-		if o == nil || g.has(o.Keyword) || o.group != "" && groups[o.group] || g.has(o.not) {
+		if o == nil || g.has(o.Keyword) || o.group != "" && g.hasGroup(o.group) || g.has(o.not) {
 			return g, syntaxNear(tokens[i])
 		}
-		if o.group != "" {
-			groups[o.group] = true
-		}
 		if o.kind == noValue {
-			g.words[o.Keyword] = ""
+			g = append(g, said{Option: o})
 			continue
 		}
 		if i++; i == len(tokens) || o.kind == text && len(tokens[i]) == 0 { // which would choose nothing, or anything
 			return g, valueMissing(tokens[i-1])
 		}
-		if err := g.set(o, tokens[i]); err != nil {
+		s, err := o.valued(tokens[i])
+		if err != nil {
 			return g, err
 		}
+		g = append(g, s)
 	}
-	for _, o := range options {
-		if o.needs != nil && g.has(o.Keyword) && !groups["lease"] {
-			return g, o.needs
+	for _, s := range g {
+		if s.needs != nil && !g.hasGroup("lease") {
+			return g, s.needs
 		}
 	}
 	return g, nil
@@ -134,17 +149,16 @@ func find(options []Option, token []byte) *Option {
 	return nil
 }
 
-func (g given) set(o *Option, token []byte) error {
+// valued is the option with that value.
+func (o *Option) valued(token []byte) (said, error) {
 	switch o.kind {
 	case text:
-		g.words[o.Keyword] = string(token)
-		return nil
+		return said{Option: o, word: string(token)}, nil
 	case ownerName:
 		if !lockstore.ValidOwner(string(token)) {
-			return errOwner
+			return said{}, errOwner
 		}
-		g.words[o.Keyword] = string(token)
-		return nil
+		return said{Option: o, word: string(token)}, nil
 	}
 	n, ok := integer(token)
 	if o.kind == seconds {
@@ -152,10 +166,9 @@ func (g given) set(o *Option, token []byte) error {
 		n *= 1000
 	}
 	if !ok || n == 0 && o.kind != waiting {
-		return badNumber(o)
+		return said{}, badNumber(o)
 	}
-	g.numbers[o.Keyword] = n
-	return nil
+	return said{Option: o, number: n}, nil
 }
 
 // integer reads a whole number from 0 to 2^53 as Redis does: no sign, no leading zero, nothing else.

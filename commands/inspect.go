@@ -69,7 +69,7 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	g, err := parse(v.Options, args[1:])
 	switch {
 	case err != nil:
-	case len(g.words["MATCH"]) > glob.MaxLength:
+	case len(g.word("MATCH")) > glob.MaxLength:
 		err = errPattern
 	case g.has("COUNT") && !g.has("SCAN"):
 		err = syntaxNear([]byte("COUNT"))
@@ -80,7 +80,7 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if g.has("SCAN") {
 		return lockscan(c, g, out)
 	}
-	entries, err := visible(c, c.Session.Locks().List(g.words["OWNER"], g.words["MATCH"]),
+	entries, err := visible(c, c.Session.Locks().List(g.word("OWNER"), g.word("MATCH")),
 		func(e lock.Entry) string { return e.Key })
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
@@ -96,8 +96,8 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 func lockscan(c *Client, g given, out []byte) []byte {
 	db := c.Identity().DB
 	next, found, err := c.Session.Locks().Find(c.Context(), db, func() (string, []string, error) {
-		next, keys, err := c.Forwarder.Scan(backend.Scan{Cursor: g.words["SCAN"], Match: g.words["MATCH"],
-			Count: g.numbers["COUNT"]})
+		next, keys, err := c.Forwarder.Scan(backend.Scan{Cursor: g.word("SCAN"), Match: g.word("MATCH"),
+			Count: g.number("COUNT")})
 		if err != nil {
 			return "", nil, err
 		}

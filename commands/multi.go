@@ -59,7 +59,7 @@ func multiunlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	}
 	locks := names(keys)
 	freed, err := c.Session.Locks().MultiUnlock(telemetry.About(c.Traced(context.Background()), locks), locks,
-		lock.UnlockRequest{DB: c.Identity().DB, Owner: g.words["OWNER"]})
+		lock.UnlockRequest{DB: c.Identity().DB, Owner: g.word("OWNER")})
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
 	}

@@ -40,9 +40,9 @@ func acquire(kind lock.Kind) func(v *Verb, c *Client, args [][]byte, out []byte)
 func lockRequest(c *Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Request, error) {
 	g, err := parse(v.Options, options)
 	return lock.Request{
-		DB: c.Identity().DB, Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
-		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"),
-		Fence: g.has("FENCE"), Replicas: g.numbers["REPLICAS"],
+		DB: c.Identity().DB, Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.number("BLOCK"),
+		Lease: lease(g), Owner: g.word("OWNER"), Self: g.has("SELF"),
+		Fence: g.has("FENCE"), Replicas: g.number("REPLICAS"),
 	}, err
 }
 
@@ -92,7 +92,7 @@ func endOf(ctx context.Context, err error) error {
 }
 
 // lease is the lease a call gave in ms, 0 = none.
-func lease(g given) int64 { return g.numbers["EX"] + g.numbers["PX"] }
+func lease(g given) int64 { return g.number("EX") + g.number("PX") }
 
 // side is what a call said of READ and WRITE; lock.Plain = nothing.
 func side(g given) lock.Kind {
@@ -120,7 +120,7 @@ func unlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	}
 	key := string(args[1])
 	free, err := c.Session.Locks().Unlock(telemetry.About(c.Traced(context.Background()), key), lock.UnlockRequest{
-		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
+		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.word("OWNER"), All: g.has("ALL"), Force: g.has("FORCE"),
 	})
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
@@ -134,7 +134,7 @@ func unlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 // mayUnlock asks whether the client may give locks back. A connection gives back its own holds as it does when it
 // closes, and needs no right for that: a refusal would leave them renewed.
 func mayUnlock(c *Client, g given, keys ...[]byte) error {
-	if g.words["OWNER"] == "" && !g.has("FORCE") {
+	if g.word("OWNER") == "" && !g.has("FORCE") {
 		return nil
 	}
 	return c.Access.May(true, keys...)
@@ -150,7 +150,7 @@ func renew(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	}
 	key := string(args[1])
 	err = c.Session.Locks().Renew(telemetry.About(c.Traced(context.Background()), key), lock.RenewRequest{
-		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.words["OWNER"], Lease: lease(g),
+		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.word("OWNER"), Lease: lease(g),
 	})
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
