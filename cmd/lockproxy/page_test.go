@@ -201,6 +201,7 @@ func TestPageSearchesRedis(t *testing.T) {
 	page := func(t *testing.T, flags ...string) (addr string, client redis.Conn, get func(path string) string) {
 		addr, at := freeAddr(t), freeAddr(t)
 		p := start(t, append([]string{"--listen", addr, "--admin-listen", at, "--drain-timeout", "0"}, flags...)...)
+		p.awaitLog("the page for operators is there")
 		return addr, p.dial("tcp", addr), func(path string) string {
 			t.Helper()
 			resp, err := http.Get("http://" + at + path)

@@ -40,6 +40,7 @@ func startFleet(t *testing.T, upstream string, flags ...string) *fleet {
 	for range 3 {
 		addr, at := freeAddr(t), freeAddr(t)
 		p := start(t, append([]string{"--upstream", upstream, "--listen", addr, "--admin-listen", at, "--operators", "default", "--drain-timeout", "0"}, flags...)...)
+		p.awaitLog("the page for operators is there")
 		f.processes, f.pages, f.conns = append(f.processes, p), append(f.pages, at), append(f.conns, p.dial("tcp", addr))
 	}
 	return f

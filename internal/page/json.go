@@ -119,7 +119,8 @@ func (p *Page) lockOf(r *row, since time.Duration, most int) lockJSON {
 
 func (p *Page) entryOf(e lock.Entry, since time.Duration) entryJSON {
 	owner := nameOf(e.Owner)
-	j := entryJSON{Owner: owner.Text, OwnerBytes: owner.Bytes, Kind: either(e.Fair, "fair", e.Kind.String()), Proxy: cmp.Or(e.Proxy, p.About.Proxy),
+	j := entryJSON{Owner: owner.Text, OwnerBytes: owner.Bytes, Proxy: cmp.Or(e.Proxy, p.About.Proxy),
+		Kind:   either(e.Fair, "fair", e.Kind.String()),
 		Client: e.ClientID, Addr: e.Addr, Name: e.Name, User: e.User}
 	if e.Waiting {
 		j.Waited, j.Place = (e.Held + since).Milliseconds(), e.Place
@@ -215,7 +216,8 @@ func (p *Page) proxiesJSON(w http.ResponseWriter, r *http.Request) {
 		Proxies []proxyJSON `json:"proxies"`
 	}{}
 	for _, s := range p.AllProxies(r.Context()) {
-		answer.Proxies = append(answer.Proxies, proxyJSON{s.ID, s.Host, s.Addr, s.Page, s.Version, s.Started.UTC(), s.State, s.Since.UTC(), s.Trouble, s.Holds, s.Waits})
+		answer.Proxies = append(answer.Proxies, proxyJSON{s.ID, s.Host, s.Addr, s.Page, s.Version, s.Started.UTC(), s.State,
+			s.Since.UTC(), s.Trouble, s.Holds, s.Waits})
 	}
 	sendJSON(w, answer)
 }
@@ -237,7 +239,8 @@ func (p *Page) oneJSON(w http.ResponseWriter, r *http.Request) {
 		Fence   *int64     `json:"fence"`
 		Trouble string     `json:"trouble,omitempty"` // why Redis does not say
 		Others  []awayJSON `json:"other_holders"`     // whom no proxy that was asked knows
-	}{lockJSON: p.lockOf(&d.row, 0, mostOfOne), Kind: d.Info.Kind, TTL: d.Info.TTL, Queue: d.Info.Queue, Trouble: d.Trouble, Others: []awayJSON{}}
+	}{lockJSON: p.lockOf(&d.row, 0, mostOfOne), Kind: d.Info.Kind, TTL: d.Info.TTL, Queue: d.Info.Queue,
+		Trouble: d.Trouble, Others: []awayJSON{}}
 	if d.Info.Fenced {
 		answer.Fence = &d.Info.Token
 	}

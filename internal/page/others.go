@@ -278,11 +278,14 @@ func (o *others) told(list []lock.Entry) []lock.Entry {
 	o.mu.Unlock()
 	if len(list) > own {
 		slices.SortStableFunc(list, func(a, b lock.Entry) int {
-			return cmp.Or(cmp.Compare(a.Key, b.Key), either(a.Waiting == b.Waiting, 0, either(b.Waiting, -1, 1)), cmp.Compare(b.Held, a.Held))
+			return cmp.Or(cmp.Compare(a.Key, b.Key), last(a.Waiting, b.Waiting), cmp.Compare(b.Held, a.Held))
 		})
 	}
 	return list
 }
+
+// last compares two so that those of which something is so come last.
+func last(a, b bool) int { return cmp.Compare(either(a, 1, 0), either(b, 1, 0)) }
 
 // states are how they are, by their ids.
 func (o *others) states() map[string]*proxies.State {
@@ -302,7 +305,7 @@ func (p *Page) states() (all []proxies.State) {
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b proxies.State) int {
-		return cmp.Or(cmp.Compare(either(a.State == "gone", 1, 0), either(b.State == "gone", 1, 0)), cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(last(a.Gone, b.Gone), cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
 	})
 	_, trouble := p.Proxies.All()
 	now := p.Stats()
