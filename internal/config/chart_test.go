@@ -86,7 +86,9 @@ func TestChartSchema(t *testing.T) {
 	if len(files) < 12 || len(alerts) < 12 || !slices.Contains(alerts, "LockproxyDown") {
 		t.Errorf("%d settings that name files, the alerts %q", len(files), alerts)
 	}
-	object := func(of schema) schema { return schema{"type": "object", "additionalProperties": false, "properties": of} }
+	object := func(of schema) schema {
+		return schema{"type": "object", "additionalProperties": false, "properties": of}
+	}
 	file.Properties["settings"], file.Properties["secretFiles"] = object(all), object(files)
 	file.Definitions["alert"] = schema{"enum": alerts}
 	var want bytes.Buffer

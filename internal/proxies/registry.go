@@ -64,8 +64,8 @@ type Registry struct {
 }
 
 var (
-	errNotYet   = errors.New("Redis has not been asked for them")
-	errNotWhole = errors.New("Redis does not list the connections of this proxy, so it may leave out those of others")
+	errNotYet   = errors.New("nobody has asked Redis for them yet")
+	errNotWhole = errors.New("a list by Redis without the connections of this proxy may leave out those of others")
 )
 
 // New is a Registry that has not asked yet.

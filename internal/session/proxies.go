@@ -10,8 +10,8 @@ import (
 )
 
 // ProxyOf implements commands.Proxy.
-func (c *clients) ProxyOf(owner string) (at string, none bool) {
-	p, _, none := c.proxies.Of(owner)
+func (cs *clients) ProxyOf(owner string) (at string, none bool) {
+	p, _, none := cs.proxies.Of(owner)
 	return p.Addr, none
 }
 
