@@ -121,7 +121,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	a.proxies = proxies.New(proxies.Options{Self: a.self, Service: cmp.Or(service.User, "default"), Quorum: len(a.quorum) > 0,
-		Ask: func(ctx context.Context) ([]resp.Reply, error) { return a.server.ClientLists(ctx) }})
+		Ask: func(ctx context.Context) ([]resp.Reply, error) { return a.server.Operators().ClientLists(ctx) }})
 	a.server = session.NewServer(session.Options{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},

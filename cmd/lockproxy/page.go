@@ -26,17 +26,17 @@ func (a *app) openPage(ctx context.Context) error {
 		return err
 	}
 	p := page.New(page.Options{
-		Locks: a.locks, Log: a.log, Events: a.events.Log, Entry: entry, Trouble: a.health.Trouble, Nodes: a.nodes, Slow: a.server.Slow().Latest,
+		Locks: a.locks, Log: a.log, Events: a.events.Log, Entry: entry, Trouble: a.health.Trouble, Nodes: a.nodes, Slow: a.server.Operators().Slow().Latest,
 		Force: func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
 			return a.locks.NewClient(by).Unlock(ctx, r)
 		},
 		Search: func(ctx context.Context, db int, match, cursor string) (string, []lock.Found, error) {
 			return a.locks.Find(ctx, db, func() (string, []string, error) {
-				return a.server.Scan(ctx, db, backend.Scan{Cursor: cursor, Match: match, Count: page.KeysAtOnce})
+				return a.server.Operators().Scan(ctx, db, backend.Scan{Cursor: cursor, Match: match, Count: page.KeysAtOnce})
 			})
 		},
 		Proxies: a.proxies,
-		People:  page.People{InForce: a.inForce, Drain: a.draining, Level: a.Level, Users: a.server.Users, Clients: a.clients, Kill: a.server.KillClient},
+		People:  page.People{InForce: a.inForce, Drain: a.draining, Level: a.Level, Users: a.server.Operators().Users, Clients: a.clients, Kill: a.server.Operators().KillClient},
 		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: a.self.Started},
 	})
 	if err := p.Listen(ctx, tcpSockets(a.shares()), set.Page, secure); err != nil {
@@ -105,7 +105,7 @@ func pageFiles(cfg config.Config) tlsfiles.Names {
 
 // clients are those that the page shows.
 func (a *app) clients(most int, part string) (some []page.Client, of int) {
-	found, of := a.server.Holders(most, part)
+	found, of := a.server.Operators().Holders(most, part)
 	for _, c := range found {
 		some = append(some, page.Client{ID: c.ID, Addr: c.Addr, Name: c.Name, User: c.User, DB: c.DB, Proto: c.ClientFacts.Proto,
 			Library: c.Library[0], Age: c.Age.Milliseconds(), Idle: c.Idle.Milliseconds(), Last: c.Last, Locks: c.Locks,
@@ -123,7 +123,7 @@ func (a *app) nodes(ctx context.Context) (all []page.Node) {
 	if len(where) == 1 {
 		where = nil // the page says it once
 	}
-	for _, n := range a.server.Nodes(ctx, mostNodes) {
+	for _, n := range a.server.Operators().Nodes(ctx, mostNodes) {
 		shown := page.Node{Name: n.Addr, Role: n.Role, State: "up", Took: n.Took, NoLocks: noLocks(where, n.Addr)}
 		if n.Trouble != nil {
 			shown.State, shown.Trouble, shown.Took = "down", n.Trouble.Error(), 0

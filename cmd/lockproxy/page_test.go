@@ -58,7 +58,7 @@ func TestPageForOperators(t *testing.T) {
 	if said := p.logged(); !strings.Contains(said, `name="admin page"`) || !strings.Contains(said, "key=orders:7") || !strings.Contains(said, "by=127.0.0.1:") {
 		t.Error(said)
 	}
-	for end := time.Now().Add(patience); !strings.Contains(get("/"), "forced"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !strings.Contains(get("/events"), "forced"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the page never shows the loss")
 		}

@@ -14,7 +14,7 @@ import (
 // verbs are lockproxy's own, as COMMAND lists them, and subcommands are those of the last.
 var (
 	verbs       = []string{"fairlock", "fenced", "lock", "lockinfo", "locklist", "multilock", "multiunlock", "renew", "rlock", "unlock", "wlock", "lockproxy"}
-	subcommands = []string{"lockproxy|clients", "lockproxy|drain", "lockproxy|help", "lockproxy|hot", "lockproxy|locks", "lockproxy|nodes", "lockproxy|pause", "lockproxy|reload", "lockproxy|resume", "lockproxy|slowlog", "lockproxy|stats", "lockproxy|waiters"}
+	subcommands = []string{"lockproxy|clients", "lockproxy|config", "lockproxy|drain", "lockproxy|events", "lockproxy|help", "lockproxy|hot", "lockproxy|locks", "lockproxy|loglevel", "lockproxy|nodes", "lockproxy|pause", "lockproxy|proxies", "lockproxy|reload", "lockproxy|resume", "lockproxy|slowlog", "lockproxy|stats", "lockproxy|users", "lockproxy|waiters"}
 )
 
 var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)

@@ -31,30 +31,45 @@ func Name(p Proxy) string {
 }
 
 // listed adds the proxies in a reply to CLIENT LIST, by their ids. Only connections of the service account are believed:
-// any client may give itself such a name. seen is where Redis sees the connection.
+// any client may give itself such a name.
 func listed(list, service string, all map[string]Record) {
-	for line := range strings.Lines(list) {
-		var seen, name string
-		user := service // Redis 5 has no users
-		for _, field := range strings.Fields(line) {
-			switch key, value, _ := strings.Cut(field, "="); key {
-			case "addr":
-				seen = value
-			case "name":
-				name = value
-			case "user":
-				user = value
-			}
-		}
-		said, is := strings.CutPrefix(name, prefix)
-		id, said, _ := strings.Cut(said, ":")
-		if _, known := all[id]; !is || known || user != service || len(said) > mostName || !lockstore.IsUUID(id) {
+	for text := range strings.Lines(list) {
+		c := connection{user: service} // Redis 5 has no users
+		c.read(text)
+		if c.user != service {
 			continue
 		}
-		if values, err := url.ParseQuery(said); err == nil {
-			all[id] = record(values, seen)
+		if id, said, is := split(c.name); is {
+			all[id] = record(said, c.addr)
 		}
 	}
+}
+
+// connection is a line of CLIENT LIST.
+type connection struct{ addr, name, user string }
+
+func (c *connection) read(text string) {
+	for _, field := range strings.Fields(text) {
+		switch key, value, _ := strings.Cut(field, "="); key {
+		case "addr":
+			c.addr = value
+		case "name":
+			c.name = value
+		case "user":
+			c.user = value
+		}
+	}
+}
+
+// split takes the name of a connection apart. is: it is a proxy's.
+func split(name string) (id string, said url.Values, is bool) {
+	rest, ours := strings.CutPrefix(name, prefix)
+	if !ours || len(rest) > mostName {
+		return "", nil, false
+	}
+	id, query, _ := strings.Cut(rest, ":")
+	said, err := url.ParseQuery(query)
+	return id, said, err == nil && lockstore.IsUUID(id)
 }
 
 // record is what a name says. Where that does not name the machine, it is completed with the address that Redis sees.

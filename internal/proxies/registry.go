@@ -103,7 +103,7 @@ func (r *Registry) learn(lists []resp.Reply, now time.Time) (trouble error) {
 		listed(string(list.Text), r.o.Service, seen)
 	}
 	for id, record := range seen {
-		if len(r.known) < mostProxies || !r.known[id].Until.IsZero() {
+		if _, before := r.known[id]; before || len(r.known) < mostProxies {
 			r.known[id] = Proxy{ID: id, Record: record, Until: now.Add(TTL)}
 		}
 	}

@@ -53,7 +53,7 @@ func answering(run commands.Answer) answer {
 		b := s.batch
 		if b.caller.Client == nil {
 			b.caller = commands.Client{Client: s.client, Session: s, Access: &s.access, Forwarder: s.pipes,
-				Proxy: &s.srv.clients, Operator: s.srv}
+				Proxy: &s.srv.clients, Operator: s.srv.Operators()}
 		}
 		b.answer = run(&b.caller, args, b.answer[:0])
 		if cap(b.answer) > keepBytes {

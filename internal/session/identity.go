@@ -74,7 +74,7 @@ func networkOf(addr string) string {
 // Greet implements commands.Session. Redis is asked on the connection the client would have.
 func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) {
 	if s.client.Peer.Operator {
-		return s.greetAtSocket(o)
+		return helloAtSocket(s, o)
 	}
 	if o.Auth { // as in Redis, the login stands even if what follows fails
 		words := []string{"AUTH", cmp.Or(o.User, "default"), o.Password}

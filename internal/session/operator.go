@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/share"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -62,40 +63,49 @@ func (s *Session) refusedOperator(err error) error {
 	return &upstream.ReplyError{Line: client.ErrorLine(err)}
 }
 
+// Operators is what operators ask of the server, at redis-cli or on the page.
+type Operators struct{ s *Server }
+
+// Operators is what operators ask.
+func (s *Server) Operators() Operators { return Operators{s} }
+
+// Slow implements commands.Operator.
+func (o Operators) Slow() *slowlog.Log { return &o.s.slowest }
+
 // Reload implements commands.Operator.
-func (s *Server) Reload(by *client.Client) (said string, err error) {
-	s.log.Info("an operator has the settings read again", "client", by.Peer.Addr, "user", by.User())
-	return s.o.Reload(by.Context())
+func (o Operators) Reload(by *client.Client) (said string, err error) {
+	o.s.log.Info("an operator has the settings read again", "client", by.Peer.Addr, "user", by.User())
+	return o.s.o.Reload(by.Context())
 }
 
 // Drain implements commands.Operator.
-func (s *Server) Drain(by *client.Client) {
-	s.log.Info("an operator has the proxy drain", "client", by.Peer.Addr, "user", by.User())
-	s.o.Drain()
+func (o Operators) Drain(by *client.Client) {
+	o.s.log.Info("an operator has the proxy drain", "client", by.Peer.Addr, "user", by.User())
+	o.s.o.Drain()
 }
 
 // LogLevel implements commands.Operator.
-func (s *Server) LogLevel(by *client.Client, to string) (now string, err error) {
+func (o Operators) LogLevel(by *client.Client, to string) (now string, err error) {
 	if to != "" {
-		s.log.Info("an operator asks for a log level", "client", by.Peer.Addr, "user", by.User(), "level", to)
+		o.s.log.Info("an operator asks for a log level", "client", by.Peer.Addr, "user", by.User(), "level", to)
 	}
-	return s.o.Level(to)
+	return o.s.o.Level(to)
 }
 
 // InForce implements commands.Operator.
-func (s *Server) InForce() inforce.State { return s.o.InForce() }
+func (o Operators) InForce() inforce.State { return o.s.o.InForce() }
 
 // Users implements commands.Operator.
-func (s *Server) Users(n int) []share.Account { return s.users.Accounts(n) }
+func (o Operators) Users(n int) []share.Account { return o.s.users.Accounts(n) }
 
 // Holders is commands.Proxy's, for the page.
-func (s *Server) Holders(n int, part string) (some []commands.ClientHolds, of int) {
-	return s.clients.Holders(n, part)
+func (o Operators) Holders(n int, part string) (some []commands.ClientHolds, of int) {
+	return o.s.clients.Holders(n, part)
 }
 
 // KillClient closes the client that has both, as CLIENT KILL does; false: there is none.
-func (s *Server) KillClient(id int64, addr string) bool {
-	killed, _ := s.clients.Kill(commands.KillFilter{ID: id, Addr: &addr}, 0)
+func (o Operators) KillClient(id int64, addr string) bool {
+	killed, _ := o.s.clients.Kill(commands.KillFilter{ID: id, Addr: &addr}, 0)
 	return killed > 0
 }
 
@@ -103,10 +113,10 @@ func (s *Server) KillClient(id int64, addr string) bool {
 const nodeTime = time.Second
 
 // Nodes asks at most n of the nodes that commands go to, and of replicas, whether they are there.
-func (s *Server) Nodes(ctx context.Context, n int) []commands.NodeFacts {
+func (o Operators) Nodes(ctx context.Context, n int) []commands.NodeFacts {
 	ctx, cancel := context.WithTimeout(ctx, nodeTime)
 	defer cancel()
-	members := s.up.backend.Members()
+	members := o.s.up.backend.Members()
 	members = members[:min(n, len(members))]
 	all := make([]commands.NodeFacts, len(members))
 	var asked sync.WaitGroup
@@ -115,15 +125,15 @@ func (s *Server) Nodes(ctx context.Context, n int) []commands.NodeFacts {
 		if all[i].Trouble = m.Trouble; m.Trouble != nil {
 			continue
 		}
-		asked.Go(func() { s.askNode(ctx, &all[i]) })
+		asked.Go(func() { o.askNode(ctx, &all[i]) })
 	}
 	asked.Wait()
 	return all
 }
 
 // askNode asks the node that f names whether it is there.
-func (s *Server) askNode(ctx context.Context, f *commands.NodeFacts) {
+func (o Operators) askNode(ctx context.Context, f *commands.NodeFacts) {
 	began := time.Now()
-	f.Trouble = backend.Ping(ctx, f.Member.Node, s.o.Service)
+	f.Trouble = backend.Ping(ctx, f.Member.Node, o.s.o.Service)
 	f.Took = time.Since(began)
 }

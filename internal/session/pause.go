@@ -94,16 +94,16 @@ func (s *Session) standStill(wait func(ctx context.Context)) {
 }
 
 // Pause implements commands.Operator.
-func (s *Server) Pause(by *client.Client, d time.Duration, writes bool) {
-	s.log.Info("commands are held back, as an operator has asked", "client", by.Peer.Addr, "user", by.User(), "for", d,
+func (o Operators) Pause(by *client.Client, d time.Duration, writes bool) {
+	o.s.log.Info("commands are held back, as an operator has asked", "client", by.Peer.Addr, "user", by.User(), "for", d,
 		"writes only", writes)
-	s.o.Events.Add(eventOf(events.Pause, by, fmt.Sprintf("for %v, writes only: %v", d, writes)))
-	s.pauses.begin(s.ctx, d, writes)
+	o.s.o.Events.Add(eventOf(events.Pause, by, fmt.Sprintf("for %v, writes only: %v", d, writes)))
+	o.s.pauses.begin(o.s.ctx, d, writes)
 }
 
 // Resume implements commands.Operator.
-func (s *Server) Resume(by *client.Client) {
-	s.log.Info("commands are held back no longer, as an operator has asked", "client", by.Peer.Addr, "user", by.User())
-	s.o.Events.Add(eventOf(events.Pause, by, "over"))
-	s.pauses.end()
+func (o Operators) Resume(by *client.Client) {
+	o.s.log.Info("commands are held back no longer, as an operator has asked", "client", by.Peer.Addr, "user", by.User())
+	o.s.o.Events.Add(eventOf(events.Pause, by, "over"))
+	o.s.pauses.end()
 }

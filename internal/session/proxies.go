@@ -16,17 +16,17 @@ func (cs *clients) ProxyOf(owner string) (at string, none bool) {
 }
 
 // Proxies implements commands.Operator.
-func (s *Server) Proxies(ctx context.Context) []proxies.State { return s.o.AllProxies(ctx) }
+func (o Operators) Proxies(ctx context.Context) []proxies.State { return o.s.o.AllProxies(ctx) }
 
 // Others implements commands.Operator.
-func (s *Server) Others(ctx context.Context) []lock.Entry { return s.o.Steering.Others(ctx) }
+func (o Operators) Others(ctx context.Context) []lock.Entry { return o.s.o.Steering.Others(ctx) }
 
 // ClientLists are the connections to the nodes that answer, as the service account sees them: see proxies.Registry.
-func (s *Server) ClientLists(ctx context.Context) ([]resp.Reply, error) {
-	return s.up.common.AskAllAsService(ctx, s.up.backend, bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"}))
+func (o Operators) ClientLists(ctx context.Context) ([]resp.Reply, error) {
+	return o.s.up.common.AskAllAsService(ctx, o.s.up.backend, bytesOf([]string{"CLIENT", "LIST", "TYPE", "normal"}))
 }
 
 // Scan makes a step of a SCAN as the service account, for the page.
-func (s *Server) Scan(ctx context.Context, db int, step backend.Scan) (next string, keys []string, err error) {
-	return s.up.common.ScanAsService(ctx, s.up.backend, db, step)
+func (o Operators) Scan(ctx context.Context, db int, step backend.Scan) (next string, keys []string, err error) {
+	return o.s.up.common.ScanAsService(ctx, o.s.up.backend, db, step)
 }

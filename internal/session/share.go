@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -22,7 +23,7 @@ func (s *Session) takeShare(user string, become func() error) error {
 	}
 	to, err := s.srv.users.Join(user)
 	if err != nil {
-		s.overShare(user, err)
+		s.srv.noteOverShare(s.client, user, err)
 		return &upstream.ReplyError{Line: "ERR " + err.Error()}
 	}
 	if err := become(); err != nil {
@@ -50,7 +51,7 @@ func (s *Session) withinShare(c *call) {
 		return
 	}
 	if c.row == nil || c.row.MayRefuse() {
-		s.overShare(s.client.User(), over)
+		s.srv.noteOverShare(s.client, s.client.User(), over)
 		s.batch.refused++
 		c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) { s.client.Error(commandtable.OverShare.Line) })
 		return
@@ -59,11 +60,11 @@ func (s *Session) withinShare(c *call) {
 	s.standStill(func(ctx context.Context) { retry.Sleep(ctx, turn, nil) })
 }
 
-// overShare tells that a client is refused because its user has all that it may have.
-func (s *Session) overShare(user string, why error) {
-	e := eventOf(events.Refusal, s.client, why.Error())
+// noteOverShare tells that a client is refused because its user has all that it may have.
+func (s *Server) noteOverShare(c *client.Client, user string, why error) {
+	e := eventOf(events.Refusal, c, why.Error())
 	e.User = user
-	s.srv.o.Events.Add(e)
+	s.o.Events.Add(e)
 }
 
 // A client that is refused would often ask again at once, and take the proxy's time for nothing: its next commands are

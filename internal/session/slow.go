@@ -20,6 +20,3 @@ func (s *Server) noteSlow(c *client.Slow) {
 		Client:   slowlog.Client{Addr: c.Client.Peer.Addr, Name: c.Client.Name(), User: c.Client.User()},
 	})
 }
-
-// Slow are the last commands that took long.
-func (s *Server) Slow() *slowlog.Log { return &s.slowest }

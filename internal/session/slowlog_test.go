@@ -18,7 +18,7 @@ func TestSlowCommands(t *testing.T) {
 	find := func(name string) (e slowlog.Entry) {
 		t.Helper()
 		eventually(t, name+" is there", func() bool {
-			all := p.srv.Slow().Latest(slowlog.Most)
+			all := p.srv.Operators().Slow().Latest(slowlog.Most)
 			at := slices.IndexFunc(all, func(e slowlog.Entry) bool { return e.Args[0] == name })
 			if at >= 0 {
 				e = all[at]
@@ -28,7 +28,7 @@ func TestSlowCommands(t *testing.T) {
 		return e
 	}
 	w.expect("+OK\r\n", "CLIENT", "SETNAME", "me")
-	p.srv.Slow().Reset()
+	p.srv.Operators().Slow().Reset()
 	w.raw([]byte("SET k v\r\nGET k\r\nGET k\r\n"))
 	for range 3 {
 		w.frame()
@@ -37,7 +37,7 @@ func TestSlowCommands(t *testing.T) {
 		t.Errorf("a pipeline: %+v", e)
 	}
 	sent := 0
-	for _, e := range p.srv.Slow().Latest(slowlog.Most) {
+	for _, e := range p.srv.Operators().Slow().Latest(slowlog.Most) {
 		sent += e.Commands
 	}
 	if sent != 3 {
@@ -54,7 +54,7 @@ func TestSlowCommands(t *testing.T) {
 
 	// waited is for how long something surely waits, before which the log is emptied.
 	waited := func() time.Duration {
-		p.srv.Slow().Reset()
+		p.srv.Operators().Slow().Reset()
 		from := time.Now()
 		time.Sleep(50 * time.Millisecond)
 		return time.Since(from)
@@ -78,7 +78,7 @@ func TestSlowCommands(t *testing.T) {
 	if e, most := find("CLIENT"), time.Since(began)-wait; e.Took > most {
 		t.Errorf("CLIENT ID behind BLPOP counts %v, at most %v", e.Took, most)
 	}
-	for _, e := range p.srv.Slow().Latest(slowlog.Most) {
+	for _, e := range p.srv.Operators().Slow().Latest(slowlog.Most) {
 		if e.Args[0] == "BLPOP" {
 			t.Errorf("%+v", e)
 		}
@@ -90,7 +90,7 @@ func TestSlowCommands(t *testing.T) {
 	own.do("BLPOP", "q", "0")
 	own.do("ACL", "SETUSER", "u", ">secret")
 	own.do("EXEC")
-	p.srv.Slow().Reset()
+	p.srv.Operators().Slow().Reset()
 	own.do("MULTI")
 	own.do("SET", "k", strings.Repeat("x", 1000))
 	own.do("BLPOP", "q", "0")
@@ -106,10 +106,10 @@ func TestSlowCommands(t *testing.T) {
 		if err := p.srv.Change(Limits{}, CommandRules{Slow: limit}); err != nil {
 			t.Fatal(err)
 		}
-		p.srv.Slow().Reset()
+		p.srv.Operators().Slow().Reset()
 		w.do("GET", "k")
 		w.do("CLIENT", "ID")
-		if n := p.srv.Slow().Len(); n != 0 {
+		if n := p.srv.Operators().Slow().Len(); n != 0 {
 			t.Errorf("%d are slower than %v", n, limit)
 		}
 	}

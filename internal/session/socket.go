@@ -44,8 +44,8 @@ func pong(s *Session, args [][]byte) {
 	s.client.Relay(resp.AppendBulk(nil, args[1]), nil)
 }
 
-// greetAtSocket is Greet at the admin socket. What the reply says of the connection, HELLO fills in.
-func (s *Session) greetAtSocket(o commands.HelloOptions) (answer resp.Reply, err error) {
+// helloAtSocket is Greet at the admin socket. What the reply says of the connection, HELLO fills in.
+func helloAtSocket(s *Session, o commands.HelloOptions) (answer resp.Reply, err error) {
 	if o.Auth {
 		return answer, &upstream.ReplyError{Line: notAtSocket}
 	}
