@@ -13,7 +13,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -373,16 +372,21 @@ func TestLateTimerSparesTheNextScript(t *testing.T) {
 	}
 	before := p.link.Load()
 	c := newScriptCall().(*scriptCall)
-	c.runsOn(p, telemetry.Clock())
-	c.runsOn(nil, 0)
-	c.giveUp()
-	c.runsOn(p, telemetry.Clock()+time.Hour)
-	c.giveUp()
+	begun, over := make(chan struct{}), make(chan struct{})
+	c.late = time.AfterFunc(time.Hour, func() {
+		close(begun)
+		time.Sleep(100 * time.Millisecond) // as if others had the processor
+		c.giveUp()
+		close(over)
+	})
+	c.begin(p)
+	c.late.Reset(0)
+	<-begun
+	c.end()
+	c.begin(p)
+	<-over
 	if got, err := a.do(p, []string{"PING"}); err != nil || p.link.Load() != before {
 		t.Errorf("the connection is another one: %q, %v", got, err)
 	}
-	c.runsOn(p, telemetry.Clock())
-	if c.giveUp(); !before.dead.Load() {
-		t.Error("the connection outlives a script without an answer")
-	}
+	c.end()
 }

@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -33,45 +33,44 @@ type scriptCall struct {
 	req   Request
 	cmd   []byte
 	reply []byte
-
-	mu   sync.Mutex    // guards all below
-	pipe *Pipe         // the pipe that it runs on; nil: none
-	over time.Duration // when it is given up, by telemetry.Clock
-	late *time.Timer   // looks whether it is over; nil: none is armed. To stop it after each script would cost more
+	late  *time.Timer
+	pipe  atomic.Pointer[Pipe] // the pipe that it runs on; nil: none
+	fired chan struct{}        // gets one from each timer that was not stopped
 }
 
-func newScriptCall() any { return new(scriptCall) }
-
-// do is Pipe.Do with a time-out.
-func (c *scriptCall) do(p *Pipe) error {
-	c.runsOn(p, telemetry.Clock()+scriptTimeout)
-	defer c.runsOn(nil, 0)
-	return p.Do(&c.req)
-}
-
-// runsOn notes that the call is under way on a pipe, and when it is given up, or (nil) that it is no more.
-func (c *scriptCall) runsOn(p *Pipe, over time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pipe, c.over = p, over
-	if p != nil && c.late == nil {
-		c.late = time.AfterFunc(scriptTimeout, c.giveUp)
-	}
+func newScriptCall() any {
+	c := &scriptCall{fired: make(chan struct{}, 1)}
+	c.late = time.AfterFunc(time.Hour, c.giveUp)
+	c.late.Stop()
+	return c
 }
 
 // giveUp ends the connection of a script that has not answered in time. It runs on the timer's goroutine.
 func (c *scriptCall) giveUp() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	left := c.over - telemetry.Clock()
-	switch {
-	case c.pipe == nil:
-		c.late = nil
-	case left > 0: // a later call
-		c.late.Reset(left)
-	default:
-		c.late = nil
-		c.pipe.drop(errSilent)
+	if p := c.pipe.Load(); p != nil {
+		p.drop(errSilent)
+	}
+	c.fired <- struct{}{}
+}
+
+// do is Pipe.Do with a time-out.
+func (c *scriptCall) do(p *Pipe) error {
+	c.begin(p)
+	defer c.end()
+	return p.Do(&c.req)
+}
+
+func (c *scriptCall) begin(p *Pipe) {
+	c.pipe.Store(p)
+	c.late.Reset(scriptTimeout)
+}
+
+// end waits for a timer that was about to give up: it would end the connection of the next call, which has the same
+// scriptCall.
+func (c *scriptCall) end() {
+	c.pipe.Store(nil)
+	if !c.late.Stop() {
+		<-c.fired
 	}
 }
 
