@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// Pages ask each other with a signature that only who has the token can make. The token itself goes nowhere: what a page
-// is told of others' addresses stands in Redis, where somebody else may have written it. So a signature is for one proxy
-// at one address. The answer is signed, too, with the certificate that was shown: then nobody between the two has read or changed it.
+// Pages ask each other with a signature that only who has the token can make. The token itself goes nowhere: where others
+// are comes from CLIENT LIST, and where Redis has one user only, any client may be named there. So a signature is for one
+// proxy at one address. The answer is signed, too, with the certificate that was shown: then nobody between the two has
+// read or changed it.
 
 const (
 	scheme       = "Lockproxy "
