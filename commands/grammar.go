@@ -74,9 +74,9 @@ func (g given) number(keyword string) int64 { return g.find(keyword).number }
 
 func (g given) word(keyword string) string { return g.find(keyword).word }
 
-// hasGroup says whether an option of that group was given.
+// hasGroup says whether an option of that group was given; "" is no group.
 func (g given) hasGroup(group string) bool {
-	return slices.ContainsFunc(g, func(s said) bool { return s.group == group })
+	return group != "" && slices.ContainsFunc(g, func(s said) bool { return s.group == group })
 }
 
 // badNumber is the error for the value of an option.
@@ -116,7 +116,7 @@ func parse(options []Option, tokens [][]byte) (given, error) {
 	var g given
 	for i := 0; i < len(tokens); i++ {
 		o := find(options, tokens[i])
-		if o == nil || g.has(o.Keyword) || o.group != "" && g.hasGroup(o.group) || g.has(o.not) {
+		if o == nil || g.has(o.Keyword) || g.hasGroup(o.group) || g.has(o.not) {
 			return g, syntaxNear(tokens[i])
 		}
 		if o.kind == noValue {

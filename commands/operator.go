@@ -280,9 +280,7 @@ func operatorEvents(c *Client, args [][]byte, out []byte) []byte {
 	}
 	names, all := glob.New(pattern), pattern == "" || pattern == "*"
 	find := func(n int) []events.Event {
-		return c.Proxy.About().Events.Latest(n, func(e *events.Event) bool {
-			return (kind == "" || e.Kind.String() == kind) && (all || e.Lock && names.Matches(e.Key))
-		})
+		return c.Proxy.About().Events.Latest(n, kind, func(e *events.Event) bool { return all || e.Lock && names.Matches(e.Key) })
 	}
 	return counted(c, args[:min(len(args), 3)], out, find, eventFields)
 }

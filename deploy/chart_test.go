@@ -401,7 +401,7 @@ func TestChartKeepsItsOwn(t *testing.T) {
 func TestChartByHelm(t *testing.T) {
 	program, err := exec.LookPath("helm")
 	if err != nil {
-		t.Skip("NOT CHECKED: helm is not on this machine (make chart builds it), so nobody has checked values by values.schema.json")
+		t.Skip("NOT CHECKED: helm is not on this machine (make packaging builds it), so nobody has checked values by values.schema.json")
 	}
 	lint := exec.Command(program, "lint", "--strict", chartAt, "--set", "upstreamSecret=redis")
 	if out, err := lint.CombinedOutput(); err != nil {

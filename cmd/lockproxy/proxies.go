@@ -18,13 +18,21 @@ import (
 func introduction(uuid string, cfg config.Config) proxies.Proxy {
 	host, _ := os.Hostname() // people are shown it, and a page on loopback is for the same one
 	p := proxies.Proxy{ID: uuid, Record: proxies.Record{Host: host, Version: versionText(), Started: time.Now(),
-		Page: cfg.Admin.Page, Secure: cfg.Admin.TLSCert != ""}}
+		Secure: cfg.Admin.TLSCert != ""}}
+	if known(cfg.Admin.Page) {
+		p.Page = cfg.Admin.Page
+	}
 	for _, address := range slices.Concat([]string{cfg.Listen.Announce}, cfg.TLS.Listen, cfg.Listen.Addresses) {
-		if p.Addr == "" && !strings.HasPrefix(address, systemd.Prefix) {
+		if p.Addr == "" && known(address) {
 			p.Addr = address
 		}
 	}
 	return p
+}
+
+// known says that an address of the settings is where others find who listens there.
+func known(address string) bool {
+	return !strings.HasPrefix(address, systemd.Prefix) && !strings.HasSuffix(address, ":0")
 }
 
 // allProxies are this proxy and the others. Only a page can ask others for more than what they say in Redis.

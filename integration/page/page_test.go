@@ -149,7 +149,7 @@ func TestPageWithHostileNames(t *testing.T) {
 		one := p.dial(t, "</td><svg/onload=alert(8)>")
 		one.want(t, "+OK", "AUTH", user, "pass")
 		one.want(t, "+OK", "LOCK", "owned:"+name, "OWNER", "<b>"+strings.ToValidUTF8(name[:min(len(name), 200)], "?"), "EX", "600")
-		one.want(t, "+OK", "LOCK", "lost:"+name, "PX", "20")
+		one.want(t, "+OK", "LOCK", "lost:"+name, "PX", "200")
 		one.want(t, "+OK", "LOCK", "forced:"+name)
 		c.want(t, ":1", "UNLOCK", "forced:"+name, "FORCE")
 		if got := p.dial(t, "stranger").do("AUTH", name+"<script>alert(9)</script>", "wrong"); !strings.HasPrefix(got, "-") {

@@ -152,14 +152,17 @@ func (l *Log) tellLeftOut(second int64) (owes bool) {
 	return owes
 }
 
-// Latest are the last events that are meant, the newest first, and so many at most.
-func (l *Log) Latest(most int, meant func(*Event) bool) (all []Event) {
+// Latest are the last events of a kind, "" is any, that are meant, the newest first, and so many at most.
+func (l *Log) Latest(most int, kind string, meant func(*Event) bool) (all []Event) {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	l.tellLeftOut(time.Now().Unix())
 	for of := range kinds {
+		if kind != "" && of.String() != kind {
+			continue
+		}
 		ring := l.byKind[of].ring
 		for i := range ring {
 			if meant(&ring[i]) {

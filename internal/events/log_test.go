@@ -50,11 +50,11 @@ func TestFloodPushesOutNothingElse(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Second)
-		if got := l.Latest(10, of(Loss)); len(got) != 1 || got[0].Key != "lost" {
+		if got := l.Latest(10, "loss", all); len(got) != 1 || got[0].Key != "lost" {
 			t.Error("losses:", got)
 		}
 		for _, k := range []Kind{Grant, Login} {
-			got := l.Latest(math.MaxInt, of(k))
+			got := l.Latest(math.MaxInt, "", of(k))
 			if len(got) != inRing.most+1 || got[0].More != int64(floods-inRing.most) {
 				t.Errorf("%s: %d are kept, first %+v", k, len(got), got[0])
 			}
@@ -90,10 +90,10 @@ func TestBusyLockHidesNoOther(t *testing.T) {
 		}
 		l.Add(grant("rare"))
 		l.Add(Event{At: time.Now(), Kind: Login, Client: Client{Addr: "10.9.9.9:5"}})
-		if got := l.Latest(1, of(Grant)); got[0].Key != "rare" {
+		if got := l.Latest(1, "", of(Grant)); got[0].Key != "rare" {
 			t.Errorf("%+v", got)
 		}
-		if got := l.Latest(1, of(Login)); got[0].Addr != "10.9.9.9:5" {
+		if got := l.Latest(1, "", of(Login)); got[0].Addr != "10.9.9.9:5" {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -110,7 +110,7 @@ func TestRingsAreBounded(t *testing.T) {
 			l.Add(e)
 			time.Sleep(time.Second)
 		}
-		got := l.Latest(math.MaxInt, all)
+		got := l.Latest(math.MaxInt, "", all)
 		size := 0
 		for i := range got {
 			size += len(got[i].Key) + len(got[i].User) + len(got[i].Reason)
@@ -122,7 +122,7 @@ func TestRingsAreBounded(t *testing.T) {
 			l.Add(Event{At: time.Now(), Kind: Kill})
 			time.Sleep(time.Second)
 		}
-		if got := l.Latest(math.MaxInt, of(Kill)); len(got) > ringMost || len(got) < ringMost*3/4 || got[0].ID < got[1].ID {
+		if got := l.Latest(math.MaxInt, "", of(Kill)); len(got) > ringMost || len(got) < ringMost*3/4 || got[0].ID < got[1].ID {
 			t.Errorf("%d events", len(got))
 		}
 	})
@@ -143,7 +143,7 @@ func TestLongWaits(t *testing.T) {
 		e := grant("k")
 		e.Kind, e.Waited = c.kind, c.waited
 		l.Add(e)
-		if got := l.Latest(1, all)[0]; got.Kind.String()+" "+got.Reason != c.want {
+		if got := l.Latest(1, "", all)[0]; got.Kind.String()+" "+got.Reason != c.want {
 			t.Errorf("%s of %v: %+v", c.kind, c.waited, got)
 		}
 	}
@@ -151,7 +151,7 @@ func TestLongWaits(t *testing.T) {
 		t.Error("the bound has not changed")
 	}
 	var none *Log
-	if none.Add(grant("k")); none.Long(time.Hour) || none.Latest(1, all) != nil {
+	if none.Add(grant("k")); none.Long(time.Hour) || none.Latest(1, "", all) != nil {
 		t.Error("nothing has events")
 	}
 }

@@ -48,5 +48,5 @@ func TestWhatIsSeenOfAHold(t *testing.T) {
 
 // lossesOf are those that an engine has told of, the newest first.
 func lossesOf(m *Manager) []events.Event {
-	return m.opts.Events.Latest(math.MaxInt, func(e *events.Event) bool { return e.Kind == events.Loss })
+	return m.opts.Events.Latest(math.MaxInt, "loss", func(*events.Event) bool { return true })
 }

@@ -16,18 +16,14 @@ import (
 // mostEvents is how many events one answer in JSON has.
 const mostEvents = 10000
 
-// meant says whether an event is of a kind, about a lock with that in its name, and not from before; "" and 0: of any.
-func meant(kind, name string, since time.Time) func(*events.Event) bool {
-	return func(e *events.Event) bool {
-		return (kind == "" || e.Kind.String() == kind) && !e.At.Before(since) &&
-			(name == "" || e.Lock && strings.Contains(e.Key, name))
-	}
+// about says whether an event is about a lock with that in its name; "": about anything.
+func about(name string) func(*events.Event) bool {
+	return func(e *events.Event) bool { return name == "" || e.Lock && strings.Contains(e.Key, name) }
 }
 
 // losses are the last ones of which all is known.
 func (p *Page) losses() []events.Event {
-	return slices.DeleteFunc(p.Events.Latest(math.MaxInt, meant("loss", "", time.Time{})),
-		func(e events.Event) bool { return e.More > 0 })
+	return p.Events.Latest(math.MaxInt, "loss", func(e *events.Event) bool { return e.More == 0 })
 }
 
 // bad says whether somebody should look into a loss: an end that was set, or an operator's force, is none of those. The
@@ -39,7 +35,7 @@ func bad(e events.Event) bool {
 // eventsView is what has happened: see internal/events.
 func (p *Page) eventsView(r *http.Request) []section {
 	part, kind := asked(r).Name, r.URL.Query().Get("kind")
-	all := p.Events.Latest(mostRows, meant(kind, part, time.Time{}))
+	all := p.Events.Latest(mostRows, kind, about(part))
 	return []section{{name: "events", title: "Events", beside: func(d *document) {
 		d.put(`<form method="get" action="/events" role="search">
 <label>Name contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
@@ -95,7 +91,9 @@ func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 	if q.Has("since") && err == nil {
 		since, err = time.Parse(time.RFC3339, q.Get("since"))
 	}
-	if kind := q.Get("kind"); err != nil || limit < 0 || kind != "" && !slices.Contains(events.Kinds(), kind) {
+	kind, named := q.Get("kind"), about(asked(r).Name)
+	switch known := kind == "" || slices.Contains(events.Kinds(), kind); {
+	case err != nil, limit < 0, !known:
 		http.Error(w, "kind is one of "+strings.Join(events.Kinds(), ", ")+"; since is a time as 2026-01-31T03:12:00Z; limit is a number", http.StatusBadRequest)
 		return
 	}
@@ -103,7 +101,7 @@ func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 		Proxy  string            `json:"proxy"`
 		Events []json.RawMessage `json:"events"`
 	}{p.About.Proxy, []json.RawMessage{}}
-	all := p.Events.Latest(min(limit, mostEvents), meant(q.Get("kind"), asked(r).Name, since))
+	all := p.Events.Latest(min(limit, mostEvents), kind, func(e *events.Event) bool { return !e.At.Before(since) && named(e) })
 	for i := range all {
 		answer.Events = append(answer.Events, all[i].AppendJSON(nil))
 	}

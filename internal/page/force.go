@@ -62,9 +62,15 @@ var said = map[string]string{"freed": "It was freed.", "free": "Nobody held it."
 // UTF-8. A name may be empty.
 func named(r *http.Request) (db int, key string, ok bool) {
 	q := r.URL.Query()
-	db, err := strconv.Atoi(q.Get("db"))
+	db, ok = database(q.Get("db"))
 	key = q.Get("name")
-	return db, key, err == nil && db >= 0 && q.Has("name") && len(key) <= lockstore.MaxName
+	return db, key, ok && q.Has("name") && len(key) <= lockstore.MaxName
+}
+
+// database reads the number of a database.
+func database(text string) (db int, ok bool) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err == nil
 }
 
 // one shows one lock, with what Redis says of it, and asks whether it is to be freed.

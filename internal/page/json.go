@@ -225,8 +225,9 @@ func (p *Page) proxiesJSON(w http.ResponseWriter, r *http.Request) {
 // oneJSON answers with one lock, as Redis and the proxies know it: /locks/NAME.json?db=0.
 func (p *Page) oneJSON(w http.ResponseWriter, r *http.Request) {
 	name, is := strings.CutSuffix(r.PathValue("name"), ".json")
-	db, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("db"), "0"))
-	if !is || err != nil || db < 0 || len(name) > lockstore.MaxName {
+	db, number := database(cmp.Or(r.URL.Query().Get("db"), "0"))
+	switch {
+	case !is, !number, len(name) > lockstore.MaxName:
 		http.Error(w, "which lock? /locks/NAME.json?db=0", http.StatusBadRequest)
 		return
 	}

@@ -113,6 +113,9 @@ func (p *Page) askAll() (expected []chan struct{}) {
 	now, o := time.Now(), &p.others
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.over {
+		return nil
+	}
 	o.know(known[:min(len(known), mostAsked)], now)
 	cost := time.Duration(0)
 	for _, one := range o.by {
@@ -120,7 +123,10 @@ func (p *Page) askAll() (expected []chan struct{}) {
 	}
 	due := max(rest/2, min(75*cost, othersMost)) // a hundredth of a processor, and about as much for the garbage
 	for _, one := range o.by {
-		if o.over || one.asking != nil || one.State.State == "gone" || now.Sub(one.asked) < due {
+		if one.asking != nil || one.State.State == "gone" {
+			continue
+		}
+		if now.Sub(one.asked) < due {
 			continue
 		}
 		one.asked = now
@@ -224,7 +230,7 @@ func (p *Page) askOne(whom proxies.Proxy) {
 // get asks the page of a proxy, with what shows that this one may ask, and looks whether the answer is that one's.
 func (p *Page) get(ctx context.Context, whom proxies.Proxy) (body []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, either(whom.Secure, "https://", "http://")+whom.Page+othersPath, nil)
-	if err != nil || r.URL.Host != whom.Page || r.URL.User != nil || r.URL.RequestURI() != othersPath {
+	if err != nil || r.URL.Host != whom.Page { // then all of it is a host and a port
 		return nil, errors.New("the address of its page is none")
 	}
 	token, asked := "", ""
