@@ -122,7 +122,7 @@ func (s *echoes) accept() {
 func (s *echoes) serve(c *Conn) {
 	p := make([]byte, 64<<10)
 	for {
-		n, err := c.Read(p)
+		n, err := all{c}.Read(p)
 		if err != nil {
 			c.Finish()
 			c.Close()
@@ -342,11 +342,11 @@ func TestReaderTakesOver(t *testing.T) {
 		t.Error("a Wake ended it")
 	}
 	got := make([]byte, len(first)+len(second))
-	if _, err := io.ReadFull(c, got[:len(first)]); err != nil || !bytes.Equal(got[:len(first)], first) {
+	if _, err := io.ReadFull(all{c}, got[:len(first)]); err != nil || !bytes.Equal(got[:len(first)], first) {
 		t.Fatalf("what was read ahead: %v", err)
 	}
 	go writeAll(t, there, append(first[5:len(second):len(second)], second...))
-	if _, err := io.ReadFull(c, got[:2*len(second)]); err != nil || !bytes.Equal(got[:2*len(second)], append(first[:len(second):len(second)], second...)) {
+	if _, err := io.ReadFull(all{c}, got[:2*len(second)]); err != nil || !bytes.Equal(got[:2*len(second)], append(first[:len(second):len(second)], second...)) {
 		t.Fatalf("what came then: %v", err)
 	}
 	eventually(t, "it is read ahead again", ahead)
@@ -354,7 +354,7 @@ func TestReaderTakesOver(t *testing.T) {
 	eventually(t, "a watch takes over", func() bool { return !c.readsAhead() })
 	writeAll(t, there, second)
 	stop()
-	if _, err := io.ReadFull(c, got[:len(second)]); err != nil || !bytes.Equal(got[:len(second)], second) {
+	if _, err := io.ReadFull(all{c}, got[:len(second)]); err != nil || !bytes.Equal(got[:len(second)], second) {
 		t.Fatalf("what came during the watch: %v", err)
 	}
 	c.drop("the test is over")

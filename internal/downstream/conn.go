@@ -58,7 +58,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if !c.End.Over() {
 		n, err := c.Reader.guard.Read(p)
 		if n > 0 {
-			return n, nil
+			return c.Reader.keepRest(p[:n]), nil
 		}
 		var bad *resp.ProtocolError
 		if errors.As(err, &bad) {

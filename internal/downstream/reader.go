@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tidwall/redcon"
+
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -21,8 +23,9 @@ type Reader struct {
 	gate   *Gate
 
 	guard      *resp.Reader
-	judged     *Bounds     // whose limits of commands hold; nil: the first ones
-	small      atomic.Bool // resp.UnauthenticatedLimits hold instead
+	rest       []redcon.Command // see Rest
+	judged     *Bounds          // whose limits of commands hold; nil: the first ones
+	small      atomic.Bool      // resp.UnauthenticatedLimits hold instead
 	unfinished Account
 	silence    deadlines
 

@@ -254,8 +254,12 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 
 // handle is called by redcon with the first command of a batch, in the connection's own goroutine.
 func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
-	c := conn.NetConn().(*downstream.Conn).Client().(*Session)
+	guarded := conn.NetConn().(*downstream.Conn)
+	c := guarded.Client().(*Session)
 	rest := conn.ReadPipeline()
+	if rest == nil {
+		rest = guarded.Reader.Rest()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a command's handler panicked, its client is closed", "client", c.client.Peer.Addr,

@@ -55,6 +55,7 @@ type Reader struct {
 	ready  []byte
 	held   []byte
 	seen   int
+	whole  bool  // see Whole
 	err    error // the *ProtocolError that ended the stream
 	srcErr error // what ended src
 }
@@ -85,6 +86,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	r.whole = false
 	for {
 		switch {
 		case len(r.ready) > 0:
@@ -107,14 +109,23 @@ func (r *Reader) Read(p []byte) (int, error) {
 		case r.req.state == atStart && len(p) == redconBuffer && cap(p) > redconKeeps:
 			r.ready = blankLines
 		default:
+			begun := r.begun()
 			n := copy(p, r.held)
 			r.held, r.seen = nil, 0
 			if n, err := r.readInto(p, n); n > 0 || err != nil {
+				r.whole = n > 0 && !begun && !r.begun()
 				return n, err
 			}
 		}
 	}
 }
+
+// Whole says that what the last Read returned is whole commands, of which the first begins there. It may say false of
+// some that are.
+func (r *Reader) Whole() bool { return r.whole }
+
+// begun says that part of the unfinished command has been delivered.
+func (r *Reader) begun() bool { return r.req.size != r.seen }
 
 // ReadAhead reads once from the source and keeps what came for later Reads. It
 // is for another goroutine that waits for the client to go away while nobody
@@ -136,7 +147,7 @@ func (r *Reader) ReadAhead(max int) error {
 // Ahead returns what ReadAhead has kept, as it came, if it begins with the next
 // command; else nothing.
 func (r *Reader) Ahead() []byte {
-	if len(r.ready) > 0 || r.req.size != r.seen {
+	if len(r.ready) > 0 || r.begun() {
 		return nil
 	}
 	return r.held

@@ -271,6 +271,28 @@ func wholeCommand(b []byte, l *Limits) int {
 	return i
 }
 
+// CutCommand appends to words those of the multibulk command that b begins with, and returns its length; 0: there is no
+// whole one, or one of which only [Reader] can judge. The words are parts of b.
+func CutCommand(words [][]byte, b []byte) ([][]byte, int) {
+	args, i := shortLength(b, 0, '*')
+	if args < 1 {
+		return words, 0
+	}
+	for ; args > 0; args-- {
+		size, body := shortLength(b, i, '$')
+		if size < 0 {
+			return words, 0
+		}
+		end := body + size
+		if !endsLine(b, end) {
+			return words, 0
+		}
+		words = append(words, b[body:end:end])
+		i = end + 2
+	}
+	return words, i
+}
+
 // shortLength reads the line at b[i:] that has that first byte and a number of at most nine digits, and returns the
 // number with the index behind the line; -1 when there is no such line.
 func shortLength(b []byte, i int, kind byte) (n, next int) {
