@@ -9,7 +9,7 @@ import (
 
 type task struct {
 	at    time.Time
-	place int
+	place int32
 }
 
 // TestOrder: whatever is added, moved and dropped, the first thing to do is the earliest of those that there are.
@@ -17,7 +17,7 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	began := time.Now()
-	a := New(func(x *task) time.Time { return x.at }, func(x *task) *int { return &x.place })
+	a := New(func(x *task) *int32 { return &x.place })
 	there := map[*task]bool{}
 	all := make([]*task, 200)
 	for i := range all {
@@ -30,7 +30,7 @@ func TestOrder(t *testing.T) {
 			delete(there, x)
 		} else {
 			x.at = began.Add(time.Duration(r.IntN(1000)))
-			a.Put(x)
+			a.Put(x, x.at)
 			there[x] = true
 		}
 		if a.Len() != len(there) {

@@ -47,7 +47,7 @@ func (a *acquire) update() {
 	a.Counts = h.counts.With(a.ID.Kind, h.counts.Of(a.ID.Kind)+1)
 	a.Lease = a.r.lease(a.c.m.opts)
 	if h.live() { // a hold has one lease, and the key of a new read hold is to last as long
-		a.Lease = max(a.Lease, h.asserts(time.Now(), a.c.m.holds.terms).Milliseconds())
+		a.Lease = max(a.Lease, h.asserts(a.c.m.holds.now(), a.c.m.holds.terms).Milliseconds())
 	}
 }
 
@@ -176,7 +176,7 @@ func (a *acquire) unanswered(final time.Time) {
 		a.w.final = lockstore.Later(a.w.final, final)
 	}
 	if a.rec != nil {
-		a.c.m.holds.apply(a.rec, unanswered{final, lockstore.Milliseconds(a.Lease)})
+		a.c.m.holds.apply(a.rec, unanswered{a.c.m.holds.moment(final), lockstore.Milliseconds(a.Lease)})
 	}
 }
 
@@ -217,7 +217,7 @@ func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) {
 	before := a.before().counts
 	rel := &lockstore.Release{ID: a.ID, Counts: before, Whole: before.Total() == 0}
 	if done, err := m.store.Release(ctx, rel); err != nil {
-		m.holds.apply(a.rec, unanswered{done.Final, lockstore.Milliseconds(max(got.TTL, a.Lease))})
+		m.holds.apply(a.rec, unanswered{m.holds.moment(done.Final), lockstore.Milliseconds(max(got.TTL, a.Lease))})
 	}
 }
 
@@ -234,8 +234,8 @@ func (hs *holds) grant(a *acquire, got lockstore.Acquired) bool {
 		a.rec.inARow = hs.inARowBefore(a)
 		a.c.takeLoss(a.ID.DB, a.ID.Key)
 	}
-	hs.happen(a.rec, acquired{a.Counts, lockstore.Milliseconds(a.r.Lease), lockstore.Milliseconds(got.TTL), got.Sent})
-	hs.recheckLate(a.rec, got.Sent)
+	hs.happen(a.rec, acquired{a.Counts, lockstore.Milliseconds(a.r.Lease), lockstore.Milliseconds(got.TTL), hs.moment(got.Sent)})
+	hs.recheckLate(a.rec, hs.moment(got.Sent))
 	if first {
 		hs.suspectOtherKind(a)
 	}

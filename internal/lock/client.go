@@ -138,7 +138,7 @@ func (c *Client) Reset() {
 	for _, was := range m.holds.leaving(c) {
 		rec, err := m.holds.enter(context.Background(), c, was.id, time.Until(over))
 		if err != nil {
-			m.holds.apply(was, notUnlocked{unknown: true, final: time.Now()})
+			m.holds.apply(was, notUnlocked{unknown: true, final: m.holds.now()})
 			continue
 		}
 		busy = append(busy, rec)

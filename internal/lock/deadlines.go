@@ -37,14 +37,18 @@ func rounds(ctx context.Context, wake <-chan struct{}, look func() (next time.Du
 func (hs *holds) tellLosses() (next time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	now := time.Now()
+	now := hs.now()
 	for range tellAtOnce {
-		rec, over := hs.deadlines.Due(now)
+		rec, over := hs.deadlines.Due(hs.time(now))
 		if !over {
 			return hs.deadlines.Sleep(tick)
 		}
-		hs.deadlines.Drop(rec)
-		hs.happen(rec, overdue{})
+		if at := rec.due(hs.terms); at > now { // it was put off
+			hs.deadlines.Put(rec, hs.time(at))
+		} else {
+			hs.deadlines.Drop(rec)
+			hs.happen(rec, overdue{})
+		}
 	}
 	return 0
 }

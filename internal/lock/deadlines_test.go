@@ -142,7 +142,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 // TestChunksByDeadline: a chunk takes 500 holds of one kind, and the earliest deadline goes first.
 func TestChunksByDeadline(t *testing.T) {
 	m := New(sharded.Single(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{})), Options{})
-	now := time.Now()
+	now := m.holds.now()
 	c := &Client{m: m, owner: "o"}
 	m.watchdog.mu.Lock()
 	defer m.watchdog.mu.Unlock()
@@ -150,7 +150,7 @@ func TestChunksByDeadline(t *testing.T) {
 	var first *record
 	for i := range 1200 {
 		rec := m.holds.record(c, lockstore.ID{Key: fmt.Sprint(i), Owner: "o", Kind: Kind(i % 2)})
-		rec.hold = hold{counts: lockstore.Counts{Writes: 1}, watched: true, lease: time.Minute, sure: now.Add(time.Duration(2000-i) * time.Second), visit: now}
+		rec.hold = hold{counts: lockstore.Counts{Writes: 1}, watched: true, lease: time.Minute, sure: now.add(time.Duration(2000-i) * time.Second), visit: now}
 		m.watchdog.enqueue(rec)
 		if first == nil {
 			first = rec
@@ -159,12 +159,12 @@ func TestChunksByDeadline(t *testing.T) {
 	ln := m.watchdog.laneOf(m.store.Lane(first.id.Key))
 	m.holds.mu.Unlock()
 	var sizes []int
-	var last time.Time
+	var last moment
 	for ln.queue.Len() > 0 {
 		b := ln.queue.First()
 		ln.queue.Drop(b)
-		if b.deadline.Before(last) {
-			t.Errorf("a chunk for %v comes after one for %v", b.deadline.Sub(now), last.Sub(now))
+		if b.deadline < last {
+			t.Errorf("a chunk for %v comes after one for %v", b.deadline.sub(now), last.sub(now))
 		}
 		last = b.deadline
 		m.holds.take(b)

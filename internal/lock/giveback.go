@@ -88,8 +88,8 @@ func (g *giveBacks) giveBackBusy(rec *record) {
 		if _, err := u.run(context.Background()); err != nil {
 			g.log.Warn("a lock whose client has gone is not given back yet", "key", rec.id.Key, "owner", rec.id.Owner,
 				"error", err)
-			g.holds.apply(rec,
-				notUnlocked{unknown: true, final: lockstore.Later(u.done.Final, time.Now().Add(clearPause))})
+			later := max(g.holds.moment(u.done.Final), g.holds.now().add(clearPause))
+			g.holds.apply(rec, notUnlocked{unknown: true, final: later})
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (g *giveBacks) leaveToExpire(rec *record) {
 func (g *giveBacks) clear(rec *record) {
 	defer g.holds.leave(rec)
 	h := g.holds.see(rec)
-	if h.clear.IsZero() {
+	if h.clear == 0 {
 		return // a verb has told it meanwhile
 	}
 	has := h.counts

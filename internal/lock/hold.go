@@ -10,33 +10,34 @@ import (
 // the events below, which have no clock, no mutex and no store. hold_test.go has a table of them.
 type hold struct {
 	counts  lockstore.Counts // how often the connection is in the lock; zero: it has none
-	end     time.Time        // of one that is not watched: when its connection wants it to end
+	end     moment           // of one that is not watched: when its connection wants it to end
 	lease   time.Duration    // of a renewal when watched, else as its connection has chosen
-	granted time.Time
-	renewed time.Time // zero: not yet
+	granted moment
+	renewed moment // 0: not yet
 
 	renewals int64
 
-	sure  time.Time // Redis has it until then
-	asked time.Time // when that was sent to which Redis has answered so
-	mayBe time.Time // or until then, if a RENEW that is under way is done; zero: none is
-	late  time.Time // until then a request without an answer may still keep it in Redis
-	visit time.Time // when the watchdog comes to it
+	sure  moment // Redis has it until then
+	asked moment // when that was sent to which Redis has answered so
+	mayBe moment // or until then, if a RENEW that is under way is done; 0: none is
+	late  moment // until then a request without an answer may still keep it in Redis
+	visit moment // when the watchdog comes to it
 
-	suspect string    // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
-	recheck time.Time // when it was last said that the watchdog is to come at once: what was sent before does not do
+	suspect string // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
+	recheck moment // when it was last said that the watchdog is to come at once: what was sent before does not do
 
 	watched bool // the watchdog renews it until the connection gives it back
 	runsOut bool // an earlier command of its connection may still take effect: it is neither renewed nor given back
 	givenUp bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
 
-	// When Redis is to be told what the connection has of it, or that it has none any more; zero: it has been, or need
-	// not be.
-	clear time.Time
+	// When Redis is to be told what the connection has of it, or that it has none any more; 0: it has been, or need not
+	// be.
+	clear moment
 }
 
 // terms are what all holds of an engine have in common.
 type terms struct {
+	clock
 	watchdog time.Duration                           // the lease of a renewal
 	maxHold  time.Duration                           // a watched hold ends after that; 0: never
 	drift    func(lease time.Duration) time.Duration // how much earlier than by its lease a hold counts as over
@@ -50,7 +51,7 @@ type effects struct {
 
 // event is something that has happened to a hold.
 type event interface {
-	on(h hold, now time.Time, t terms) (hold, effects)
+	on(h hold, now moment, t terms) (hold, effects)
 }
 
 const (
@@ -76,84 +77,77 @@ func (h hold) kept() bool { return h.live() && !h.givenUp && !h.runsOut }
 // has says whether the connection has that side, and has not given it up.
 func (h hold) has(side Kind) bool { return h.counts.Of(side) > 0 && !h.givenUp }
 
-// due is when the hold ends unless something happens before; zero: there is none.
-func (h hold) due(t terms) (at time.Time) {
+// due is when the hold ends unless something happens before; 0: there is none.
+func (h hold) due(t terms) (at moment) {
 	switch {
 	case !h.live():
-		return at
+		return 0
 	case !h.kept():
 		at = h.sure
 	case !h.watched && h.nearEnd(h.sure, t):
-		at = earlier(h.end, h.sure) // its connection has chosen it
+		at = min(h.end, h.sure) // its connection has chosen it
 	case h.watched:
-		at = h.sure.Add(-reserve(t.watchdog))
+		at = h.sure.add(-reserve(t.watchdog))
 	default:
-		at = h.sure.Add(-reserve(h.lease))
+		at = h.sure.add(-reserve(h.lease))
 	}
-	if !h.mayBe.IsZero() && h.mayBe.Before(at) {
-		at = h.mayBe
+	if h.mayBe != 0 {
+		at = min(at, h.mayBe)
 	}
 	return at
 }
 
 // counted is until when the connection can count on the hold: a shorter lease may be in force already.
-func (h hold) counted() time.Time {
-	if h.mayBe.IsZero() {
+func (h hold) counted() moment {
+	if h.mayBe == 0 {
 		return h.sure
 	}
-	return earlier(h.mayBe, h.sure)
+	return min(h.mayBe, h.sure)
 }
 
 // nearEnd says that it makes no difference whether the hold ends at that time, or when its connection has chosen.
-func (h hold) nearEnd(at time.Time, t terms) bool { return h.end.Sub(at) <= t.drift(h.lease) }
+func (h hold) nearEnd(at moment, t terms) bool { return h.end.sub(at) <= t.drift(h.lease) }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// next is when the watchdog has something to do about the hold; zero: nothing.
-func (h hold) next() time.Time {
+// next is when the watchdog has something to do about the hold; 0: nothing.
+func (h hold) next() moment {
 	switch {
 	case !h.kept():
 		return h.clear
-	case h.clear.IsZero():
+	case h.clear == 0:
 		return h.visit
 	}
-	return earlier(h.clear, h.visit)
+	return min(h.clear, h.visit)
 }
 
 // toClear says whether it is time to tell Redis what the connection has.
-func (h hold) toClear(now time.Time) bool { return !h.clear.IsZero() && !h.clear.After(now) }
+func (h hold) toClear(now moment) bool { return h.clear != 0 && h.clear <= now }
 
 // asserts is for how long a visit lets the hold last at least: what is left of it, if it is not watched.
-func (h hold) asserts(now time.Time, t terms) time.Duration {
+func (h hold) asserts(now moment, t terms) time.Duration {
 	if h.watched {
 		return t.watchdog
 	}
-	left := h.end.Sub(now)
+	left := h.end.sub(now)
 	return left + 2*t.drift(left)
 }
 
 // outlived says whether a watched hold is to end by max-hold.
-func (h hold) outlived(now time.Time, t terms) bool {
-	return h.watched && t.maxHold > 0 && now.Sub(h.granted) >= t.maxHold
+func (h hold) outlived(now moment, t terms) bool {
+	return h.watched && t.maxHold > 0 && now.sub(h.granted) >= t.maxHold
 }
 
 // promised notes that Redis has answered to what was sent at that time that it keeps the hold for so long. A promise
 // never shortens.
-func (h hold) promised(sent time.Time, sure time.Duration) hold {
-	if until := sent.Add(sure); until.After(h.sure) {
+func (h hold) promised(sent moment, sure time.Duration) hold {
+	if until := sent.add(sure); until > h.sure {
 		h.sure, h.asked = until, sent
 	}
 	return h
 }
 
 // planned sets when the watchdog comes next, after one that was sent at that time; at once if it is to come since then.
-func (h hold) planned(next, sent time.Time) hold {
-	if h.visit = next; !h.recheck.Before(sent) {
+func (h hold) planned(next, sent moment) hold {
+	if h.visit = next; h.recheck >= sent {
 		h.visit = h.recheck
 	}
 	return h
@@ -161,20 +155,20 @@ func (h hold) planned(next, sent time.Time) hold {
 
 // beforeMaxHold has the watchdog come no later than max-hold is over.
 func (h hold) beforeMaxHold(t terms) hold {
-	if last := h.granted.Add(t.maxHold); t.maxHold > 0 && h.watched && last.Before(h.visit) {
-		h.visit = last
+	if t.maxHold > 0 && h.watched {
+		h.visit = min(h.visit, h.granted.add(t.maxHold))
 	}
 	return h
 }
 
-// ended is the hold when the connection has none any more. clear is when Redis is to be told so; zero: it need not be.
-func (h hold) ended(clear time.Time) (hold, effects) {
+// ended is the hold when the connection has none any more. clear is when Redis is to be told so; 0: it need not be.
+func (h hold) ended(clear moment) (hold, effects) {
 	return hold{sure: h.sure, late: h.late, clear: clear}, effects{ended: true}
 }
 
 // lost ends a hold that was lost; of one that has ended before there is nothing more to lose. What Redis may have of it
 // is given back once the connection cannot count on it any more.
-func (h hold) lost(reason string, now time.Time, t terms) (hold, effects) {
+func (h hold) lost(reason string, now moment, t terms) (hold, effects) {
 	if !h.live() {
 		return h, effects{}
 	}
@@ -182,13 +176,13 @@ func (h hold) lost(reason string, now time.Time, t terms) (hold, effects) {
 	switch reason {
 	case reasonExpired:
 		// The clock of a quorum's node may be that much behind.
-		clear = lockstore.Later(now, h.end).Add(t.drift(h.lease))
+		clear = max(now, h.end).add(t.drift(h.lease))
 	case reasonUnrenewed, reasonMaxHold:
-		clear = lockstore.Later(now, h.counted())
+		clear = max(now, h.counted())
 	}
 	silent := !h.kept()
 	if h.runsOut {
-		clear = time.Time{}
+		clear = 0
 	}
 	h, fx := h.ended(clear)
 	if !silent {
@@ -198,9 +192,9 @@ func (h hold) lost(reason string, now time.Time, t terms) (hold, effects) {
 }
 
 // whyGone is the reason why Redis does not have the hold.
-func (h hold) whyGone(now time.Time) string {
+func (h hold) whyGone(now moment) string {
 	switch {
-	case !h.watched && !now.Add(time.Millisecond).Before(h.end): // Redis counts in ms
+	case !h.watched && now.add(time.Millisecond) >= h.end: // Redis counts in ms
 		return reasonExpired
 	case h.suspect != "":
 		return h.suspect
@@ -213,20 +207,20 @@ type acquired struct {
 	counts lockstore.Counts
 	lease  time.Duration // 0: the watchdog's, renewed
 	ttl    time.Duration // for which it surely lasts
-	sent   time.Time
+	sent   moment
 }
 
-func (e acquired) on(h hold, now time.Time, t terms) (hold, effects) {
+func (e acquired) on(h hold, now moment, t terms) (hold, effects) {
 	if first := !h.live() || h.givenUp; first {
 		h = hold{granted: now, late: h.late}
-		h.visit = e.sent.Add(t.watchdog / 3)
+		h.visit = e.sent.add(t.watchdog / 3)
 	}
-	h.counts, h.clear = e.counts, time.Time{}
-	end := e.sent.Add(e.lease - t.drift(e.lease))
+	h.counts, h.clear = e.counts, 0
+	end := e.sent.add(e.lease - t.drift(e.lease))
 	switch {
 	case e.lease == 0:
 		h.watched, h.lease = true, t.watchdog
-	case !h.watched && end.After(h.end):
+	case !h.watched && end > h.end:
 		h.end, h.lease = end, e.lease
 	}
 	return h.promised(e.sent, e.ttl).beforeMaxHold(t), effects{}
@@ -235,12 +229,12 @@ func (e acquired) on(h hold, now time.Time, t terms) (hold, effects) {
 // unanswered: the reply to a LOCK was lost, and its verb does not wait for another one. After final it can no longer be
 // done.
 type unanswered struct {
-	final time.Time
+	final moment
 	lease time.Duration
 }
 
-func (e unanswered) on(h hold, now time.Time, _ terms) (hold, effects) {
-	h.late = lockstore.Later(h.late, lockstore.Later(now, e.final).Add(e.lease))
+func (e unanswered) on(h hold, now moment, _ terms) (hold, effects) {
+	h.late = max(h.late, max(now, e.final).add(e.lease))
 	if !h.runsOut {
 		h.clear = e.final // the connection has been told of no grant
 	}
@@ -250,44 +244,42 @@ func (e unanswered) on(h hold, now time.Time, _ terms) (hold, effects) {
 // gone: Redis does not have the hold, as it has said to a verb.
 type gone struct{}
 
-func (gone) on(h hold, now time.Time, t terms) (hold, effects) { return h.lost(h.whyGone(now), now, t) }
+func (gone) on(h hold, now moment, t terms) (hold, effects) { return h.lost(h.whyGone(now), now, t) }
 
 // extending: a RENEW with a lease is about to be sent.
 type extending struct {
 	lease time.Duration
-	sent  time.Time
+	sent  moment
 }
 
-func (e extending) on(h hold, _ time.Time, t terms) (hold, effects) {
-	h.mayBe = e.sent.Add(e.lease - t.drift(e.lease))
+func (e extending) on(h hold, _ moment, t terms) (hold, effects) {
+	h.mayBe = e.sent.add(e.lease - t.drift(e.lease))
 	return h, effects{}
 }
 
 // notExtended: the RENEW was not done; or, if it had no answer, it may have been.
 type notExtended struct{ unknown bool }
 
-func (e notExtended) on(h hold, now time.Time, _ terms) (hold, effects) {
+func (e notExtended) on(h hold, now moment, _ terms) (hold, effects) {
 	if e.unknown {
-		if h.mayBe.Before(h.sure) {
-			h.sure = h.mayBe
-		}
+		h.sure = min(h.sure, h.mayBe)
 		h.visit = now // which lets it last again
 	}
-	h.mayBe = time.Time{}
+	h.mayBe = 0
 	return h, effects{}
 }
 
 // extended: RENEW has set the lease.
 type extended struct {
 	lease, ttl time.Duration
-	sent       time.Time
+	sent       moment
 }
 
-func (e extended) on(h hold, now time.Time, t terms) (hold, effects) {
-	h.mayBe, h.watched, h.lease = time.Time{}, false, e.lease
-	h.end = e.sent.Add(e.lease - t.drift(e.lease))
-	h.sure, h.asked = e.sent.Add(e.ttl), e.sent
-	if !now.Before(h.end) {
+func (e extended) on(h hold, now moment, t terms) (hold, effects) {
+	h.mayBe, h.watched, h.lease = 0, false, e.lease
+	h.end = e.sent.add(e.lease - t.drift(e.lease))
+	h.sure, h.asked = e.sent.add(e.ttl), e.sent
+	if now >= h.end {
 		return h.lost(reasonExpired, now, t)
 	}
 	return h, effects{}
@@ -296,7 +288,7 @@ func (e extended) on(h hold, now time.Time, t terms) (hold, effects) {
 // handedOver: RENEW without a lease has handed the hold to the watchdog.
 type handedOver struct{}
 
-func (handedOver) on(h hold, _ time.Time, t terms) (hold, effects) {
+func (handedOver) on(h hold, _ moment, t terms) (hold, effects) {
 	if h.live() {
 		h.watched, h.lease = true, t.watchdog
 	}
@@ -307,14 +299,14 @@ func (handedOver) on(h hold, _ time.Time, t terms) (hold, effects) {
 type visited struct {
 	there bool
 	lease time.Duration
-	sent  time.Time
+	sent  moment
 }
 
-func (e visited) on(h hold, now time.Time, t terms) (hold, effects) {
+func (e visited) on(h hold, now moment, t terms) (hold, effects) {
 	if !e.there {
 		return h.lost(h.whyGone(now), now, t)
 	}
-	if h.recheck.Before(e.sent) {
+	if h.recheck < e.sent {
 		h.suspect = ""
 	}
 	if h.watched {
@@ -322,41 +314,41 @@ func (e visited) on(h hold, now time.Time, t terms) (hold, effects) {
 		h.renewed = e.sent
 	}
 	h = h.promised(e.sent, e.lease-t.drift(e.lease))
-	return h.planned(e.sent.Add(t.watchdog/3), e.sent).beforeMaxHold(t), effects{}
+	return h.planned(e.sent.add(t.watchdog/3), e.sent).beforeMaxHold(t), effects{}
 }
 
 // notVisited: the watchdog could not come to the hold. If the request had no answer, it may still be done until late.
-type notVisited struct{ sent, late time.Time }
+type notVisited struct{ sent, late moment }
 
 // on plans the next try sooner the nearer the deadline is.
-func (e notVisited) on(h hold, now time.Time, t terms) (hold, effects) {
-	h.late = lockstore.Later(h.late, e.late)
-	pause := min(h.due(t).Sub(now)/4, time.Second)
+func (e notVisited) on(h hold, now moment, t terms) (hold, effects) {
+	h.late = max(h.late, e.late)
+	pause := min(h.due(t).sub(now)/4, time.Second)
 	if h.watched {
 		pause = max(min(pause, h.lease/12), h.lease/100)
 	}
-	return h.planned(now.Add(max(pause, 10*time.Millisecond)), e.sent), effects{}
+	return h.planned(now.add(max(pause, 10*time.Millisecond)), e.sent), effects{}
 }
 
 // outlived: the hold has lasted for max-hold.
 type outlived struct{}
 
-func (outlived) on(h hold, now time.Time, t terms) (hold, effects) {
+func (outlived) on(h hold, now moment, t terms) (hold, effects) {
 	return h.lost(reasonMaxHold, now, t)
 }
 
 // unlocked: Redis has set the counts that an UNLOCK has asked for.
 type unlocked struct{ counts lockstore.Counts }
 
-func (e unlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
+func (e unlocked) on(h hold, _ moment, _ terms) (hold, effects) {
 	if !h.live() { // it was lost while the UNLOCK was under way, and stays so
 		return h, effects{}
 	}
-	h.counts, h.clear = e.counts, time.Time{}
+	h.counts, h.clear = e.counts, 0
 	if h.live() {
 		return h, effects{}
 	}
-	return h.ended(time.Time{})
+	return h.ended(0)
 }
 
 // notUnlocked: Redis has refused the UNLOCK, or its reply was lost and it can no longer be done after final. Without a
@@ -364,10 +356,10 @@ func (e unlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
 type notUnlocked struct {
 	counts  lockstore.Counts // that it has asked for
 	unknown bool
-	final   time.Time
+	final   moment
 }
 
-func (e notUnlocked) on(h hold, _ time.Time, _ terms) (hold, effects) {
+func (e notUnlocked) on(h hold, _ moment, _ terms) (hold, effects) {
 	if e.counts.Total() > 0 {
 		if e.unknown && h.live() {
 			h.counts, h.clear = e.counts, e.final
@@ -387,28 +379,28 @@ type cleared struct {
 	rw   bool // a read/write lock, which others may keep in Redis
 }
 
-func (e cleared) on(h hold, now time.Time, _ terms) (hold, effects) {
-	over := !e.rw && now.After(lockstore.Later(h.sure, h.late).Add(expirySlack))
+func (e cleared) on(h hold, now moment, _ terms) (hold, effects) {
+	over := !e.rw && now > max(h.sure, h.late).add(expirySlack)
 	if !e.done && !over {
-		h.clear = now.Add(clearPause)
+		h.clear = now.add(clearPause)
 		return h, effects{}
 	}
 	if h.givenUp {
-		return h.ended(time.Time{})
+		return h.ended(0)
 	}
-	h.clear = time.Time{}
+	h.clear = 0
 	return h, effects{}
 }
 
 // left: the connection has ended without giving the lock back, and may be at work: it runs out.
 type left struct{}
 
-func (left) on(h hold, _ time.Time, _ terms) (hold, effects) { return h.ended(time.Time{}) }
+func (left) on(h hold, _ moment, _ terms) (hold, effects) { return h.ended(0) }
 
 // unsettled: an earlier command of the connection may still take effect.
 type unsettled struct{}
 
-func (unsettled) on(h hold, _ time.Time, _ terms) (hold, effects) {
+func (unsettled) on(h hold, _ moment, _ terms) (hold, effects) {
 	h.runsOut = h.live()
 	return h, effects{}
 }
@@ -416,7 +408,7 @@ func (unsettled) on(h hold, _ time.Time, _ terms) (hold, effects) {
 // suspected: Redis may not have the hold any more.
 type suspected struct{ reason string }
 
-func (e suspected) on(h hold, now time.Time, _ terms) (hold, effects) {
+func (e suspected) on(h hold, now moment, _ terms) (hold, effects) {
 	if h.suspect != reasonForced { // that one is known, others are guesses
 		h.suspect = e.reason
 	}
@@ -428,12 +420,12 @@ func (e suspected) on(h hold, now time.Time, _ terms) (hold, effects) {
 // after then was answered by this one.
 type shortened struct {
 	by   time.Duration
-	then time.Time
+	then moment
 }
 
-func (e shortened) on(h hold, now time.Time, _ terms) (hold, effects) {
-	if !h.asked.After(e.then) {
-		h.sure = h.sure.Add(-e.by)
+func (e shortened) on(h hold, now moment, _ terms) (hold, effects) {
+	if h.asked <= e.then {
+		h.sure = h.sure.add(-e.by)
 		h.recheck, h.visit = now, now
 	}
 	return h, effects{}
@@ -442,12 +434,12 @@ func (e shortened) on(h hold, now time.Time, _ terms) (hold, effects) {
 // overdue: the time of due has come.
 type overdue struct{}
 
-func (overdue) on(h hold, now time.Time, t terms) (hold, effects) {
+func (overdue) on(h hold, now moment, t terms) (hold, effects) {
 	at := h.due(t)
 	switch {
-	case at.IsZero() || at.After(now): // it was put off
+	case at == 0 || at > now: // it was put off
 		return h, effects{}
-	case h.watched || !h.nearEnd(now, t) && h.mayBe.IsZero():
+	case h.watched || !h.nearEnd(now, t) && h.mayBe == 0:
 		return h.lost(reasonUnrenewed, now, t)
 	}
 	return h.lost(reasonExpired, now, t)

@@ -10,9 +10,9 @@ import (
 )
 
 // The tests of hold.go have a clock of their own: a time is a duration since start, when the LOCK was sent.
-var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+const start = moment(time.Hour)
 
-func at(d time.Duration) time.Time { return start.Add(d) }
+func at(d time.Duration) moment { return start.add(d) }
 
 // testTerms are those of the tests: a watchdog of 30 s, no max-hold, and a drift of one percent.
 var testTerms = terms{watchdog: 30 * time.Second, drift: func(lease time.Duration) time.Duration { return lease / 100 }}
@@ -63,7 +63,7 @@ var holdKinds = []struct {
 //	none, clear 30s; ended, LOST gone   the connection is told that it was lost; Redis is told at 30 s that the connection has none
 func told(h hold, fx effects) string {
 	var s []string
-	since := func(t time.Time) string { return t.Sub(start).String() }
+	since := func(m moment) string { return m.sub(start).String() }
 	switch {
 	case !h.live():
 		s = append(s, "none")
@@ -79,7 +79,7 @@ func told(h hold, fx effects) string {
 	if h.suspect != "" {
 		s[0] += ", perhaps " + h.suspect
 	}
-	if !h.clear.IsZero() {
+	if h.clear != 0 {
 		s[0] += ", clear " + since(h.clear)
 	}
 	if h.live() {
@@ -323,8 +323,8 @@ func TestReentryDoesNotMoveTheNextVisit(t *testing.T) {
 	h, _ := hold{}.after(lockWatched)
 	for when := time.Second; when < 10*time.Second; when += time.Second {
 		h, _ = h.after(lockAgain(when), happening{when, unlocked{once}})
-		if !h.visit.Equal(at(10 * time.Second)) {
-			t.Fatalf("after %v the next visit is at %v", when, h.visit.Sub(start))
+		if h.visit != at(10*time.Second) {
+			t.Fatalf("after %v the next visit is at %v", when, h.visit.sub(start))
 		}
 	}
 }
@@ -335,7 +335,7 @@ func TestReentryDoesNotMoveMaxHold(t *testing.T) {
 	limited.maxHold = 5 * time.Second
 	h, _ := hold{}.on(lockWatched.event, start, limited)
 	h, _ = h.on(lockAgain(4*time.Second).event, at(4*time.Second), limited)
-	if !h.visit.Equal(at(5*time.Second)) || h.outlived(at(4*time.Second), limited) || !h.outlived(at(5*time.Second), limited) {
+	if h.visit != at(5*time.Second) || h.outlived(at(4*time.Second), limited) || !h.outlived(at(5*time.Second), limited) {
 		t.Errorf("%+v", h)
 	}
 }
@@ -368,8 +368,8 @@ func TestLeaseEndsByTheProxysClock(t *testing.T) {
 func TestRefusedUnlockRunsOut(t *testing.T) {
 	refused := []happening{lockWatched, {5 * time.Second, notUnlocked{}}}
 	h := wantTold(t, "1, given up; over 30s", refused...)
-	if !h.next().IsZero() {
-		t.Errorf("the watchdog comes at %v", h.next().Sub(start))
+	if h.next() != 0 {
+		t.Errorf("the watchdog comes at %v", h.next().sub(start))
 	}
 	wantTold(t, "none, clear 30.3s; ended", append(refused, happening{30 * time.Second, overdue{}})...)
 	wantTold(t, "1, renewed; over 36s, visit 18s", append(refused,
@@ -421,8 +421,8 @@ func TestRecheckWhileAVisitIsUnderWay(t *testing.T) {
 	for _, why := range []event{suspected{reasonFailover}, shortened{time.Second, at(asked)}} {
 		for _, answer := range []event{visited{true, 30 * time.Second, sent}, notVisited{sent, at(came)}} {
 			h, _ := hold{}.after(lockWatched, happening{asked, why}, happening{came, answer})
-			if h.visit.After(at(came)) {
-				t.Errorf("%#v, then %#v: the watchdog comes %v later", why, answer, h.visit.Sub(at(came)))
+			if h.visit > at(came) {
+				t.Errorf("%#v, then %#v: the watchdog comes %v later", why, answer, h.visit.sub(at(came)))
 			}
 		}
 	}

@@ -29,13 +29,12 @@ type record struct {
 	releasing bool          // a step that gives it back is under way
 	leaving   bool          // RESET gives it back: whoever waits for busy finds it free
 	inChunk   *chunk        // of renewals that has not been sent yet; nil: none
-	ends      time.Time     // when watchDeadlines looks at it
 
 	inARow handoffsInARow
 	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
 
 	ofClient, atKey         chain.Link[*record]
-	inSchedule, inDeadlines int // its places in the agendas
+	inSchedule, inDeadlines int32 // its places in the agendas
 }
 
 // holds is what the connections of this proxy hold, until when they can be sure of it, and when something is to be done
@@ -52,21 +51,19 @@ type holds struct {
 	byID      map[lockstore.ID]*record
 	byKey     map[lockstore.LineKey]chain.Chain[*record] // those that are live
 	live      int64                                      // how many these are
-	looked    time.Time                                  // when recheckIf last went through those that are live
+	looked    moment                                     // when recheckIf last went through those that are live
 	schedule  agenda.Agenda[*record]                     // when the watchdog has something to do about each
 	deadlines agenda.Agenda[*record]                     // when each ends unless something happens before
 }
 
 func newHolds(o Options, c *counts) *holds {
 	return &holds{
-		terms: terms{watchdog: o.Watchdog, maxHold: o.MaxHold}, counts: c,
+		terms: terms{clock: newClock(), watchdog: o.Watchdog, maxHold: o.MaxHold}, counts: c,
 		log: loglimit.Most(o.Logger, lossesLogged), events: o.Events,
-		byID:  map[lockstore.ID]*record{},
-		byKey: map[lockstore.LineKey]chain.Chain[*record]{},
-		schedule: agenda.New(func(r *record) time.Time { return r.comes() },
-			func(r *record) *int { return &r.inSchedule }),
-		deadlines: agenda.New(func(r *record) time.Time { return r.ends },
-			func(r *record) *int { return &r.inDeadlines }),
+		byID:      map[lockstore.ID]*record{},
+		byKey:     map[lockstore.LineKey]chain.Chain[*record]{},
+		schedule:  agenda.New(func(r *record) *int32 { return &r.inSchedule }),
+		deadlines: agenda.New(func(r *record) *int32 { return &r.inDeadlines }),
 	}
 }
 
@@ -175,7 +172,7 @@ func (hs *holds) unuse(rec *record) {
 
 // forget drops the record of a hold that is not live, of which Redis has nothing, and which nobody uses.
 func (hs *holds) forget(rec *record) {
-	if rec.users > 0 || rec.live() || !rec.clear.IsZero() {
+	if rec.users > 0 || rec.live() || rec.clear != 0 {
 		return
 	}
 	hs.schedule.Drop(rec)
@@ -225,7 +222,7 @@ func (hs *holds) apply(rec *record, e event) (h hold, lost string) {
 // happen is apply for a caller that has mu. It does no I/O.
 func (hs *holds) happen(rec *record, e event) (lost string) {
 	was := rec.hold
-	now := time.Now()
+	now := hs.now()
 	h, fx := rec.on(e, now, hs.terms)
 	rec.hold = h
 	switch {
@@ -243,10 +240,10 @@ func (hs *holds) happen(rec *record, e event) (lost string) {
 }
 
 // on is the event's own.
-func (h hold) on(e event, now time.Time, t terms) (hold, effects) { return e.on(h, now, t) }
+func (h hold) on(e event, now moment, t terms) (hold, effects) { return e.on(h, now, t) }
 
 // comes is next, but for a renewal that waits to be sent already.
-func (rec *record) comes() time.Time {
+func (rec *record) comes() moment {
 	if rec.inChunk != nil {
 		return rec.clear
 	}
@@ -255,17 +252,15 @@ func (rec *record) comes() time.Time {
 
 // reschedule puts a record where the agendas look at it next. mu is held.
 func (hs *holds) reschedule(rec *record) {
-	if rec.comes().IsZero() {
+	if at := rec.comes(); at == 0 {
 		hs.schedule.Drop(rec)
 	} else {
-		hs.schedule.Put(rec)
+		hs.schedule.Put(rec, hs.time(at))
 	}
-	switch at := rec.due(hs.terms); {
-	case at.IsZero():
+	if at := rec.due(hs.terms); at == 0 {
 		hs.deadlines.Drop(rec)
-	case rec.inDeadlines == 0 || at.Before(rec.ends): // one that is put off is only seen when its time has come
-		rec.ends = at
-		hs.deadlines.Put(rec)
+	} else {
+		hs.deadlines.Hasten(rec, hs.time(at)) // one that is put off is only seen when its time has come
 	}
 }
 
@@ -299,27 +294,27 @@ func (hs *holds) unlist(rec *record) {
 }
 
 // lose tells everybody who should know of a loss; was is the hold before. It does no I/O. mu is held.
-func (hs *holds) lose(rec *record, was hold, reason string, now time.Time) {
+func (hs *holds) lose(rec *record, was hold, reason string, now moment) {
 	kind := rec.kindOf(was.counts)
 	hs.counts.lost.Add(1, kind.String(), reason)
-	e := eventOf(events.Loss, now, rec.id.As(kind))
-	e.Held, e.Reason = now.Sub(was.granted), reason
+	e := eventOf(events.Loss, time.Now(), rec.id.As(kind))
+	e.Held, e.Reason = now.sub(was.granted), reason
 	if c := rec.client; c != nil {
-		c.noteLoss(rec.id, lossRecord{reason, now})
+		c.noteLoss(rec.id, lossRecord{reason, e.At})
 		c.info.Push(Loss{Key: rec.id.Key, Kind: kind, Reason: reason})
 		e.Client = c.who()
 	}
 	hs.events.Add(e)
 	hs.logLoss(rec.id.As(kind), reason)
-	if rec.clear.IsZero() { // else they are woken when Redis is told
-		hs.vacate(rec.id.As(kind), now, lockstore.Later(now, rec.sure))
+	if rec.clear == 0 { // else they are woken when Redis is told
+		hs.vacate(rec.id.As(kind), now, max(now, rec.sure))
 	}
 }
 
 // released tells of a hold that was given back.
-func (hs *holds) released(rec *record, id lockstore.ID, granted time.Time) {
+func (hs *holds) released(rec *record, id lockstore.ID, granted moment) {
 	e := eventOf(events.Release, time.Now(), id)
-	e.Held = e.At.Sub(granted)
+	e.Held = e.At.Sub(hs.time(granted))
 	telemetry.LockReleased(context.Background(), e.Side, e.Held)
 	if !hs.events.Long(e.Held) {
 		return
@@ -341,8 +336,8 @@ func (rec *record) kindOf(c lockstore.Counts) Kind {
 }
 
 // vacate makes the store wake those that wait for a lock whose hold ends by itself, from at on.
-func (hs *holds) vacate(id lockstore.ID, at, until time.Time) {
-	hs.store.Vacate(id, at, until.Add(expirySlack))
+func (hs *holds) vacate(id lockstore.ID, at, until moment) {
+	hs.store.Vacate(id, hs.time(at), hs.time(until.add(expirySlack)))
 }
 
 // count is how many holds are live.
@@ -374,7 +369,7 @@ func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 func (hs *holds) recheckIf(why func(key, already string) string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	hs.looked = time.Now()
+	hs.looked = hs.now()
 	for key, live := range hs.byKey {
 		for rec := range live.All() {
 			if reason := why(key.Key, rec.suspect); reason != "" {
@@ -386,8 +381,8 @@ func (hs *holds) recheckIf(why func(key, already string) string) {
 
 // recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that
 // time: the last look may have come between the two. mu is held.
-func (hs *holds) recheckLate(rec *record, sent time.Time) {
-	if rec.live() && sent.Before(hs.looked) {
+func (hs *holds) recheckLate(rec *record, sent moment) {
+	if rec.live() && sent < hs.looked {
 		hs.happen(rec, suspected{reasonGone})
 	}
 }
@@ -402,7 +397,7 @@ func (hs *holds) shorten(by time.Duration, then time.Time, some func(key string)
 			continue
 		}
 		for rec := range live.All() {
-			hs.happen(rec, shortened{by, then})
+			hs.happen(rec, shortened{by, hs.moment(then)})
 		}
 	}
 }

@@ -224,7 +224,7 @@ func (hs *holds) each(f func(Entry)) {
 				continue
 			}
 			for _, side := range rec.sides() {
-				f(rec.entry(side, now))
+				f(hs.entryOf(rec, side, now))
 			}
 		}
 		yield(&hs.mu, &done, held.Len())
@@ -236,17 +236,17 @@ func (hs *holds) entry(id lockstore.ID, now time.Time) (e Entry) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if rec := hs.byID[id.Hold()]; rec != nil && rec.counts.Of(id.Kind) > 0 {
-		e = rec.entry(id.Kind, now)
+		e = hs.entryOf(rec, id.Kind, now)
 	}
 	return e
 }
 
-// entry is one side of a live hold, at one time for all that are listed together. holds.mu is held.
-func (rec *record) entry(side Kind, now time.Time) Entry {
-	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: max(0, rec.sure.Sub(now)), Holder: Holder{
+// entryOf is one side of a live hold, at one time for all that are listed together. mu is held.
+func (hs *holds) entryOf(rec *record, side Kind, now time.Time) Entry {
+	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: max(0, hs.time(rec.sure).Sub(now)), Holder: Holder{
 		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true, Held: max(0,
-			now.Sub(rec.granted)),
-		Watched: rec.watched, Renewed: rec.renewed, Renewals: rec.renewals, Lease: rec.lease,
+			now.Sub(hs.time(rec.granted))),
+		Watched: rec.watched, Renewed: hs.time(rec.renewed), Renewals: rec.renewals, Lease: rec.lease,
 	}}
 	if rec.client != nil {
 		e.by = rec.client.info

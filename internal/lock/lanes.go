@@ -38,10 +38,10 @@ type chunk struct {
 	chunkKey
 	holds    []*record
 	allow    time.Duration // how long Redis may take to come to it
-	planned  time.Time     // when the first of them should have been sent
+	planned  moment        // when the first of them should have been sent
 	least    time.Duration // for how long each is to last at least
-	deadline time.Time     // the earliest at which one of them is reported lost
-	inQueue  int           // its index in the lane's queue
+	deadline moment        // the earliest at which one of them is reported lost
+	inQueue  int32         // its index in the lane's queue
 }
 
 // laneKey names a lane: the node, see lockstore.Lane. Nodes do not wait for each other.
@@ -66,7 +66,7 @@ func (wd *watchdog) laneOf(at lockstore.Lane) *lane {
 	ln := wd.lanes[at.Node]
 	if ln == nil {
 		ln = &lane{atOnce: at.AtOnce, allow: renewAllowed, open: map[chunkKey]*chunk{}}
-		ln.queue = agenda.New(func(c *chunk) time.Time { return c.deadline }, func(c *chunk) *int { return &c.inQueue })
+		ln.queue = agenda.New(func(c *chunk) *int32 { return &c.inQueue })
 		wd.lanes[at.Node] = ln
 	}
 	return ln
@@ -85,10 +85,8 @@ func (wd *watchdog) enqueue(rec *record) {
 	}
 	rec.inChunk = c
 	c.holds = append(c.holds, rec)
-	if deadline.Before(c.deadline) {
-		c.deadline = deadline
-	}
-	ln.queue.Put(c)
+	c.deadline = min(c.deadline, deadline)
+	ln.queue.Hasten(c, wd.holds.time(c.deadline))
 	if len(c.holds) == chunkMost {
 		delete(ln.open, key)
 	}
@@ -129,7 +127,7 @@ func (wd *watchdog) start(ln *lane) {
 			continue
 		}
 		// Later than that the lock is lost.
-		c.allow = max(lockstore.Allowed, min(ln.allow, time.Until(c.deadline)))
+		c.allow = max(lockstore.Allowed, min(ln.allow, c.deadline.sub(wd.holds.now())))
 		ln.running++
 		wd.background(func() { wd.runChunk(ln, c) })
 	}
@@ -138,9 +136,13 @@ func (wd *watchdog) start(ln *lane) {
 // take marks the holds of a chunk busy. Those that have ended meanwhile are left out, and those a verb is working on:
 // they come back when it has left them. watchdog.mu is held.
 //
-// Their order is that of their names, so that a simulation sends the same bytes whenever it is repeated.
+// Those whose times are the same are in the order of their names, so that a simulation sends the same bytes whenever it
+// is repeated.
 func (hs *holds) take(c *chunk) {
 	slices.SortFunc(c.holds, func(x, y *record) int {
+		if x.visit != y.visit { // nearly always: to compare names takes longer
+			return cmp.Compare(x.visit, y.visit)
+		}
 		return cmp.Or(strings.Compare(x.id.Key, y.id.Key), strings.Compare(x.id.Owner, y.id.Owner))
 	})
 	hs.mu.Lock()
@@ -151,7 +153,7 @@ func (hs *holds) take(c *chunk) {
 			continue
 		}
 		rec.inChunk = nil
-		if rec.next().IsZero() {
+		if rec.next() == 0 {
 			continue
 		}
 		if rec.tryBusy() {

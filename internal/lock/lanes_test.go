@@ -14,7 +14,7 @@ func TestIdleLaneIsDropped(t *testing.T) {
 		wd := &watchdog{lanes: map[laneKey]*lane{}}
 		key := laneKey(new(int))
 		ln := &lane{atOnce: 1, failed: 3, allow: renewAllowedMost, ended: time.Now(), open: map[chunkKey]*chunk{}}
-		ln.queue = agenda.New(func(c *chunk) time.Time { return c.deadline }, func(c *chunk) *int { return &c.inQueue })
+		ln.queue = agenda.New(func(c *chunk) *int32 { return &c.inQueue })
 		wd.lanes[key] = ln
 		wd.startAll()
 		if wd.lanes[key] == nil {

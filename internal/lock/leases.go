@@ -31,14 +31,14 @@ type lease struct {
 	length  time.Duration // as the owner has chosen it last
 	until   time.Time
 	share   share.Lease // counts for the user as whom the owner was named last
-	place   int
+	place   int32
 }
 
 func newLeases(to *events.Log) *leases {
 	return &leases{
 		events: to,
 		byID:   map[lockstore.ID]*lease{},
-		ends:   agenda.New(func(l *lease) time.Time { return l.until }, func(l *lease) *int { return &l.place }),
+		ends:   agenda.New(func(l *lease) *int32 { return &l.place }),
 	}
 }
 
@@ -57,7 +57,7 @@ func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until t
 		l.share = c.share.Lease()
 	}
 	l.by, l.length, l.until = by, length, until
-	ls.ends.Put(l)
+	ls.ends.Put(l, until)
 }
 
 // counts says whether a lease is noted that counts for the client's user already.

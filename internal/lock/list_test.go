@@ -109,7 +109,7 @@ func TestAges(t *testing.T) {
 func TestLongest(t *testing.T) {
 	m := holding(t, 3)
 	for i, id := range []string{"many2", "many0", "many1"} {
-		m.holds.byID[lockstore.ID{Key: id, Owner: "somebody"}].granted = time.Now().Add(time.Duration(i-3) * time.Minute)
+		m.holds.byID[lockstore.ID{Key: id, Owner: "somebody"}].granted = m.holds.now().add(time.Duration(i-3) * time.Minute)
 	}
 	keys := func(all []Entry) (keys string) {
 		for _, e := range all {
@@ -184,7 +184,7 @@ func believed(hs *holds, c *Client, id lockstore.ID) *record {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	rec := hs.record(c, id)
-	hs.happen(rec, acquired{lockstore.Counts{}.With(id.Kind, 1), time.Hour, time.Hour, time.Now()})
+	hs.happen(rec, acquired{lockstore.Counts{}.With(id.Kind, 1), time.Hour, time.Hour, hs.now()})
 	return rec
 }
 
@@ -258,10 +258,10 @@ func TestHeldLongestFirst(t *testing.T) {
 	for i := range 5000 {
 		all = append(all, believed(hs, nil, lockstore.ID{Key: fmt.Sprint("k", i), Owner: "o"}))
 	}
-	last := time.Time{}
+	last := moment(0)
 	for i, e := range longest(len(all), hs.each) {
 		at := hs.byID[lockstore.ID{Key: e.Key, Owner: "o"}].granted
-		if at.Before(last) {
+		if at < last {
 			t.Fatalf("%s, of %v, is number %d, behind one of %v", e.Key, at, i, last)
 		}
 		last = at

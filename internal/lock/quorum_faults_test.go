@@ -247,7 +247,7 @@ func dueOf(m *Manager, id lockstore.ID) time.Time {
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
 	if h := m.holds.byID[id.Hold()]; h != nil && h.live() {
-		return h.due(m.holds.terms)
+		return m.holds.time(h.due(m.holds.terms))
 	}
 	return time.Time{}
 }

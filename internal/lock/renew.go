@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
@@ -65,7 +64,7 @@ func (c *Client) extend(ctx context.Context, rec *record, ms int64) error {
 	hs := c.m.holds
 	defer hs.leave(rec)
 	lease := lockstore.Milliseconds(ms)
-	hs.apply(rec, extending{lease, time.Now()})
+	hs.apply(rec, extending{lease, hs.now()})
 	done, err := c.m.store.Extend(ctx, lockstore.Extension{ID: rec.id, Lease: ms})
 	switch {
 	case err != nil:
@@ -73,9 +72,9 @@ func (c *Client) extend(ctx context.Context, rec *record, ms int64) error {
 	case done.Code != lockstore.LeaseSet:
 		hs.apply(rec, gone{})
 	case !hs.see(rec).live(): // it was reported lost meanwhile
-		hs.apply(rec, unanswered{time.Now(), lease})
+		hs.apply(rec, unanswered{hs.now(), lease})
 	default:
-		hs.apply(rec, extended{lease, lockstore.Milliseconds(done.TTL), done.Sent})
+		hs.apply(rec, extended{lease, lockstore.Milliseconds(done.TTL), hs.moment(done.Sent)})
 	}
 	return explained("RENEW", err)
 }

@@ -17,7 +17,7 @@ func deadlineOf(m *Manager, id lockstore.ID) time.Time {
 	if !h.live() {
 		return time.Time{}
 	}
-	return h.sure
+	return m.holds.time(h.sure)
 }
 
 // shorter is a hold, and a shorter lease that it is given while no reply comes any more.

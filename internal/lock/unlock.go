@@ -52,7 +52,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 		if was.runsOut {
 			return &Error{Code: "ERR",
 				Text: fmt.Sprintf("not released: an earlier command of this connection may still "+
-					"take effect; the lock runs out by itself within %d ms", max(time.Until(was.sure).Milliseconds(), 0))}
+					"take effect; the lock runs out by itself within %d ms", max(was.sure.sub(c.m.holds.now()).Milliseconds(), 0))}
 		}
 		left := was.counts.Of(id.Kind) - 1
 		if r.All || was.givenUp {
@@ -141,7 +141,7 @@ func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 	doneBefore := u.done.Again || u.was.givenUp
 	switch code := u.done.Code; {
 	case err != nil:
-		hs.apply(u.rec, notUnlocked{u.Counts, lockstore.Unknown(err), u.done.Final})
+		hs.apply(u.rec, notUnlocked{u.Counts, lockstore.Unknown(err), hs.moment(u.done.Final)})
 	case code == lockstore.Freed, code == lockstore.StillHeld, frees && doneBefore:
 		hs.apply(u.rec, unlocked{u.Counts})
 		if frees {

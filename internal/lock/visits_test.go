@@ -121,10 +121,10 @@ func TestLeaseOfAConnectionIsVisited(t *testing.T) {
 			mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 55000})
 			id := a.id(Read, 0, "k", "")
 			h := m.holds.peek(id)
-			if until := time.Until(h.visit); until < 9*time.Second || until > 10*time.Second {
+			if until := h.visit.sub(m.holds.now()); until < 9*time.Second || until > 10*time.Second {
 				t.Errorf("quorum %v: it is visited in %v", votes, until)
 			}
-			if left := time.Until(h.end); left < 54*time.Second || left > 55*time.Second {
+			if left := h.end.sub(m.holds.now()); left < 54*time.Second || left > 55*time.Second {
 				t.Errorf("quorum %v: it ends in %v", votes, left)
 			}
 		})
@@ -133,9 +133,9 @@ func TestLeaseOfAConnectionIsVisited(t *testing.T) {
 
 // A connection's hold whose visit is answered long after its end, before anything else has noticed that, is told.
 func TestEndNotedByALateVisit(t *testing.T) {
-	now, t0 := time.Now(), terms{watchdog: 30 * time.Second, drift: func(time.Duration) time.Duration { return 0 }}
-	h := hold{counts: lockstore.Counts{Writes: 1}, lease: time.Minute, end: now.Add(-2 * time.Second), sure: now.Add(-2 * time.Second)}
-	h, fx := h.on(visited{there: true, lease: time.Millisecond, sent: now.Add(-3 * time.Second)}, now, t0)
+	now, t0 := start, terms{watchdog: 30 * time.Second, drift: func(time.Duration) time.Duration { return 0 }}
+	h := hold{counts: lockstore.Counts{Writes: 1}, lease: time.Minute, end: now.add(-2 * time.Second), sure: now.add(-2 * time.Second)}
+	h, fx := h.on(visited{there: true, lease: time.Millisecond, sent: now.add(-3 * time.Second)}, now, t0)
 	if !h.live() || fx.lost != "" {
 		t.Fatalf("told %q", fx.lost) // that is for the deadline
 	}

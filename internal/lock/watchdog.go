@@ -35,14 +35,14 @@ func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
 // watch works off the schedule until ctx ends. It never waits for Redis: chunks that find no place in their lane start
 // when one is free.
 func (wd *watchdog) watch(ctx context.Context) {
-	rounds(ctx, wd.holds.schedule.Wake, func() time.Duration { return min(wd.startDue(time.Now()), time.Minute) })
+	rounds(ctx, wd.holds.schedule.Wake, func() time.Duration { return min(wd.startDue(), time.Minute) })
 }
 
 // startDue starts what is due, as far as there is room, and says when to come again.
-func (wd *watchdog) startDue(now time.Time) (next time.Duration) {
+func (wd *watchdog) startDue() (next time.Duration) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
-	wd.giveBacks.releaseLater(wd.holds.dispatchDue(now, wd.enqueue), 0, wd.giveBacks.clear)
+	wd.giveBacks.releaseLater(wd.holds.dispatchDue(wd.enqueue), 0, wd.giveBacks.clear)
 	return min(wd.startAll(), wd.holds.untilDue(min(round, wd.opts.Watchdog/50)))
 }
 
@@ -55,10 +55,11 @@ func (hs *holds) untilDue(least time.Duration) time.Duration {
 
 // dispatchDue decides what happens to the records whose time in the schedule has come: enqueue gets, under mu, those to
 // renew. toClear are those of which Redis is to be told what their connections have; they are busy.
-func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (toClear []*record) {
+func (hs *holds) dispatchDue(enqueue func(*record)) (toClear []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for rec, due := hs.schedule.Due(now); due; rec, due = hs.schedule.Due(now) {
+	now := hs.now()
+	for rec, due := hs.schedule.Due(hs.time(now)); due; rec, due = hs.schedule.Due(hs.time(now)) {
 		hs.schedule.Drop(rec)
 		switch {
 		case rec.toClear(now):
@@ -67,7 +68,7 @@ func (hs *holds) dispatchDue(now time.Time, enqueue func(*record)) (toClear []*r
 			}
 		case rec.outlived(now, hs.terms):
 			hs.happen(rec, outlived{})
-		case rec.watched || rec.end.After(now): // else watchDeadlines ends it
+		case rec.watched || rec.end > now: // else watchDeadlines ends it
 			enqueue(rec)
 		}
 	}
@@ -79,8 +80,8 @@ func (wd *watchdog) renewChunk(c *chunk) (came outcomeOf) {
 	ctx, span := telemetry.Span(context.Background(), "renew")
 	defer span.End()
 	r := wd.holds.renewal(c)
-	sent := time.Now()
-	telemetry.RenewalLate(ctx, max(0, sent.Sub(c.planned)))
+	sent := wd.holds.now()
+	telemetry.RenewalLate(ctx, max(0, sent.sub(c.planned)))
 	out, err := wd.store.Renew(ctx, r)
 	if err != nil {
 		wd.holds.counts.renewals.Add(int64(len(c.holds)), "error", "")
@@ -89,7 +90,7 @@ func (wd *watchdog) renewChunk(c *chunk) (came outcomeOf) {
 		telemetry.Renewed(ctx, "ok")
 	}
 	wd.holds.noteRenewals(c, r, out, err, sent)
-	return outcomeOf{err, time.Since(sent)}
+	return outcomeOf{err, wd.holds.now().sub(sent)}
 }
 
 // renewal makes the step for a chunk.
@@ -97,7 +98,7 @@ func (hs *holds) renewal(c *chunk) lockstore.Renewal {
 	r := lockstore.Renewal{DB: c.db, RW: c.rw, Allow: c.allow, Holds: make([]lockstore.Renewed, len(c.holds))}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	now := time.Now()
+	now := hs.now()
 	for i, rec := range c.holds {
 		lease := max(time.Millisecond, rec.asserts(now, hs.terms), c.least)
 		r.Holds[i] = lockstore.Renewed{ID: rec.id, Counts: rec.counts, Lease: lease.Milliseconds()}
@@ -106,7 +107,7 @@ func (hs *holds) renewal(c *chunk) lockstore.Renewal {
 }
 
 // noteRenewals notes for each hold of a chunk the result of its renewal, and frees the hold.
-func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err error, sent time.Time) {
+func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err error, sent moment) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for i, rec := range c.holds {
@@ -117,7 +118,7 @@ func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err er
 		}
 		var e event = visited{code == lockstore.StillThere, lease, sent}
 		if code == lockstore.Undecided {
-			e = notVisited{sent, time.Now().Add(c.allow + lease)}
+			e = notVisited{sent, hs.now().add(c.allow + lease)}
 		}
 		if rec.live() {
 			if hs.happen(rec, e); code == lockstore.StillThere && rec.watched {
@@ -125,9 +126,9 @@ func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err er
 			}
 		} else if code != lockstore.NotThere {
 			// It was reported lost before the answer came: Redis may have it for another lease, which nobody wants.
-			rec.late = lockstore.Later(rec.late, time.Now().Add(c.allow+lease))
-			if rec.clear.IsZero() && rec.client != nil {
-				rec.clear = time.Now()
+			rec.late = max(rec.late, hs.now().add(c.allow+lease))
+			if rec.clear == 0 && rec.client != nil {
+				rec.clear = hs.now()
 			}
 		}
 		hs.free(rec)
@@ -151,7 +152,7 @@ func (wd *watchdog) visitBusy(rec *record, least time.Duration) error {
 	}
 	c := &chunk{
 		chunkKey: chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW}, holds: []*record{rec},
-		planned: time.Now(), allow: lockstore.Allowed, least: least,
+		planned: wd.holds.now(), allow: lockstore.Allowed, least: least,
 	}
 	return wd.renewChunk(c).err
 }

@@ -33,7 +33,7 @@ type vacancy struct {
 	// The hold ends by then. If the owner still has the lock, it is a new hold, of which this is not to tell.
 	until time.Time
 	pause time.Duration // before the next try, after one that failed
-	place int           // in the agenda
+	place int32         // in the agenda
 }
 
 // vacancies are the locks whose waiters are still to be told, in the order of their times.
@@ -52,7 +52,7 @@ type vacantLane struct {
 }
 
 func newVacancies() vacancies {
-	next := agenda.New(func(v *vacancy) time.Time { return v.at }, func(v *vacancy) *int { return &v.place })
+	next := agenda.New(func(v *vacancy) *int32 { return &v.place })
 	return vacancies{next: next, lanes: map[any]*vacantLane{}}
 }
 
@@ -65,7 +65,7 @@ func (v *vacancies) add(one *vacancy) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.next.Len()+v.queued < vacantKept {
-		v.next.Put(one)
+		v.next.Put(one, one.at)
 	}
 }
 
