@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/bench/contest"
 	"github.com/lockproxy/lockproxy/internal/program"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -184,40 +184,67 @@ func TestReplyFrames(t *testing.T) {
 	}
 }
 
-// TestRelay runs the byte relay in a process of its own, as a measurement does.
-func TestRelay(t *testing.T) {
-	if os.Getenv("BENCH_TEST_RELAY") != "" {
-		listen, redis, _ := strings.Cut(os.Getenv("BENCH_TEST_RELAY"), " ")
-		fmt.Println(relay(listen, redis))
+// TestFloors runs each in a process of its own, as a measurement does.
+func TestFloors(t *testing.T) {
+	if words := strings.Fields(os.Getenv("BENCH_TEST_FLOOR")); len(words) > 0 {
+		fmt.Println(floors[words[0]](words[1], words[2:]))
 		return
 	}
-	s := newLockServer(t)
+	for name := range floors {
+		t.Run(name, func(t *testing.T) { testFloor(t, name) })
+	}
+}
+
+func testFloor(t *testing.T, name string) {
+	redis := newLockServer(t).Addr().String()
+	if name == "handoffs" {
+		redis = testredis.Start(t).Addr()
+	}
 	addr, err := program.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestRelay$")
-	cmd.Env = append(os.Environ(), "BENCH_TEST_RELAY="+addr+" "+s.Addr().String())
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestFloors$")
+	cmd.Env = append(os.Environ(), "BENCH_TEST_FLOOR="+name+" "+addr+" "+redis)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	var c *client
+	var clients [2]*client
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if c, err = dial(context.Background(), addr); err == nil {
+		if clients[0], err = dial(t.Context(), addr); err == nil {
 			break
 		}
 		if time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}
-	defer c.Close()
+	defer clients[0].Close()
+	if clients[1], err = dial(t.Context(), addr); err != nil {
+		t.Fatal(err)
+	}
+	defer clients[1].Close()
+	lock, unlock := exchange{command("LOCK", "k"), "+OK"}, exchange{command("UNLOCK", "k"), ":1"}
 	for range 10 {
-		if err := (exchange{command("LOCK", "k"), "+OK"}).do(c); err != nil {
+		if err := errors.Join(lock.do(clients[0]), unlock.do(clients[0]), lock.do(clients[1])); err != nil {
 			t.Fatal(err)
 		}
-		if err := (exchange{command("UNLOCK", "k"), ":1"}).do(c); err != nil {
+		if name == "handoffs" { // the others do not know that a lock is waited for
+			if _, err := clients[0].Write(lock.send); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unlock.do(clients[1]); err != nil {
+			t.Fatal(err)
+		}
+		if name != "handoffs" {
+			continue
+		}
+		if reply, err := clients[0].reply(); err != nil || string(reply) != "+OK\r\n" {
+			t.Fatalf("%q, %v", reply, err)
+		}
+		if err := unlock.do(clients[0]); err != nil {
 			t.Fatal(err)
 		}
 	}

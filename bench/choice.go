@@ -63,7 +63,7 @@ func (f figures) proxies() (all []table) {
 	}
 	cpu := table{title: "**CPU µs of the proxy per command**", head: []string{""}}
 	for _, row := range sum.rows {
-		if row[0] == clusterLockproxy || row[0] == clusterPredixy {
+		if slices.Contains([]string{clusterLockproxy, clusterLeast, clusterPredixy}, row[0]) {
 			continue // measured with those of the sum only
 		}
 		if slices.ContainsFunc(f.gets(), func(t table) bool { return t.of(row[0], "proxy CPU µs") != "–" }) {
@@ -114,7 +114,7 @@ func (f figures) itself() (all []table) {
 // onPage are the steps that the page has; the list has all.
 var onPage = []string{
 	"plain: acquire", "plain: release, the last", "plain: the pair", "plain: renew 1", "plain: renew 100",
-	"OWNER: acquire", "OWNER: release", "OWNER: renew 1", "fair: acquire, nobody waits", "fair: release, nobody waits",
+	"OWNER: acquire", "OWNER: release", "OWNER: RENEW", "fair: acquire, nobody waits", "fair: release, nobody waits",
 	"read: acquire", "read: release, the last",
 }
 
@@ -134,10 +134,10 @@ func (f figures) steps() (all []table) {
 // unmet are the goals that were missed.
 func (f figures) unmet() (all []table) {
 	for _, t := range f.goals {
-		missed := untitled(t.head[:3]...)
+		missed := untitled("", "measured", "goal", "floor", inWords)
 		for _, row := range t.rows {
 			if row[3] == unmet {
-				missed.add(row[:3]...)
+				missed.add(row[0], row[1], row[2], row[4], row[5])
 			}
 		}
 		all = append(all, missed)

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // client is one connection of our own load generator. It is not safe for use
@@ -78,13 +80,7 @@ func (c *client) reply() ([]byte, error) {
 }
 
 // command encodes a command as clients send it.
-func command(args ...string) []byte {
-	b := fmt.Appendf(nil, "*%d\r\n", len(args))
-	for _, a := range args {
-		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	return b
-}
+func command(args ...string) []byte { return resp.AppendCommand(nil, args...) }
 
 // ask sends one command to Redis on a connection of its own and returns the
 // raw reply; an error reply is an error.

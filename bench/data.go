@@ -18,15 +18,16 @@ const (
 	keyCount    = 10000
 	smallValue  = 16
 	allValues   = 64 << 20 // bytes of all values together, at most
+	crowd       = 9000     // connections; a proxy with two files for each has enough where it may have 20,000
 	manyClients = 1000     // connections from which on the clients are our own: redis-benchmark's figures have connecting in them
 )
 
 // load is what clients do in one measurement.
 type load struct {
-	What        string `json:"what"` // GET, SET, or one of those below
-	Connections int    `json:"connections"`
-	Pipeline    int    `json:"pipeline,omitempty"`
-	Value       int    `json:"value_bytes,omitempty"`
+	What        string // GET, SET, or one of those below
+	Connections int
+	Pipeline    int
+	Value       int
 }
 
 const (
@@ -61,18 +62,25 @@ func size(bytes int) string {
 
 var (
 	getP1, getP16, getOne = load{"GET", 50, 1, smallValue}, load{"GET", 50, 16, smallValue}, load{"GET", 1, 1, smallValue}
-	setP1, setP16, setOne = load{"SET", 50, 1, smallValue}, load{"SET", 50, 16, smallValue}, load{"SET", 1, 1, smallValue}
+	setP1, setP16         = load{"SET", 50, 1, smallValue}, load{"SET", 50, 16, smallValue}
+	get10K, get1M         = load{"GET", 50, 1, 10 << 10}, load{"GET", 50, 1, 1 << 20}
 
 	// dataLoads are in the order of their values' size: the keys are filled anew when it changes.
 	dataLoads = []load{
-		getP1, setP1, getP16, setP16, getOne, setOne, {"GET", 1000, 1, smallValue}, {"GET", 10000, 1, smallValue},
-		{"GET", 50, 1, 100}, {"GET", 50, 1, 10 << 10}, {"GET", 50, 1, 1 << 20},
+		getP1, setP1, getP16, setP16, getOne, {"GET", 1000, 1, smallValue}, {"GET", crowd, 1, smallValue},
+		{"GET", 50, 1, 100}, get10K, get1M,
 	}
 )
 
-// takesPart says which loads a way to Redis is measured with: those to a cluster with the plain ones.
+// takesPart says which loads a way to Redis is measured with: those to a cluster with the plain ones, the least proxy where it is a floor.
 func (t *target) takesPart(b *environment, l load) bool {
-	return t.problem == "" && (t.redis == b.single || l == getP1 || l == getP16)
+	switch {
+	case t.problem != "" || t.name == leastLine:
+		return false
+	case t.redis != b.single:
+		return l == getP1 || l == getP16
+	}
+	return t.name != leastProxy || l == getP1 || l == getP16 || l == getOne
 }
 
 // measureData measures each load through all targets in turn before the next, so that a slow minute of the machine falls on all of them.

@@ -12,21 +12,24 @@ import (
 
 // The rows of the data tables, in the order each round measures them.
 const (
-	direct    = "direct"
-	twemproxy = "twemproxy"
-	haproxy   = "HAProxy, TCP"
-	predixy   = "predixy"
-	envoy     = "Envoy"
-	byteRelay = "byte relay"
-	lockproxy = "lockproxy"
+	direct     = "direct"
+	twemproxy  = "twemproxy"
+	haproxy    = "HAProxy, TCP"
+	predixy    = "predixy"
+	envoy      = "Envoy"
+	byteRelay  = "byte relay"
+	leastProxy = "least proxy in Go"
+	leastLine  = "least hand-off in Go" // for locks only
+	lockproxy  = "lockproxy"
 
 	clusterDirect    = "direct, cluster"
 	clusterPredixy   = "predixy, cluster"
+	clusterLeast     = "least proxy in Go, cluster"
 	clusterLockproxy = "lockproxy, cluster"
 )
 
 // clusterOf is the row before a cluster, by the row before one Redis.
-var clusterOf = map[string]string{direct: clusterDirect, predixy: clusterPredixy, lockproxy: clusterLockproxy}
+var clusterOf = map[string]string{direct: clusterDirect, predixy: clusterPredixy, leastProxy: clusterLeast, lockproxy: clusterLockproxy}
 
 // target is one row of the data tables: a way to Redis.
 type target struct {

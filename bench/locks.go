@@ -27,11 +27,13 @@ type contestant struct {
 	warm      float64 // times the setting
 	oneThread bool    // its clients share one
 	pairsOnly bool    // does not wait
+	waitsOnly bool    // is there for one lock that all want
 }
 
 const (
 	sameScripts  = "its two scripts, direct"
 	relayScripts = "its two scripts, byte relay"
+	leastScripts = "its two scripts, least proxy in Go"
 	relayGets    = "two GETs, byte relay"
 	ourScripts   = "its two scripts, lockproxy" // as clients' commands: what is left of a lock's cost without its engine
 	ourGets      = "two GETs, lockproxy"
@@ -44,7 +46,7 @@ const (
 	oursGoRedis  = "lockproxy by go-redis"
 	oursRedisPy  = "lockproxy by redis-py"
 	oursIORedis  = "lockproxy by ioredis"
-	jvmWarm      = 6 // times as long as others a JVM is given to compile what it runs
+	jvmWarm      = 8 // times as long as others a JVM is given to compile what it runs
 	handoffGoal  = 128
 	pairsClients = 50
 )
@@ -53,9 +55,11 @@ var contestants = []contestant{
 	{name: lockproxy, lock: rawLock, through: lockproxy, warm: 1},
 	{name: sameScripts, lock: rawScripts, through: direct, warm: 1, pairsOnly: true},
 	{name: relayScripts, lock: rawScripts, through: byteRelay, warm: 1, pairsOnly: true},
+	{name: leastScripts, lock: rawScripts, through: leastProxy, warm: 1, pairsOnly: true},
 	{name: relayGets, lock: rawGets, through: byteRelay, warm: 1, pairsOnly: true},
 	{name: ourScripts, lock: rawScripts, through: lockproxy, warm: 1, pairsOnly: true},
 	{name: ourGets, lock: rawGets, through: lockproxy, warm: 1, pairsOnly: true},
+	{name: leastLine, lock: rawLock, through: leastLine, warm: 1, waitsOnly: true},
 	{name: redisson, lock: "redisson", of: "redisson", through: direct, warm: jvmWarm},
 	{name: oursGoRedis, lock: "lockproxy", of: "go", through: lockproxy, warm: 1},
 	{name: redsync, lock: "redsync", of: "go", through: direct, warm: 1},
@@ -66,9 +70,6 @@ var contestants = []contestant{
 	{name: oursIORedis, lock: "lockproxy", of: "node-redlock", through: lockproxy, warm: 1, oneThread: true},
 	{name: nodeRedlock, lock: "own", of: "node-redlock", through: direct, warm: 1, oneThread: true},
 }
-
-// polling are those whose waiters ask again and again.
-var polling = []string{redsync, redislock, redisPy, nodeRedlock}
 
 func lockLoad(what string, clients int) load { return load{What: what, Connections: clients} }
 
@@ -84,7 +85,7 @@ func measureLocks(ctx context.Context, s settings, b *environment, rep *report) 
 		for _, l := range lockLoads {
 			for _, c := range contestants {
 				k, t, r := key{c.name, l}, b.target(c.through), built[c.of]
-				if t.problem != "" || r.problem != nil || rep.failed[k] != nil || c.pairsOnly && l.What != pair {
+				if t.problem != "" || r.problem != nil || rep.failed[k] != nil || !c.takesPart(l) {
 					continue
 				}
 				progress("round %d of %d: %v", round+1, s.rounds, k)
@@ -100,6 +101,10 @@ func measureLocks(ctx context.Context, s settings, b *environment, rep *report) 
 	}
 	rep.rivals(built)
 	return nil
+}
+
+func (c contestant) takesPart(l load) bool {
+	return l.What == pair && !c.waitsOnly || l.What == handoff && !c.pairsOnly
 }
 
 // race runs a contestant once, which is in the program r.

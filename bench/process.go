@@ -145,17 +145,17 @@ func (u *usage) count(info string) error {
 // sample is one measurement: of n commands, or pairs of taking and releasing a lock. Times and counts are for each of them; a figure
 // there is none of is 0.
 type sample struct {
-	PerSecond float64 `json:"per_second"`
-	Changes   float64 `json:"changes_per_second"` // how often a lock that all want came from another client
-	P50       float64 `json:"p50_us"`             // of a whole pipeline when there is one
-	P99       float64 `json:"p99_us"`
-	ProxyCPU  float64 `json:"proxy_cpu_us"`
-	RedisCPU  float64 `json:"redis_cpu_us"`
-	ClientCPU float64 `json:"client_cpu_us"`
-	Commands  float64 `json:"redis_commands"`
-	Scripts   float64 `json:"redis_scripts"`
-	InScripts float64 `json:"redis_us_in_scripts"`
-	Others    float64 `json:"cpus_of_others"` // CPUs that others than client, proxy and Redis used meanwhile
+	PerSecond float64
+	Changes   float64 // how often a lock that all want came from another client
+	P50       float64 // of a whole pipeline when there is one
+	P99       float64
+	ProxyCPU  float64
+	RedisCPU  float64
+	ClientCPU float64
+	Commands  float64
+	Scripts   float64
+	InScripts float64
+	Others    float64 // CPUs that others than client, proxy and Redis used meanwhile
 }
 
 // between is what n commands or pairs have used.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/program"
@@ -31,7 +32,9 @@ var proxies = []proxy{
 	{name: haproxy, start: startHAProxy, version: []string{"haproxy", "-v"}},
 	{name: predixy, start: startPredixy, cluster: startPredixyCluster, version: []string{"predixy", "--version"}},
 	{name: envoy, start: startEnvoy, version: []string{"envoy", "--version"}},
-	{name: byteRelay, start: startRelay},
+	{name: byteRelay, start: startFloor("relay")},
+	{name: leastProxy, start: startFloor("least"), cluster: startFloor("least")},
+	{name: leastLine, start: startFloor("handoffs")},
 	{name: lockproxy, start: startLockproxy, cluster: startLockproxyCluster},
 }
 
@@ -152,12 +155,14 @@ func startEnvoy(_ context.Context, b *environment, listen string, to *redis) (*p
 `, host, port, toHost, toPort), "-c", "envoy.yaml", "--use-dynamic-base-id", "--log-level", "warning")
 }
 
-func startRelay(_ context.Context, b *environment, listen string, to *redis) (*program.Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+func startFloor(name string) starter {
+	return func(_ context.Context, b *environment, listen string, to *redis) (*program.Process, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		return program.Launch(b.dir, fmt.Sprint(name, "-", len(to.addrs)), self, slices.Concat([]string{name, listen}, to.addrs)...)
 	}
-	return program.Launch(b.dir, "relay", self, relayCommand, listen, to.addrs[0])
 }
 
 // build makes lockproxy from this module, so that what is measured is what is here.

@@ -78,14 +78,23 @@ func startScripts(s contest.Settings) (func(int) (contest.Pair, error), error) {
 
 func scriptPair(s contest.Settings, i int) (take, release *exchange) {
 	key, owner := s.Key(i), "00000000-0000-0000-0000-000000000000:"+strconv.Itoa(i)
-	notAfter := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10)
-	keys := []string{"3", key, "redisson_lock_queue:{" + key + "}", "redisson_lock_token:{" + key + "}"}
-	run := func(script *scripts.Script, args ...string) []byte {
-		return command(slices.Concat([]string{"EVALSHA", script.SHA}, keys, args)...)
-	}
-	return &exchange{run(scripts.Acquire, owner, "1", "30000", notAfter, "", "", "PUBLISH"), granted},
-		&exchange{run(scripts.Release, owner, "0", notAfter, "", "PUBLISH"), freed}
+	return &exchange{onLock(scripts.Acquire, key, taking(owner)), granted}, &exchange{onLock(scripts.Release, key, freeing(owner)), freed}
 }
+
+// onLock runs a script on a plain lock.
+func onLock(script *scripts.Script, key string, args []string) []byte {
+	keys := []string{"3", key, "redisson_lock_queue:{" + key + "}", "redisson_lock_token:{" + key + "}"}
+	return command(slices.Concat([]string{"EVALSHA", script.SHA}, keys, args)...)
+}
+
+// taking and freeing are the ARGV of a lock's two scripts.
+func taking(owner string) []string {
+	return []string{owner, "1", "30000", tomorrow(), "", "", "PUBLISH"}
+}
+
+func freeing(owner string) []string { return []string{owner, "0", tomorrow(), "", "PUBLISH"} }
+
+func tomorrow() string { return strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10) }
 
 // dataKey is a key as redis-benchmark makes them.
 func dataKey(i int) string { return fmt.Sprintf("key:%012d", i) }

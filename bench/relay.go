@@ -5,14 +5,12 @@ import (
 	"sync"
 )
 
-// relayCommand makes this binary the byte relay instead of the measurement; it
-// is a process of its own so that its CPU can be read.
-const relayCommand = "relay"
+// The floors: programs that do the least that any proxy in Go could do for the same guarantee, and nothing else. Each is a process of
+// its own, so that its CPU can be read: bench <name> <listen> <redis>...
+var floors = map[string]func(listen string, redis []string) error{"relay": relay, "least": least, "handoffs": leastHandoffs}
 
-// relay copies bytes between each client and a connection of its own to Redis:
-// the least any Go proxy can do, and so what the others are held against. It
-// returns when it cannot listen or accept.
-func relay(listen, redis string) error {
+// accept serves each client. It returns when it cannot listen or accept.
+func accept(listen string, serve func(client net.Conn)) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
@@ -23,21 +21,24 @@ func relay(listen, redis string) error {
 		if err != nil {
 			return err
 		}
-		go relayOne(client, redis)
+		go serve(client)
 	}
 }
 
-func relayOne(client net.Conn, redis string) {
-	defer client.Close()
-	server, err := net.Dial("tcp", redis)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	var back sync.WaitGroup
-	back.Go(func() { pour(client, server) })
-	pour(server, client)
-	back.Wait()
+// relay copies bytes between each client and a connection of its own to Redis.
+func relay(listen string, redis []string) error {
+	return accept(listen, func(client net.Conn) {
+		defer client.Close()
+		server, err := net.Dial("tcp", redis[0])
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		var back sync.WaitGroup
+		back.Go(func() { pour(client, server) })
+		pour(server, client)
+		back.Wait()
+	})
 }
 
 // pour copies until either end is gone and then closes both. A plain loop and

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -25,11 +24,13 @@ func (k key) String() string { return k.row + ": " + k.load.String() }
 
 // fact is a figure of lockproxy alone. Most and Least are what it may be; 0 is no bound.
 type fact struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Most  float64 `json:"most,omitempty"`
-	Least float64 `json:"least,omitempty"`
+	Name  string
+	Value float64
+	Unit  string
+	Most  float64
+	Least float64
+	Floor float64 // of a program that does the least that any could do
+	Limit string  // what bounds it
 }
 
 // report gathers every round's samples.
@@ -216,43 +217,4 @@ func (rep *report) print(w io.Writer) {
 	for _, line := range rep.problems {
 		fmt.Fprintf(w, "\n*** NOT MEASURED: %s ***\n", line)
 	}
-}
-
-// save writes every sample, its medians, and the missing rows as JSON.
-func (rep *report) save(file string) error {
-	type row struct {
-		Row     string   `json:"row"`
-		Load    load     `json:"load"`
-		Median  sample   `json:"median"`
-		Samples []sample `json:"samples"`
-	}
-	type script struct {
-		Step    string         `json:"step"`
-		Least   scriptSample   `json:"lower_quartiles"`
-		Samples []scriptSample `json:"samples"`
-	}
-	out := struct {
-		Machine  string   `json:"machine"`
-		Versions []string `json:"versions"`
-		Figures  []row    `json:"figures"`
-		Scripts  []script `json:"scripts"`
-		Own      []fact   `json:"own"`
-		Problems []string `json:"problems"`
-	}{Machine: rep.machine, Versions: rep.versions, Figures: []row{}, Scripts: []script{}, Own: rep.facts, Problems: rep.problems}
-	for _, l := range append(slices.Clone(dataLoads), lockLoads...) {
-		for _, name := range rep.rows(l) {
-			out.Figures = append(out.Figures, row{name, l, rep.median(name, l), rep.samples[key{name, l}]})
-		}
-	}
-	for _, step := range steps() {
-		if s := rep.scripts[step.name]; s != nil {
-			least, _ := scriptFigures(rep.scripts[step.name])
-			out.Scripts = append(out.Scripts, script{step.name, least, s})
-		}
-	}
-	text, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }

@@ -19,8 +19,8 @@ const scriptRuns = 100
 
 // scriptSample is what one run of a script takes in Redis, by its own count, in µs.
 type scriptSample struct {
-	Ours   float64 `json:"lockproxy_us"`
-	Theirs float64 `json:"redisson_us"`
+	Ours   float64
+	Theirs float64
 }
 
 func (s scriptSample) ratio() float64 { return s.Ours / s.Theirs }
@@ -151,6 +151,9 @@ func sha(source string) string {
 // scriptFigures are the lower quartiles of some samples, which are disturbed less than the medians, and the quartiles of the ratio
 // within one round, when both scripts ran on an equally busy machine.
 func scriptFigures(samples []scriptSample) (least scriptSample, ratios [3]float64) {
+	if len(samples) == 0 {
+		return least, ratios
+	}
 	quartile := func(of int, figure func(scriptSample) float64) float64 {
 		all := make([]float64, 0, len(samples))
 		for _, s := range samples {

@@ -8,6 +8,16 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
+// The steps that the goals are about; the pair is the first two.
+const (
+	stepAcquire   = "plain: acquire"
+	stepRelease   = "plain: release, the last"
+	stepPair      = "plain: the pair"
+	stepRenewMany = "plain: renew 100"
+	stepNamed     = "OWNER: acquire"
+	stepRenew     = "OWNER: RENEW"
+)
+
 // scriptStep is one step of a lock, done by our script and by Redisson's.
 type scriptStep struct {
 	name   string
@@ -109,10 +119,10 @@ func plainSteps() []scriptStep {
 	renewMany := renew
 	renewMany.want = "*100\r\n:1\r\n"
 	return []scriptStep{
-		{"plain: acquire", nil, acquire("%me", "1", granted), redissonsAcquire("%me", theyGrant), 1.1, 0, true},
+		{"plain: acquire", nil, acquire("%me", "1", granted), redissonsAcquire("%me", theyGrant), 1.2, 0, true},
 		{"plain: re-enter", held("%me", "1"), acquire("%me", "2", granted), redissonsAcquire("%me", theyGrant), 1.2, 0, false},
 		{"plain: refuse", held("%you", "1"), acquire("%me", "1", refused), redissonsAcquire("%me", theyRefuse), 1.2, 0, false},
-		{"plain: release, the last", held("%me", "1"), release("%me", "0", freed), redissonsRelease("%me", ":1"), 1.1, 0, true},
+		{"plain: release, the last", held("%me", "1"), release("%me", "0", freed), redissonsRelease("%me", ":1"), 1.2, 0, true},
 		{"plain: release, of two", held("%me", "2"), release("%me", "1", kept), redissonsRelease("%me", ":0"), 1.2, 0, false},
 		{"plain: renew 1", held("%me", "1"), renew, redissonsRenew("%me", "*1\r\n:1"), 1.2, 1, false},
 		{"plain: renew 100", held("%me", "1"), renewMany, redissonsRenew("%me", "*100\r\n:1"), 1.2, 100, false},

@@ -39,12 +39,19 @@ func (t *table) print(w io.Writer) {
 	}
 }
 
+// inWords is the column that has no figures.
+const inWords = "bound by"
+
 // brief is the same without the blanks that line the columns up.
 func (t *table) brief(w io.Writer) {
 	if t.title != "" {
 		fmt.Fprintf(w, "\n%s\n", t.title)
 	}
-	fmt.Fprintf(w, "\n| %s |\n|---|%s\n", strings.Join(t.head, " | "), strings.Repeat("--:|", len(t.head)-1))
+	rule := "|---|"
+	for _, head := range t.head[1:] {
+		rule += map[bool]string{true: "---|", false: "--:|"}[head == inWords]
+	}
+	fmt.Fprintf(w, "\n| %s |\n%s\n", strings.Join(t.head, " | "), rule)
 	for _, row := range t.rows {
 		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
 	}

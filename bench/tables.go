@@ -22,6 +22,9 @@ func (rep *report) dataTables() (all []table) {
 		return fmt.Sprintf("%s (%s)", cell(get), cell(set))
 	}
 	for _, row := range rep.targets {
+		if row.name == leastLine {
+			continue
+		}
 		get1, set1, get16, set16 := rep.median(row.name, getP1), rep.median(row.name, setP1), rep.median(row.name, getP16), rep.median(row.name, setP16)
 		if get1.PerSecond == 0 {
 			t.add(row.name+": not measured", "–", "–", "–", "–", "–")
@@ -48,7 +51,7 @@ func (rep *report) dataTable(l load) table {
 			whole(100*m.busy(m.ClientCPU)), whole(100*m.busy(m.ProxyCPU)), whole(100*m.busy(m.RedisCPU)),
 			m.bound(runtime.NumCPU(), oneThread{
 				client: l.Connections < manyClients, proxy: row == twemproxy || row == predixy || row == clusterPredixy,
-				redis: row != clusterDirect && row != clusterPredixy && row != clusterLockproxy,
+				redis: row != clusterDirect && row != clusterPredixy && row != clusterLeast && row != clusterLockproxy,
 			}))
 	}
 	return t
@@ -110,32 +113,28 @@ func (rep *report) scriptTables() []table {
 			"a round (load of the machine: %s before, %s after)", rep.load, loadOf()),
 		head: []string{"step", "Redisson µs", "lockproxy µs", "ratio", "from", "to", "aim", "met"},
 	}
-	add := func(name string, samples []scriptSample, most float64) {
-		s, ratios := scriptFigures(samples)
-		met := map[bool]string{true: "yes", false: unmet}[ratios[1] <= most]
-		t.add(name, decimal(s.Theirs), decimal(s.Ours), decimal(ratios[1]), decimal(ratios[0]), decimal(ratios[2]), fmt.Sprintf("≤ %.1f", most), met)
-	}
-	var both []scriptSample
-	for _, step := range steps() {
-		samples := rep.scripts[step.name]
+	for _, step := range append(steps(), scriptStep{name: stepPair, most: 1.1}) {
+		samples := rep.stepSamples(step.name)
 		if len(samples) == 0 {
 			continue // the measurement was ended
 		}
-		add(step.name, samples, step.most)
-		for i, s := range samples {
-			switch {
-			case !step.pair:
-			case step.name == "plain: acquire":
-				both = append(both, s)
-			case i < len(both):
-				both[i] = scriptSample{both[i].Ours + s.Ours, both[i].Theirs + s.Theirs}
-			}
-		}
-	}
-	if len(both) > 0 {
-		add("plain: the pair", both, 1)
+		s, ratios := scriptFigures(samples)
+		met := map[bool]string{true: "yes", false: unmet}[ratios[1] <= step.most]
+		t.add(step.name, decimal(s.Theirs), decimal(s.Ours), decimal(ratios[1]), decimal(ratios[0]), decimal(ratios[2]), fmt.Sprintf("≤ %.1f", step.most), met)
 	}
 	return []table{t}
+}
+
+// stepSamples are those of a step; of the pair, the sums of its two steps in each round.
+func (rep *report) stepSamples(name string) (all []scriptSample) {
+	if name != stepPair {
+		return rep.scripts[name]
+	}
+	second := rep.scripts[stepRelease]
+	for i, s := range rep.scripts[stepAcquire][:min(len(second), len(rep.scripts[stepAcquire]))] {
+		all = append(all, scriptSample{s.Ours + second[i].Ours, s.Theirs + second[i].Theirs})
+	}
+	return all
 }
 
 func (rep *report) ownTables() []table {
@@ -157,55 +156,16 @@ func (s sample) rate(l load) float64 {
 	return s.PerSecond
 }
 
-// bestPolling is the fastest of the libraries whose waiters poll.
-func (rep *report) bestPolling(l load) (best float64) {
-	for _, name := range polling {
-		best = max(best, rep.median(name, l).rate(l))
-	}
-	return best
-}
-
 // unmet stands where a goal was missed.
 const unmet = "NO"
 
 // budget holds lockproxy's figures against the design's goals.
 func (rep *report) budget() []table {
-	t := table{title: "Budget", head: []string{"", "measured", "goal", "met"}}
-	judge := func(what string, measured, goal float64, atLeast bool) {
-		if measured == 0 || goal == 0 {
-			return
+	t := table{title: "Goals", head: []string{"", "measured", "goal", "met", "floor", inWords}}
+	for _, g := range rep.goals() {
+		if g.measured > 0 {
+			t.add(g.what, figure(g.measured), g.bound(), map[bool]string{true: "yes", false: unmet}[g.met()], decimal(g.floor), g.limit)
 		}
-		sign, met := "≤", measured <= goal
-		if atLeast {
-			sign, met = "≥", measured >= goal
-		}
-		t.add(what, figure(measured), sign+" "+figure(goal), map[bool]string{true: "yes", false: unmet}[met])
-	}
-	get := func(l load) sample { return rep.median(lockproxy, l) }
-	judge("GET P1, CPU ÷ twemproxy", ratio(get(getP1).ProxyCPU, rep.median(twemproxy, getP1).ProxyCPU), 0.9, false)
-	judge("GET P16, CPU µs", get(getP16).ProxyCPU, 0.8, false)
-	judge("GET P16, CPU ÷ byte relay", ratio(get(getP16).ProxyCPU, rep.median(byteRelay, getP16).ProxyCPU), 1, false)
-	judge("GET, 1 connection, p50 ÷ byte relay", ratio(get(getOne).P50, rep.median(byteRelay, getOne).P50), 1.05, false)
-	for _, l := range []load{getP1, getP16} {
-		judge(l.String()+", cluster, CPU ÷ single", ratio(rep.median(clusterLockproxy, l).ProxyCPU, get(l).ProxyCPU), 1.3, false)
-	}
-	one, many, contended := lockLoad(pair, 1), lockLoad(pair, pairsClients), lockLoad(handoff, handoffGoal)
-	judge(many.String()+", proxy CPU µs", get(many).ProxyCPU, 22, false)
-	judge(many.String()+", CPU ÷ two GETs", ratio(get(many).ProxyCPU, rep.median(ourGets, many).ProxyCPU), 1.3, false)
-	judge(many.String()+", CPU ÷ its two scripts as clients' commands", ratio(get(many).ProxyCPU, rep.median(ourScripts, many).ProxyCPU), 1.1, false)
-	judge(one.String()+", p50 ÷ two GETs", ratio(get(one).P50, rep.median(ourGets, one).P50), 1.05, false)
-	judge(many.String()+", ÷ the same scripts direct", ratio(get(many).PerSecond, rep.median(sameScripts, many).PerSecond), 0.75, true)
-	judge(many.String()+", ÷ Redisson", ratio(get(many).PerSecond, rep.median(redisson, many).PerSecond), 3, true)
-	judge(one.String()+", p50 ÷ two commands through the byte relay", ratio(get(one).P50, rep.median(relayGets, one).P50), 1.1, false)
-	judge(contended.String()+", ÷ Redisson", ratio(get(contended).Changes, rep.median(redisson, contended).Changes), 3, true)
-	judge(contended.String()+", ÷ the best that polls", ratio(get(contended).Changes, rep.bestPolling(contended)), 10, true)
-	if trips := rep.median(relayGets, one).P50; trips > 0 { // by the same client, which takes longer than redis-benchmark's
-		floor := 1e6 / (trips/2 + get(contended).InScripts)
-		judge(contended.String()+", ÷ one round trip through the byte relay and the script", ratio(get(contended).Changes, floor), 0.85, true)
-	}
-	for _, f := range rep.facts {
-		judge(f.Name+", "+f.Unit, f.Value, f.Most, false)
-		judge(f.Name+", "+f.Unit, f.Value, f.Least, true)
 	}
 	if len(t.rows) == 0 {
 		return nil

@@ -1,0 +1,81 @@
+package main
+
+// goal is what the design asks for, beside what a program reaches that does the least that any could do for the same guarantee.
+type goal struct {
+	what        string
+	measured    float64
+	most, least float64 // one of them is 0
+	floor       float64 // 0: none runs
+	limit       string  // what bounds it
+}
+
+func (g goal) met() bool { return g.measured >= g.least && (g.most == 0 || g.measured <= g.most) }
+
+func (g goal) bound() string {
+	if g.most > 0 {
+		return "≤ " + figure(g.most)
+	}
+	return "≥ " + figure(g.least)
+}
+
+// over is one row's figure as a multiple of another's.
+func (rep *report) over(l load, row, other string, of func(sample) float64) float64 {
+	return ratio(of(rep.median(row, l)), of(rep.median(other, l)))
+}
+
+func cpuOfProxy(s sample) float64 { return s.ProxyCPU }
+func halfTook(s sample) float64   { return s.P50 }
+func most99(s sample) float64     { return s.P99 }
+func rate(s sample) float64       { return s.PerSecond }
+func changes(s sample) float64    { return s.Changes }
+
+var (
+	onePair, manyPairs, crowdedPairs = lockLoad(pair, 1), lockLoad(pair, pairsClients), lockLoad(pair, 128)
+	contended                        = lockLoad(handoff, handoffGoal)
+)
+
+const (
+	limitCalls = "a call of the system to read and one to write for each command, and Go's waking of the client's goroutine; " +
+		"the least proxy in Go has these, too"
+	limitScripts = "each script asks Redis for the time, so that it is not run late, and begins with a write that needs no memory"
+	limitMemory  = "the record of the hold, its name and owner, and its places in the tables of holds and renewals"
+	limitRenewal = "Redis' part is the renewals' scripts, ours the calls of the system for them"
+)
+
+// goals are all that there are figures for.
+func (rep *report) goals() (all []goal) {
+	vs := func(l load, other string, of func(sample) float64) float64 { return rep.over(l, lockproxy, other, of) }
+	all = []goal{
+		{"GET P1, CPU ÷ twemproxy", vs(getP1, twemproxy, cpuOfProxy), 0.85, 0, rep.over(getP1, leastProxy, twemproxy, cpuOfProxy), limitCalls},
+		{"GET P16, CPU ÷ twemproxy", vs(getP16, twemproxy, cpuOfProxy), 0.4, 0, rep.over(getP16, leastProxy, twemproxy, cpuOfProxy), limitCalls},
+		{"GET P16, CPU ÷ byte relay", vs(getP16, byteRelay, cpuOfProxy), 0.95, 0, rep.over(getP16, leastProxy, byteRelay, cpuOfProxy), limitCalls},
+		{"GET of 10 KB, CPU ÷ byte relay", vs(get10K, byteRelay, cpuOfProxy), 1, 0, 1, ""},
+		{"GET of 1 MB, CPU ÷ byte relay", vs(get1M, byteRelay, cpuOfProxy), 1.15, 0, 1, "each byte is copied out of the kernel and into it"},
+		{"GET of 1 MB, p99 ÷ byte relay", vs(get1M, byteRelay, most99), 1.5, 0, 1, "clients share connections to Redis, and their values go over these one after the other"},
+		{"GET P1, CPU before a cluster ÷ before one Redis", rep.over(getP1, clusterLockproxy, lockproxy, cpuOfProxy), 1.2, 0,
+			rep.over(getP1, clusterLeast, leastProxy, cpuOfProxy), "three connections to write to and to read from, each with a third of the commands"},
+		{"GET P16, CPU before a cluster ÷ before one Redis", rep.over(getP16, clusterLockproxy, lockproxy, cpuOfProxy), 1.2, 0,
+			rep.over(getP16, clusterLeast, leastProxy, cpuOfProxy), "a pipeline goes to three nodes, and its replies are put in order again"},
+		{"GET, 1 connection, p50 ÷ byte relay", vs(getOne, byteRelay, halfTook), 1, 0, rep.over(getOne, leastProxy, byteRelay, halfTook), limitCalls},
+		{onePair.String() + ", p50 ÷ two GETs", vs(onePair, ourGets, halfTook), 1.05, 0, rep.over(onePair, ourScripts, ourGets, halfTook),
+			"Redis runs two scripts, where two GETs take it next to nothing"},
+		{manyPairs.String() + ", CPU ÷ two GETs", vs(manyPairs, ourGets, cpuOfProxy), 1.3, 0, rep.over(manyPairs, ourScripts, ourGets, cpuOfProxy),
+			"the scripts' commands are nine times as long as a GET"},
+		{crowdedPairs.String() + ", ÷ rueidislock", vs(crowdedPairs, rueidislock, rate), 0, 0.75, rep.over(crowdedPairs, leastScripts, rueidislock, rate),
+			"a hop, and scripts that take Redis twice as long as its; it takes no hop and sends what its clients ask in one pipeline"},
+		{contended.String() + ", ÷ the least hand-off", vs(contended, leastLine, changes), 0, 0.8, 1, "one round trip and one script for each hand-off"},
+	}
+	for _, step := range []struct {
+		name string
+		most float64
+	}{{stepPair, 1.1}, {stepAcquire, 1.2}, {stepNamed, 1.2}, {stepRenew, 1.2}, {stepRenewMany, 1.2}} {
+		_, ratios := scriptFigures(rep.stepSamples(step.name))
+		all = append(all, goal{"script, " + step.name + ", ÷ Redisson's", ratios[1], step.most, 0, 0, limitScripts})
+	}
+	for _, f := range rep.facts {
+		if f.Most+f.Least > 0 {
+			all = append(all, goal{f.Name + ", " + f.Unit, f.Value, f.Most, f.Least, f.Floor, f.Limit})
+		}
+	}
+	return all
+}
