@@ -171,12 +171,12 @@ func readReplies(conn net.Conn, n int) (replies [][]byte, err error) {
 	var (
 		scan       resp.Scanner
 		buf        []byte
-		piece      [4 << 10]byte
 		frame, pos int
 	)
 	for {
-		got, err := conn.Read(piece[:])
-		buf = append(buf, piece[:got]...)
+		buf = slices.Grow(buf, 512) // most answers are short
+		got, err := conn.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+got]
 		for pos < len(buf) && len(replies) < n {
 			used, done, scanErr := scan.Scan(buf[pos:])
 			if scanErr != nil {
