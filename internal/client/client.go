@@ -28,6 +28,8 @@ type Client struct {
 	Step    Steps
 	Waited  time.Duration // spent in Watch; whoever measures a command sets it to 0 before
 
+	unwatch func() // ends the watch of a verb that has waited; nil: there is none
+
 	locks  atomic.Pointer[Holder]
 	untold atomic.Bool // see Untold
 
@@ -94,6 +96,7 @@ func (c *Client) Pause(d time.Duration) { retry.Sleep(c.Process.Context, d, c.Co
 // Watch writes the replies so far, and runs run with a context that ends when the client goes away, is killed, or is
 // cut off by a drain. While run runs, what the client sends is kept for later.
 func (c *Client) Watch(run func(ctx context.Context)) {
+	defer c.Unwatch()
 	c.WatchWaits(func(ctx context.Context, _ context.CancelCauseFunc) {
 		ctx.Done()
 		run(ctx)
@@ -101,7 +104,8 @@ func (c *Client) Watch(run func(ctx context.Context)) {
 }
 
 // WatchWaits is Watch for what may have to wait: nothing is written, and nobody watches the client, before run, or what
-// it calls, waits for the end of ctx. cancel ends ctx, too.
+// it calls, waits for the end of ctx. cancel ends ctx, too. The watch goes on until Unwatch, which the caller calls when
+// the answer to what has waited is written: to end it takes a moment.
 func (c *Client) WatchWaits(run func(ctx context.Context, cancel context.CancelCauseFunc)) {
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
@@ -110,29 +114,41 @@ func (c *Client) WatchWaits(run func(ctx context.Context, cancel context.CancelC
 	run(w, cancel)
 }
 
+// Watched says that what WatchWaits has run has waited, and that Unwatch was not called since.
+func (c *Client) Watched() bool { return c.unwatch != nil }
+
+// Unwatch ends the watch of the client, if it is watched.
+func (c *Client) Unwatch() {
+	if c.unwatch != nil {
+		c.unwatch()
+		c.unwatch = nil
+	}
+}
+
 // watchedWait is the context of WatchWaits.
 type watchedWait struct {
 	context.Context
 	of    *Client
 	once  sync.Once
-	began time.Duration
-	stop  func() // ends the watch; nil: nobody has waited
+	began time.Duration // 0: nobody has waited
 }
 
 // Done is called by those that wait.
 func (w *watchedWait) Done() <-chan struct{} {
 	w.once.Do(func() {
 		w.of.Flush()
-		w.stop, w.began = w.of.Reader.Watch(), telemetry.Clock()
+		if !w.of.Watched() {
+			w.of.unwatch = w.of.Reader.Watch()
+		}
+		w.began = telemetry.Clock()
 	})
 	return w.Context.Done()
 }
 
 func (w *watchedWait) end() {
 	w.once.Do(func() {})
-	if w.stop != nil {
+	if w.began > 0 {
 		w.of.Waited += telemetry.Clock() - w.began
-		w.stop()
 	}
 }
 

@@ -145,6 +145,7 @@ func (s *Session) answer(c *call) {
 	}
 	t, began := &s.batch.Timing, telemetry.Clock()
 	s.client.Waited = 0
+	defer s.client.Unwatch()
 	c.answer(s, c.Args)
 	t.Answered()
 	took := telemetry.Clock() - began - s.client.Waited
@@ -152,7 +153,7 @@ func (s *Session) answer(c *call) {
 		s.srv.process.Slow(&client.Slow{Client: s.client, Took: took, Upstream: -1, Command: c.row, Words: c.Args,
 			Commands: 1})
 	}
-	if s.batch.Full() {
+	if s.batch.Full() || s.client.Watched() { // who has waited is answered before the watch is ended
 		s.client.Flush()
 	}
 }
