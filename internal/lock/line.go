@@ -68,6 +68,7 @@ type waiter struct {
 	since   time.Time
 	changed chan struct{} // something in its line has changed
 	offer   chan offer    // one for each time it was claimed
+	timer   *time.Timer   // when to look again; of one that stands in a line
 
 	asking
 
@@ -121,6 +122,7 @@ func (w *waiter) waitingLine() lockstore.LineKey {
 
 // join puts a waiter at the end of its line; in a fair one at the place that it has in Redis.
 func (ls *lines) join(w *waiter) {
+	w.timer = time.NewTimer(time.Hour)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	w.c.waits = w
@@ -168,6 +170,10 @@ func (w *waiter) order() {
 // first says whether the waiter is the head of its line. lines.mu is held.
 func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 
+// headAfter is how long after a grant the next waiter learns that it is the head of its line now. It has nothing to do
+// as such while the lock is held, and most are handed the lock before.
+const headAfter = 5 * time.Millisecond
+
 // leave takes a waiter out of its line; the next one becomes the head. That one tries at once if it would share the
 // lock while the waiter wanted it alone and was not granted it: what kept the waiter out may let the next one in, and
 // no message says so.
@@ -175,6 +181,7 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	w.c.waits = nil
+	w.timer.Stop()
 	ls.waiting--
 	l, first := w.line, w.first()
 	if len(w.hears) > 1 {
@@ -201,8 +208,12 @@ func (ls *lines) leave(w *waiter, granted bool) {
 		}
 	case first:
 		is := next.Value.(*waiter)
+		if granted {
+			is.timer.Reset(min(headAfter, time.Until(l.tryAt)))
+			return
+		}
 		retry.Wake(is.changed)
-		if !granted && !w.id.Kind.Spec().Shared && is.id.Kind.Spec().Shared {
+		if !w.id.Kind.Spec().Shared && is.id.Kind.Spec().Shared {
 			l.Wake()
 		}
 	}

@@ -60,13 +60,11 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 // stand waits in line until the verb has the lock, or its wait ends.
 func (w *waiter) stand(ctx context.Context, over <-chan time.Time) (Grant, error) {
 	m := w.c.m
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
 		if err := w.listen(ctx, over); err != nil {
 			return Grant{}, err
 		}
-		e := w.next(ctx, over, timer)
+		e := w.next(ctx, over)
 		var g Grant
 		var no refusal
 		var err error
@@ -110,18 +108,18 @@ type arrival struct {
 }
 
 // next waits for the next event.
-func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Timer) arrival {
+func (w *waiter) next(ctx context.Context, over <-chan time.Time) arrival {
 	m := w.c.m
 	var e arrival
 	woken, offered := false, false
-	wake := m.lines.park(w, timer)
+	wake := m.lines.park(w)
 	select {
 	case e.offer = <-w.offer:
 		offered = true
 	case <-w.changed:
 	case <-wake:
 		woken = true
-	case <-timer.C:
+	case <-w.timer.C:
 	case <-over:
 		e.ended = ErrNotAcquired
 	case <-ctx.Done():
@@ -166,7 +164,7 @@ func (ls *lines) mayTry(w *waiter, woken, idle bool) (tries bool) {
 
 // park lets a waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if
 // it is the head.
-func (ls *lines) park(w *waiter, timer *time.Timer) <-chan struct{} {
+func (ls *lines) park(w *waiter) <-chan struct{} {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := w.line
@@ -174,14 +172,14 @@ func (ls *lines) park(w *waiter, timer *time.Timer) <-chan struct{} {
 		w.state = parked
 	}
 	if !w.first() {
-		timer.Stop()
+		w.timer.Stop()
 		return nil
 	}
 	if hold := time.Until(l.holdBack); hold > 0 {
-		timer.Reset(hold)
+		w.timer.Reset(hold)
 		return nil
 	}
-	timer.Reset(max(0, time.Until(l.tryAt)))
+	w.timer.Reset(max(0, time.Until(l.tryAt)))
 	return l.wake
 }
 
