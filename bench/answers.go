@@ -29,6 +29,8 @@ func spoken(v float64) string {
 		return fmt.Sprintf("%d,%d00", int(v/1e3), int(v/100)%10)
 	case v >= 1e3:
 		return fmt.Sprintf("%d,%02d0", int(v/1e3), int(v/10)%100)
+	case v >= 20:
+		return whole(v)
 	}
 	return figure(v)
 }

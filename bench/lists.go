@@ -60,19 +60,12 @@ func list(tables []table, ofLoads bool) (string, error) {
 	return text.String(), err
 }
 
-// headOf is a table's head in which each column has its whole name: "proxy" behind "busy %: client" is "busy %: proxy".
+// headOf is a table's head, where each column has a name.
 func headOf(t table) []string {
-	head, of := slices.Clone(t.head), ""
+	head := slices.Clone(t.head)
 	for i, name := range head {
-		switch before, _, many := strings.Cut(name, ": "); {
-		case i == 0 && name == "":
-			head[i] = "what"
-		case name == "":
-			head[i] = "unit"
-		case many:
-			of = before
-		case slices.Contains([]string{"client", "proxy", "Redis"}, name):
-			head[i] = of + ": " + name
+		if name == "" {
+			head[i] = map[bool]string{true: "what", false: "unit"}[i == 0]
 		}
 	}
 	return head

@@ -25,7 +25,6 @@ type contestant struct {
 	of        string  // name of the rival in whose folder the program is, "" for this program
 	through   string  // target
 	warm      float64 // times the setting
-	oneThread bool    // its clients share one
 	pairsOnly bool    // does not wait
 	waitsOnly bool    // is there for one lock that all want
 }
@@ -65,10 +64,10 @@ var contestants = []contestant{
 	{name: redsync, lock: "redsync", of: "go", through: direct, warm: 1},
 	{name: redislock, lock: "redislock", of: "go", through: direct, warm: 1},
 	{name: rueidislock, lock: "rueidislock", of: "go", through: direct, warm: 1},
-	{name: oursRedisPy, lock: "lockproxy", of: "redis-py", through: lockproxy, warm: 1, oneThread: true},
-	{name: redisPy, lock: "own", of: "redis-py", through: direct, warm: 1, oneThread: true},
-	{name: oursIORedis, lock: "lockproxy", of: "node-redlock", through: lockproxy, warm: 1, oneThread: true},
-	{name: nodeRedlock, lock: "own", of: "node-redlock", through: direct, warm: 1, oneThread: true},
+	{name: oursRedisPy, lock: "lockproxy", of: "redis-py", through: lockproxy, warm: 1},
+	{name: redisPy, lock: "own", of: "redis-py", through: direct, warm: 1},
+	{name: oursIORedis, lock: "lockproxy", of: "node-redlock", through: lockproxy, warm: 1},
+	{name: nodeRedlock, lock: "own", of: "node-redlock", through: direct, warm: 1},
 }
 
 func lockLoad(what string, clients int) load { return load{What: what, Connections: clients} }

@@ -44,7 +44,7 @@ func (rep *report) charts() (all []chart) {
 			turns.Names = append(turns.Names, plural(l.Connections, "waiter"))
 		}
 	}
-	for _, name := range rep.rows(lockLoad(handoff, handoffGoal)) {
+	for _, name := range without(rep.rows(contended), oursGoRedis, oursRedisPy, oursIORedis) { // these are much like lockproxy
 		line := series{Name: name}
 		for _, l := range lockLoads {
 			if l.What == handoff {
@@ -220,9 +220,6 @@ libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`
 | [locks.csv](%[1]s/locks.csv) | Locks. Commands and scripts are what Redis runs for one lock taken and given back. p50 and p99 have the wait for others in them; where all want one lock they are of those that changed hands. Leases are 30 s; redislock tries every 100 ms |
 | [scripts.csv](%[1]s/scripts.csv) | The time of each step's script in Redis, by Redis' own count; both sides take turns |
 | [own.csv](%[1]s/own.csv), [goals.csv](%[1]s/goals.csv) | lockproxy itself; our goals |
-
-"Bound by" says what there was no more of: a thread that has all the work, or the machine's CPUs. "Waiting" is neither:
-then round trips, pauses between tries, or turns set the pace.
 `
 
 // page is docs/PERFORMANCE.md; more is the page of what more processors bring, "" if there is none.
@@ -255,7 +252,7 @@ func (f figures) page(folder, more string, charts []chart) []byte {
 			}
 		}
 		for _, t := range tables {
-			t.brief(&out)
+			t.print(&out)
 		}
 	}
 	section(headCost, aboutCost, "", f.cost())

@@ -44,26 +44,6 @@ func TestUsageOfProcess(t *testing.T) {
 	}
 }
 
-func TestBound(t *testing.T) {
-	for _, c := range []struct {
-		s    sample
-		one  oneThread
-		want string
-	}{
-		{sample{PerSecond: 100e3, RedisCPU: 9.5}, oneThread{redis: true}, "Redis' thread"},
-		{sample{PerSecond: 100e3, ProxyCPU: 9.5}, oneThread{proxy: true}, "the proxy's thread"},
-		{sample{PerSecond: 100e3, ClientCPU: 9.5}, oneThread{client: true}, "the client's thread"},
-		{sample{PerSecond: 100e3, ProxyCPU: 9.5}, oneThread{}, "waiting"},
-		{sample{PerSecond: 100e3, ProxyCPU: 9.5, ClientCPU: 9.5}, oneThread{}, "all CPUs"},
-		{sample{PerSecond: 100, ClientCPU: 9.5, Others: 2}, oneThread{}, "all CPUs"},
-		{sample{PerSecond: 100, RedisCPU: 9.5}, oneThread{redis: true}, "waiting"},
-	} {
-		if got := c.s.bound(2, c.one); got != c.want {
-			t.Errorf("%+v: %s, not %s", c.s, got, c.want)
-		}
-	}
-}
-
 func TestPage(t *testing.T) {
 	rep := newReport(settings{rounds: 1, seconds: 1})
 	contended := lockLoad(handoff, handoffGoal)
@@ -103,8 +83,8 @@ func TestPage(t *testing.T) {
 	for file, want := range map[string]string{
 		"goals":    "what,measured,goal,met,floor,bound by\n\"GET P1, CPU ÷ twemproxy\",0.88,≤ 0.85,NO,0.94,",
 		"own":      "what,measured,unit\n\"idle, before Redis\",0.05,% of a CPU\n",
-		"commands": "load,what,a second,÷ direct,p50 µs,p99 µs,proxy CPU µs,÷ twemproxy,Redis CPU µs,busy %: client,busy %: proxy,busy %: Redis,bound by\n\"GET, 50 connections, pipeline 1\",twemproxy,80000,,,,8.00,1.00,",
-		"locks":    "load,what,a second,changed hands,÷ Redisson,p50 µs,p99 µs,commands,scripts,µs in scripts,CPU µs: Redis,CPU µs: proxy,CPU µs: client,busy %: all,bound by\n\"hand-off, 128 waiters\",lockproxy,5000,5000,2.50,",
+		"commands": "load,what,a second,÷ direct,p50 µs,p99 µs,proxy CPU µs,÷ twemproxy,Redis CPU µs,busy %: client,busy %: proxy,busy %: Redis\n\"GET, 50 connections, pipeline 1\",twemproxy,80000,,,,8.00,1.00,",
+		"locks":    "load,what,a second,changed hands,÷ Redisson,p50 µs,p99 µs,commands,scripts,µs in scripts,CPU µs: Redis,CPU µs: proxy,CPU µs: client,busy %: all\n\"hand-off, 128 waiters\",lockproxy,5000,5000,2.50,",
 	} {
 		if text, err := os.ReadFile(filepath.Join(folder, file+".csv")); err != nil || !strings.HasPrefix(string(text), want) {
 			t.Errorf("%s: %v:\n%s\nwant\n%s", file, err, text, want)

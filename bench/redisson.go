@@ -231,3 +231,35 @@ else
 end
 redis.call('set', KEYS[3], 1, 'px', ARGV[5])
 return 1`
+
+// The floors: the same steps with the least that a hold of a proxy's connection needs beside them. Each is done before a not-after by Redis'
+// clock or not at all; it says what the count is to be, whether that made the hold, and finds a lock of another kind.
+
+const floorClock = `
+local time = redis.call('TIME')
+if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then return -2 end`
+
+// floorAcquire: KEYS lock, queue; ARGV not-after, owner, count, lease.
+const floorAcquire = floorClock + `
+if redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return {1, 1, tonumber(ARGV[4])}`
+
+// floorRelease: KEYS lock, channel; ARGV not-after, owner, PUBLISH.
+const floorRelease = floorClock + `
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 or redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return -1 end
+redis.call(ARGV[3], KEYS[2], '0')
+redis.call('DEL', KEYS[1])
+return 1`
+
+// floorRenew: KEYS locks; ARGV not-after, then for each an owner and a lease, which shortens none.
+const floorRenew = floorClock + `
+local out = {}
+for i, lock in ipairs(KEYS) do
+  if redis.call('HEXISTS', lock, ARGV[2 * i]) == 1 and redis.call('HEXISTS', lock, 'mode') == 0 then
+    redis.call('PEXPIRE', lock, ARGV[2 * i + 1], 'GT')
+    out[i] = 1
+  end
+end
+return out`

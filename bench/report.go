@@ -94,7 +94,7 @@ func (rep *report) finish(b *environment) {
 
 // note is the caption of a chart, in short.
 func (rep *report) note() string {
-	return fmt.Sprintf("%s, %d CPUs · %s · %s%s", cpuModel(), runtime.NumCPU(), strings.Join(rep.versions[:2], ", "), time.Now().Format(time.DateOnly), rep.noise(" · "))
+	return fmt.Sprintf("%s, %d CPUs · %s · %s", cpuModel(), runtime.NumCPU(), strings.Join(rep.versions[:2], ", "), time.Now().Format(time.DateOnly))
 }
 
 // others is how many CPUs were used by others than those that were measured.
@@ -106,17 +106,9 @@ func (rep *report) others() float64 {
 	return median(all, func(s sample) float64 { return s.Others })
 }
 
-// noise says it in words.
-func (rep *report) noise(before string) string {
-	if len(rep.samples) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%sother processes took %.2f CPUs meanwhile", before, rep.others())
-}
-
 // caption says where and with what all of it was measured, and how quiet it was there.
 func (rep *report) caption() string {
-	return rep.machine + rep.noise("; ") + "; " + strings.Join(rep.versions, ", ")
+	return fmt.Sprintf("%s; other processes took %.2f CPUs meanwhile; %s", rep.machine, rep.others(), strings.Join(rep.versions, ", "))
 }
 
 func ownVersion() string {

@@ -16,6 +16,12 @@ const (
 	stepRenewMany = "plain: renew 100"
 	stepNamed     = "OWNER: acquire"
 	stepRenew     = "OWNER: RENEW"
+
+	stepFloorAcquire = "floor: acquire"
+	stepFloorRelease = "floor: release, the last"
+	stepFloorRenew   = "floor: renew 1"
+	stepFloorPair    = "floor: the pair"
+	stepFloorMany    = "floor: renew 100"
 )
 
 // scriptStep is one step of a lock, done by our script and by Redisson's.
@@ -26,7 +32,6 @@ type scriptStep struct {
 	theirs scriptCall
 	most   float64 // how much of their time ours may take
 	holds  int     // that one call is about, 1 if it is 0
-	pair   bool    // one of the two that most locks need
 }
 
 // scriptCall is one run of a script.
@@ -77,7 +82,23 @@ func steps() (all []scriptStep) {
 	all = append(all, namedSteps()...)
 	all = append(all, fairSteps()...)
 	all = append(all, readSteps()...)
-	return append(all, writeSteps()...)
+	all = append(all, writeSteps()...)
+	return append(all, floorSteps()...)
+}
+
+// floorSteps have in our place what any script would have to do.
+func floorSteps() []scriptStep {
+	renew := scriptCall{source: floorRenew, keys: "%lock", args: "%notafter", each: "%me 30000", want: "*1\r\n:1\r\n"}
+	renewMany := renew
+	renewMany.want = "*100\r\n:1\r\n"
+	return []scriptStep{
+		{stepFloorAcquire, nil, scriptCall{source: floorAcquire, keys: "%lock %queue", args: "%notafter %me 1 30000", want: "*3\r\n:1\r\n"},
+			redissonsAcquire("%me", theyGrant), 0, 0},
+		{stepFloorRelease, held("%me", "1"), scriptCall{source: floorRelease, keys: "%lock %channel", args: "%notafter %me PUBLISH", want: freed},
+			redissonsRelease("%me", ":1"), 0, 0},
+		{stepFloorRenew, held("%me", "1"), renew, redissonsRenew("%me", "*1\r\n:1"), 0, 1},
+		{stepFloorMany, held("%me", "1"), renewMany, redissonsRenew("%me", "*100\r\n:1"), 0, 100},
+	}
 }
 
 const (
@@ -119,14 +140,14 @@ func plainSteps() []scriptStep {
 	renewMany := renew
 	renewMany.want = "*100\r\n:1\r\n"
 	return []scriptStep{
-		{"plain: acquire", nil, acquire("%me", "1", granted), redissonsAcquire("%me", theyGrant), 1.2, 0, true},
-		{"plain: re-enter", held("%me", "1"), acquire("%me", "2", granted), redissonsAcquire("%me", theyGrant), 1.2, 0, false},
-		{"plain: refuse", held("%you", "1"), acquire("%me", "1", refused), redissonsAcquire("%me", theyRefuse), 1.2, 0, false},
-		{"plain: release, the last", held("%me", "1"), release("%me", "0", freed), redissonsRelease("%me", ":1"), 1.2, 0, true},
-		{"plain: release, of two", held("%me", "2"), release("%me", "1", kept), redissonsRelease("%me", ":0"), 1.2, 0, false},
-		{"plain: renew 1", held("%me", "1"), renew, redissonsRenew("%me", "*1\r\n:1"), 1.2, 1, false},
-		{"plain: renew 100", held("%me", "1"), renewMany, redissonsRenew("%me", "*100\r\n:1"), 1.2, 100, false},
-		{"plain: hand-off ÷ release", held("%me", "1"), handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "''")), redissonsRelease("%me", ":1"), 1.5, 0, false},
+		{"plain: acquire", nil, acquire("%me", "1", granted), redissonsAcquire("%me", theyGrant), 1.2, 0},
+		{"plain: re-enter", held("%me", "1"), acquire("%me", "2", granted), redissonsAcquire("%me", theyGrant), 1.2, 0},
+		{"plain: refuse", held("%you", "1"), acquire("%me", "1", refused), redissonsAcquire("%me", theyRefuse), 1.2, 0},
+		{"plain: release, the last", held("%me", "1"), release("%me", "0", freed), redissonsRelease("%me", ":1"), 1.2, 0},
+		{"plain: release, of two", held("%me", "2"), release("%me", "1", kept), redissonsRelease("%me", ":0"), 1.2, 0},
+		{"plain: renew 1", held("%me", "1"), renew, redissonsRenew("%me", "*1\r\n:1"), 1.2, 1},
+		{"plain: renew 100", held("%me", "1"), renewMany, redissonsRenew("%me", "*100\r\n:1"), 1.2, 100},
+		{"plain: hand-off ÷ release", held("%me", "1"), handOn(releaseArgs("%me", "0"), acquireArgs("%you", "1", "''")), redissonsRelease("%me", ":1"), 1.5, 0},
 	}
 }
 
@@ -147,12 +168,12 @@ func namedSteps() []scriptStep {
 	has := held("%job", "1")
 	renew := scriptCall{source: scripts.Extend.Source, keys: "%lock", args: "%job 30000 %notafter renew ''", want: "*3\r\n:1\r\n"}
 	return []scriptStep{
-		{"OWNER: acquire", nil, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0, false},
-		{"OWNER: again", has, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0, false},
-		{"OWNER: refuse", held("%you", "1"), acquire("%job", "0", refused), redissonsAcquire("%job", theyRefuse), 1.2, 0, false},
-		{"OWNER: release", has, release("%job", "0", freed), redissonsRelease("%job", ":1"), 1.2, 0, false},
-		{"OWNER: RENEW", has, renew, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0, false},
-		{"OWNER: hand-off ÷ release", has, handOn(releaseArgs("%job", "0"), acquireArgs("%task", "0", "''")), redissonsRelease("%job", ":1"), 1.5, 0, false},
+		{"OWNER: acquire", nil, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0},
+		{"OWNER: again", has, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0},
+		{"OWNER: refuse", held("%you", "1"), acquire("%job", "0", refused), redissonsAcquire("%job", theyRefuse), 1.2, 0},
+		{"OWNER: release", has, release("%job", "0", freed), redissonsRelease("%job", ":1"), 1.2, 0},
+		{"OWNER: RENEW", has, renew, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0},
+		{"OWNER: hand-off ÷ release", has, handOn(releaseArgs("%job", "0"), acquireArgs("%task", "0", "''")), redissonsRelease("%job", ":1"), 1.5, 0},
 	}
 }
 
@@ -175,13 +196,13 @@ func fairSteps() []scriptStep {
 	place := []string{"RPUSH %queue %me", "ZADD %timeouts %far %me"}
 	ticket := "HSET %tickets '' 7 %me 7:%now"
 	return []scriptStep{
-		{"fair: acquire, nobody waits", nil, acquire("0", granted), theirs(theyGrant), 1.2, 0, false},
-		{"fair: acquire, its turn", place, acquire("7", granted, ticket), theirs(theyGrant), 1.2, 0, false},
-		{"fair: refuse, to the queue", others, acquire("0", refused), theirs(theyRefuse), 1.2, 0, false},
-		{"fair: refuse, in the queue", append(others, place...), acquire("7", refused, ticket), theirs(theyRefuse), 1.2, 0, false},
-		{"fair: release, nobody waits", held("%me", "1"), release("%me", "0", freed), theirRelease(":1"), 1.2, 0, false},
-		{"fair: release, one waits", ours, release("%me", "0", freed), theirRelease(":1"), 1.2, 0, false},
-		{"fair: hand-off ÷ release", waiter, toNext, theirRelease(":1"), 1.5, 0, false},
+		{"fair: acquire, nobody waits", nil, acquire("0", granted), theirs(theyGrant), 1.2, 0},
+		{"fair: acquire, its turn", place, acquire("7", granted, ticket), theirs(theyGrant), 1.2, 0},
+		{"fair: refuse, to the queue", others, acquire("0", refused), theirs(theyRefuse), 1.2, 0},
+		{"fair: refuse, in the queue", append(others, place...), acquire("7", refused, ticket), theirs(theyRefuse), 1.2, 0},
+		{"fair: release, nobody waits", held("%me", "1"), release("%me", "0", freed), theirRelease(":1"), 1.2, 0},
+		{"fair: release, one waits", ours, release("%me", "0", freed), theirRelease(":1"), 1.2, 0},
+		{"fair: hand-off ÷ release", waiter, toNext, theirRelease(":1"), 1.5, 0},
 	}
 }
 
@@ -228,16 +249,16 @@ func readSteps() []scriptStep {
 	twice := append(mine[:len(mine):len(mine)], "HSET %lock %me 2", "SET %holds:2 1 PX 20000")
 	written := []string{"HSET %lock mode write %you:write 1", "PEXPIRE %lock 20000"}
 	return []scriptStep{
-		{"read: acquire", nil, rwAcquire("read", "1 0", granted), theirs(theyGrant), 1.2, 0, false},
-		{"read: acquire, another reads", yours, rwAcquire("read", "1 0", granted), theirs(theyGrant), 1.2, 0, false},
-		{"read: re-enter", mine, rwAcquire("read", "2 0", granted), theirs(theyGrant), 1.2, 0, false},
-		{"read: refuse", written, rwAcquire("read", "1 0", refused), theirs(theyRefuse), 1.2, 0, false},
-		{"read: release, the last", mine, rwRelease("read", "0 0", freed), theirRelease(":1"), 1.2, 0, false},
-		{"read: release, another reads", both, rwRelease("read", "0 0", freed), theirRelease(":0"), 1.2, 0, false},
-		{"read: release, of two", twice, rwRelease("read", "1 0", kept), theirRelease(":0"), 1.2, 0, false},
+		{"read: acquire", nil, rwAcquire("read", "1 0", granted), theirs(theyGrant), 1.2, 0},
+		{"read: acquire, another reads", yours, rwAcquire("read", "1 0", granted), theirs(theyGrant), 1.2, 0},
+		{"read: re-enter", mine, rwAcquire("read", "2 0", granted), theirs(theyGrant), 1.2, 0},
+		{"read: refuse", written, rwAcquire("read", "1 0", refused), theirs(theyRefuse), 1.2, 0},
+		{"read: release, the last", mine, rwRelease("read", "0 0", freed), theirRelease(":1"), 1.2, 0},
+		{"read: release, another reads", both, rwRelease("read", "0 0", freed), theirRelease(":0"), 1.2, 0},
+		{"read: release, of two", twice, rwRelease("read", "1 0", kept), theirRelease(":0"), 1.2, 0},
 		{"read: renew 1", mine, rwRenew("1 0"),
-			scriptCall{source: redissonReadRenew, keys: "%lock %prefix", args: "30000", each: "1 %me", want: "*1\r\n:1"}, 1.2, 0, false},
-		{"read: hand-off to a writer ÷ release", mine, toWriter("read"), theirRelease(":1"), 1.5, 0, false},
+			scriptCall{source: redissonReadRenew, keys: "%lock %prefix", args: "30000", each: "1 %me", want: "*1\r\n:1"}, 1.2, 0},
+		{"read: hand-off to a writer ÷ release", mine, toWriter("read"), theirRelease(":1"), 1.5, 0},
 	}
 }
 
@@ -254,14 +275,14 @@ func writeSteps() []scriptStep {
 	written := []string{"HSET %lock mode write %you:write 1", "PEXPIRE %lock 20000"}
 	read := []string{"HSET %lock mode read %you 1", "SET %yourholds:1 1 PX 20000", "PEXPIRE %lock 20000"}
 	return []scriptStep{
-		{"write: acquire", nil, rwAcquire("write", "0 1", granted), theirs(theyGrant), 1.2, 0, false},
-		{"write: re-enter", mine("1"), rwAcquire("write", "0 2", granted), theirs(theyGrant), 1.2, 0, false},
-		{"write: refuse, another writes", written, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0, false},
-		{"write: refuse, another reads", read, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0, false},
-		{"write: release, the last", mine("1"), rwRelease("write", "0 0", freed), theirRelease(":1"), 1.2, 0, false},
-		{"write: release, of two", mine("2"), rwRelease("write", "0 1", kept), theirRelease(":0"), 1.2, 0, false},
+		{"write: acquire", nil, rwAcquire("write", "0 1", granted), theirs(theyGrant), 1.2, 0},
+		{"write: re-enter", mine("1"), rwAcquire("write", "0 2", granted), theirs(theyGrant), 1.2, 0},
+		{"write: refuse, another writes", written, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0},
+		{"write: refuse, another reads", read, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0},
+		{"write: release, the last", mine("1"), rwRelease("write", "0 0", freed), theirRelease(":1"), 1.2, 0},
+		{"write: release, of two", mine("2"), rwRelease("write", "0 1", kept), theirRelease(":0"), 1.2, 0},
 		{"write: renew 1", mine("1"), rwRenew("0 1"),
-			redissonsRenew("%me:write", "*1\r\n:1"), 1.2, 0, false},
-		{"write: hand-off ÷ release", mine("1"), toWriter("write"), theirRelease(":1"), 1.5, 0, false},
+			redissonsRenew("%me:write", "*1\r\n:1"), 1.2, 0},
+		{"write: hand-off ÷ release", mine("1"), toWriter("write"), theirRelease(":1"), 1.5, 0},
 	}
 }

@@ -16,44 +16,26 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-func (t *table) print(w io.Writer) {
-	width := make([]int, len(t.head))
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell), 2)
-		}
-	}
-	fmt.Fprintf(w, "\n%s\n\n", t.title)
-	printRow(w, t.head, width)
-	rule := "|"
-	for i, n := range width {
-		if i == 0 {
-			rule += strings.Repeat("-", n+2) + "|"
-		} else {
-			rule += strings.Repeat("-", n+1) + ":|"
-		}
-	}
-	fmt.Fprintln(w, rule)
-	for _, row := range t.rows {
-		printRow(w, row, width)
-	}
-}
-
 // inWords is the column that has no figures.
 const inWords = "bound by"
 
-// brief is the same without the blanks that line the columns up.
-func (t *table) brief(w io.Writer) {
+func (t *table) print(w io.Writer) {
+	width, rule := make([]int, len(t.head)), "|"
+	for i, head := range t.head {
+		for _, row := range append([][]string{t.head}, t.rows...) {
+			width[i] = max(width[i], utf8.RuneCountInString(row[i]), 2)
+		}
+		right := map[bool]string{true: "-|", false: ":|"}[i == 0 || head == inWords]
+		rule += strings.Repeat("-", width[i]+1) + right
+	}
 	if t.title != "" {
 		fmt.Fprintf(w, "\n%s\n", t.title)
 	}
-	rule := "|---|"
-	for _, head := range t.head[1:] {
-		rule += map[bool]string{true: "---|", false: "--:|"}[head == inWords]
-	}
-	fmt.Fprintf(w, "\n| %s |\n%s\n", strings.Join(t.head, " | "), rule)
+	fmt.Fprintln(w)
+	printRow(w, t.head, width)
+	fmt.Fprintln(w, rule)
 	for _, row := range t.rows {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+		printRow(w, row, width)
 	}
 }
 

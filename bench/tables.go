@@ -1,10 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"runtime"
-	"slices"
-)
+import "fmt"
 
 // dataTables are the design's table, one line a row, and everything of each load.
 func (rep *report) dataTables() (all []table) {
@@ -42,43 +38,19 @@ func (rep *report) dataTables() (all []table) {
 
 func (rep *report) dataTable(l load) table {
 	t := table{title: l.String(), head: []string{"", "a second", "÷ direct", "p50 µs", "p99 µs", "proxy CPU µs", "÷ twemproxy", "Redis CPU µs",
-		"busy %: client", "proxy", "Redis", "bound by"}}
+		"busy %: client", "busy %: proxy", "busy %: Redis"}}
 	straight, peer := rep.median(direct, l), rep.median(twemproxy, l)
 	for _, row := range rep.rows(l) {
 		m := rep.median(row, l)
 		t.add(row, count(m.PerSecond), decimal(ratio(m.PerSecond, straight.PerSecond)), whole(m.P50), whole(m.P99), decimal(m.ProxyCPU),
 			decimal(ratio(m.ProxyCPU, peer.ProxyCPU)), decimal(m.RedisCPU),
-			whole(100*m.busy(m.ClientCPU)), whole(100*m.busy(m.ProxyCPU)), whole(100*m.busy(m.RedisCPU)),
-			m.bound(runtime.NumCPU(), oneThread{
-				client: l.Connections < manyClients, proxy: row == twemproxy || row == predixy || row == clusterPredixy,
-				redis: row != clusterDirect && row != clusterPredixy && row != clusterLeast && row != clusterLockproxy,
-			}))
+			whole(100*m.busy(m.ClientCPU)), whole(100*m.busy(m.ProxyCPU)), whole(100*m.busy(m.RedisCPU)))
 	}
 	return t
 }
 
 // busy is how many CPUs are used by something that costs so many µs each time.
 func (s sample) busy(micro float64) float64 { return micro * s.PerSecond / 1e6 }
-
-// oneThread says who has one thread for all the work.
-type oneThread struct{ client, proxy, redis bool }
-
-// bound says what there was no more of: a thread that has all the work, or CPUs.
-func (s sample) bound(cpus int, one oneThread) string {
-	const full = 0.9
-	client, proxy, redis := s.busy(s.ClientCPU), s.busy(s.ProxyCPU), s.busy(s.RedisCPU)
-	switch {
-	case redis >= full && one.redis:
-		return "Redis' thread"
-	case proxy >= full && one.proxy:
-		return "the proxy's thread"
-	case client >= full && one.client:
-		return "the client's thread"
-	case client+proxy+redis+s.Others >= full*float64(cpus):
-		return "all CPUs"
-	}
-	return "waiting"
-}
 
 func (rep *report) lockTables() (all []table) {
 	for _, l := range lockLoads {
@@ -91,14 +63,13 @@ func (rep *report) lockTables() (all []table) {
 
 func (rep *report) lockTable(l load) table {
 	t := table{title: l.String(), head: []string{"", "a second", "changed hands", "÷ Redisson", "p50 µs", "p99 µs", "commands", "scripts", "µs in scripts",
-		"CPU µs: Redis", "proxy", "client", "busy %: all", "bound by"}}
+		"CPU µs: Redis", "CPU µs: proxy", "CPU µs: client", "busy %: all"}}
 	peer := rep.median(redisson, l)
 	for _, row := range rep.rows(l) {
 		m := rep.median(row, l)
-		i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == row })
 		t.add(row, count(m.PerSecond), count(m.Changes), decimal(ratio(m.rate(l), peer.rate(l))), whole(m.P50), whole(m.P99), decimal(m.Commands), decimal(m.Scripts),
 			decimal(m.InScripts), decimal(m.RedisCPU), decimal(m.ProxyCPU), decimal(m.ClientCPU),
-			whole(100*m.busy(m.RedisCPU+m.ProxyCPU+m.ClientCPU)), m.bound(runtime.NumCPU(), oneThread{client: contestants[i].oneThread, redis: true}))
+			whole(100*m.busy(m.RedisCPU+m.ProxyCPU+m.ClientCPU)))
 	}
 	return t
 }
@@ -119,20 +90,26 @@ func (rep *report) scriptTables() []table {
 			continue // the measurement was ended
 		}
 		s, ratios := scriptFigures(samples)
-		met := map[bool]string{true: "yes", false: unmet}[ratios[1] <= step.most]
-		t.add(step.name, decimal(s.Theirs), decimal(s.Ours), decimal(ratios[1]), decimal(ratios[0]), decimal(ratios[2]), fmt.Sprintf("≤ %.1f", step.most), met)
+		aim, met := "–", "–"
+		if step.most > 0 {
+			aim, met = fmt.Sprintf("≤ %.1f", step.most), map[bool]string{true: "yes", false: unmet}[ratios[1] <= step.most]
+		}
+		t.add(step.name, decimal(s.Theirs), decimal(s.Ours), decimal(ratios[1]), decimal(ratios[0]), decimal(ratios[2]), aim, met)
 	}
 	return []table{t}
 }
 
-// stepSamples are those of a step; of the pair, the sums of its two steps in each round.
+// stepSamples are those of a step; of a pair, the sums of its two steps in each round.
 func (rep *report) stepSamples(name string) (all []scriptSample) {
-	if name != stepPair {
+	steps := map[string][2]string{stepPair: {stepAcquire, stepRelease}, stepFloorPair: {stepFloorAcquire, stepFloorRelease}}[name]
+	if steps[0] == "" {
 		return rep.scripts[name]
 	}
-	second := rep.scripts[stepRelease]
-	for i, s := range rep.scripts[stepAcquire][:min(len(second), len(rep.scripts[stepAcquire]))] {
-		all = append(all, scriptSample{s.Ours + second[i].Ours, s.Theirs + second[i].Theirs})
+	second := rep.scripts[steps[1]]
+	for i, s := range rep.scripts[steps[0]] {
+		if i < len(second) {
+			all = append(all, scriptSample{s.Ours + second[i].Ours, s.Theirs + second[i].Theirs})
+		}
 	}
 	return all
 }

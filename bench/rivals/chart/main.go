@@ -81,7 +81,7 @@ func run() error {
 			}
 			height := 4.2 * vg.Inch
 			if !c.Lines {
-				height = vg.Length(0.9+0.19*float64(len(c.Names)*(len(c.Series)+1))) * vg.Inch
+				height = vg.Length(0.9+0.15*float64(len(c.Names)*(len(c.Series)+1))) * vg.Inch
 			}
 			if err := save(p, height, filepath.Join(os.Args[1], c.File+t.end+".svg")); err != nil {
 				return err
@@ -111,6 +111,7 @@ func (c chart) plot(t theme) (*plot.Plot, error) {
 	p.Legend.TextStyle.Color, p.Legend.TextStyle.Font.Size, p.Legend.Padding = t.ink, vg.Points(10), vg.Points(2)
 	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = vg.Points(9), vg.Points(9)
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.Tick.Label.Font.Size = vg.Points(10)
 		axis.Color, axis.Label.TextStyle.Color, axis.Tick.Color, axis.Tick.Label.Color = t.line, t.ink, t.line, t.ink
 	}
 	if c.Lines {
@@ -124,7 +125,7 @@ func (c chart) bars(p *plot.Plot, t theme) error {
 	const thick = 9.0
 	names := make([]string, len(c.Names))
 	for i, name := range c.Names {
-		names[len(names)-1-i] = name
+		names[len(names)-1-i] = name + "\u00a0\u00a0\u00a0" // room for a font that is wider than the one it is measured with
 	}
 	p.NominalY(names...)
 	p.X.Label.Text, p.X.Min = c.Unit+"\n"+c.Note, 0
@@ -158,7 +159,7 @@ func (c chart) bars(p *plot.Plot, t theme) error {
 			p.Legend.Add(one.Name, bars)
 		}
 	}
-	p.Legend.Top = false
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, 4.7*vg.Inch // as lines have it
 	return nil
 }
 
@@ -192,8 +193,8 @@ func (c chart) lines(p *plot.Plot, t theme) error {
 		p.Legend.Add(one.Name, line, dots)
 	}
 	p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, math.Ceil(math.Log10(p.Y.Max)))
-	p.X.Max = float64(len(c.Names)) + 0.6 // room for the legend
-	p.Legend.Top = true
+	p.X.Max = float64(len(c.Names)) + 0.6 // room for the legend, whose marks are left of the names: these may be wider than measured
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, 5*vg.Inch
 	return nil
 }
 
