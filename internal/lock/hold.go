@@ -122,13 +122,15 @@ func (h hold) next() moment {
 // toClear says whether it is time to tell Redis what the connection has.
 func (h hold) toClear(now moment) bool { return h.clear != 0 && h.clear <= now }
 
-// asserts is for how long a visit lets the hold last at least: what is left of it, if it is not watched.
+// asserts is for how long a visit lets the hold last: what is left of it, if it is not watched, and in any case no
+// shorter than Redis has promised.
 func (h hold) asserts(now moment, t terms) time.Duration {
-	if h.watched {
-		return t.watchdog
+	lease := t.watchdog
+	if !h.watched {
+		left := h.end.sub(now)
+		lease = left + 2*t.drift(left)
 	}
-	left := h.end.sub(now)
-	return left + 2*t.drift(left)
+	return max(lease, h.sure.sub(now))
 }
 
 // outlived says whether a watched hold is to end by max-hold.

@@ -340,6 +340,21 @@ func TestReentryDoesNotMoveMaxHold(t *testing.T) {
 	}
 }
 
+// A visit lets a hold last no shorter than it was to last before: what began with EX 60 and is renewed now, or was to end later once.
+func TestVisitShortensNothing(t *testing.T) {
+	longer := happening{time.Second, extended{time.Hour, time.Hour, at(time.Second)}}
+	for want, events := range map[time.Duration][]happening{
+		30 * time.Second:          {lockWatched},
+		50 * time.Second:          {lockWithEnd, lockAgain(5 * time.Second)},
+		time.Hour - 9*time.Second: {lockWatched, longer, {2 * time.Second, handedOver{}}},
+	} {
+		h, _ := hold{}.after(events...)
+		if got := h.asserts(at(10*time.Second), testTerms); got != want {
+			t.Errorf("after %v it lasts for %v, not %v", events, got, want)
+		}
+	}
+}
+
 // wantTold fails the test unless the hold is described so after these events, of which the last had the effects.
 func wantTold(t *testing.T, want string, events ...happening) hold {
 	t.Helper()

@@ -26,7 +26,8 @@ func (c clock) moment(t time.Time) moment {
 	return moment(t.Sub(c.start))
 }
 
-// time is a moment for others to compare, and to subtract. It is not to be shown: the wall clock may have been set since.
+// time is a moment for others to compare, and to subtract. It is not to be shown: the wall clock may have been set
+// since the start.
 func (c clock) time(m moment) time.Time {
 	if m == 0 {
 		return time.Time{}

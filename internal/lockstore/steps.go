@@ -144,7 +144,7 @@ type Renewal struct {
 type Renewed struct {
 	ID     ID
 	Counts Counts
-	Lease  int64 // ms, for which the hold lasts at least
+	Lease  int64 // ms, no less than has been promised
 }
 
 // Extension sets the lease of one hold anew, whatever it had left.

@@ -126,7 +126,9 @@ func HandedOn(out []int64, asks int) lockstore.Released {
 
 // Renew is the script of a renewal.
 func Renew(r lockstore.Renewal, notAfter string) Call {
-	c := Call{DB: r.DB, Script: scripts.Renew, Args: []string{notAfter}, Shape: Shape{Least: len(r.Holds), Late: true}}
+	holds := len(r.Holds)
+	c := Call{DB: r.DB, Script: scripts.Renew, Shape: Shape{Least: holds, Late: true}}
+	c.Keys, c.Args = make([]string, 0, holds), append(make([]string, 0, 1+2*holds), notAfter)
 	for _, h := range r.Holds {
 		c.Keys = append(c.Keys, h.ID.Key)
 		if r.RW {
