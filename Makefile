@@ -71,7 +71,7 @@ lint: ## gofmt, go vet and staticcheck (pinned in go.mod)
 	go vet ./...
 	go tool staticcheck ./...
 
-bench: ## lockproxy beside other proxies and other locks, an hour; ARGS="-short", "-only locks", "-write docs/PERFORMANCE.md"
+bench: ## lockproxy beside other proxies and other locks, 35 minutes; ARGS="-short", "-only locks", "-write docs/PERFORMANCE.md"
 	@.ci/need redis-server redis-benchmark nutcracker haproxy
 	go run ./bench $(ARGS)
 

@@ -41,7 +41,7 @@ func paragraph(sentences ...string) string {
 }
 
 // short is what somebody reads who has ten seconds.
-func (rep *report) short() (all []string) {
+func (rep *report) short() (all string) {
 	us := func(l load) sample { return rep.median(lockproxy, l) }
 	redissons := func(l load) sample { return rep.median(redisson, l) }
 	facts := func(name string) float64 { return rep.factOf(name) }
@@ -59,7 +59,7 @@ func (rep *report) short() (all []string) {
 			facts(memoryAtStart), facts(memoryClient), facts(memoryLock)),
 	} {
 		if sentence != "" {
-			all = append(all, sentence)
+			all += "- " + sentence + "\n"
 		}
 	}
 	return all

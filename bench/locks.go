@@ -45,7 +45,7 @@ const (
 	oursGoRedis  = "lockproxy by go-redis"
 	oursRedisPy  = "lockproxy by redis-py"
 	oursIORedis  = "lockproxy by ioredis"
-	jvmWarm      = 8 // times as long as others a JVM is given to compile what it runs
+	jvmWarm      = 10 // times as long as others a JVM is given to compile what it runs
 	handoffGoal  = 128
 	pairsClients = 50
 )

@@ -52,7 +52,7 @@ func parse(args []string) (settings, error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.IntVar(&s.rounds, "rounds", 3, "rounds to take the median of")
 	fs.Float64Var(&s.seconds, "seconds", 1.5, "length of each measurement")
-	fs.Float64Var(&s.warm, "warm", 0.7, "seconds that a contestant runs before it counts; a JVM eight times as long")
+	fs.Float64Var(&s.warm, "warm", 0.5, "seconds that a contestant runs before it counts; a JVM ten times as long")
 	fs.Float64Var(&s.watch, "watch", 180, "seconds that 100,000 watched locks are looked at")
 	short := fs.Bool("short", false, "one round, and 30 s of watched locks: a few minutes")
 	quick := fs.Bool("quick", false, "one round of half a second each, to see that everything runs")

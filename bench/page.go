@@ -104,7 +104,19 @@ func (rep *report) write(ctx context.Context, page string) error {
 	if _, err := os.Stat(filepath.Join(filepath.Dir(page), more)); err != nil {
 		more = ""
 	}
-	return errors.Join(os.WriteFile(page, figures.page(beside, more, charts), 0o644), figures.write(folder), problem)
+	return errors.Join(os.WriteFile(page, figures.page(beside, more, charts), 0o644), figures.write(folder), problem,
+		renew(filepath.Join(filepath.Dir(page), "..", "README.md"), figures.short))
+}
+
+// renew puts the figures where another page has two marks for them.
+func renew(page, figures string) error {
+	const mark = "<!-- figures: make bench -->\n"
+	text, err := os.ReadFile(page)
+	parts := strings.Split(string(text), mark)
+	if err != nil || len(parts) != 3 || strings.Count(figures, "\n") < 6 {
+		return nil // no page of this project, or no whole run
+	}
+	return os.WriteFile(page, []byte(parts[0]+mark+figures+mark+parts[2]), 0o644)
 }
 
 // drawn has the charts drawn.
@@ -138,7 +150,7 @@ func picture(folder string, c chart) string {
 type figures struct {
 	caption                              string // where, when and with what all was measured
 	disturbed                            bool   // others used the machine meanwhile
-	short                                []string
+	short                                string
 	answers                              map[string]string // by the heading of a section
 	goals, commands, locks, scripts, own []table
 	problems                             []string
@@ -172,9 +184,9 @@ const intro = `<!-- Written by: make bench ARGS="-write docs/PERFORMANCE.md" -->
 # Performance
 
 %[3]s
-Read the ratios and the CPU per command first: they are steady. Rates and times are this machine's. All figures are of
-one run, in which all rows of a table take turns, on one machine that clients, proxies and Redis share: %[1]s.
-All of them are in [%[2]s](%[2]s).
+All figures, and those in [%[2]s](%[2]s), are of one run, in which all rows of a table take turns, on one machine
+that clients, proxies and Redis share. Read the ratios and the CPU per command first: they are steady. Rates and times
+are this machine's: %[1]s.
 
 [What does it cost me?](#what-does-it-cost-me) · [Beside twemproxy?](#beside-twemproxy-and-other-proxies) ·
 [Beside Redisson?](#beside-redisson-and-other-libraries) · [Redis' time?](#how-much-of-redis-time-does-a-lock-take) ·
@@ -190,15 +202,15 @@ const aboutCost = `The values have 16 bytes unless said otherwise; the CPU is th
 
 const aboutOwn = `lockproxy itself, with 100,000 locks held by 1,000 of 10,000 connections and renewed by the watchdog every 10 s:`
 
-const aboutProxies = `twemproxy and predixy have one thread; HAProxy, Envoy and lockproxy use all CPUs. Two programs are there as floors. The byte
-relay copies bytes between two sockets in Go. The least proxy in Go finds where commands and replies end, sends those of
-all clients over one connection to each Redis, and promises nothing else.`
+const aboutProxies = `twemproxy and predixy have one thread; HAProxy and Envoy use all CPUs, lockproxy half of them. Two programs are there as
+floors. The byte relay copies bytes between two sockets in Go. The least proxy in Go finds where commands and replies
+end, sends those of all clients over one connection to each Redis, and promises nothing else.`
 
 const aboutLibraries = `Each contestant is one process whose clients take and give back locks, without doing anything in between, on the same
 Redis. "lockproxy" is a bare connection for each client, "lockproxy by" is through the client library that the libraries
-below that row use. "Its two scripts", "two GETs" and "least hand-off" are the least that a lock costs. "Changed hands"
-counts the grants to another client than the last one: where waiters poll, they sleep while the same client takes the
-lock again.`
+below that row use. "Its two scripts" and "two GETs" show what is left without lockproxy's own work; the
+"least hand-off in Go" can do nothing but hand one lock on. "Changed hands" counts the grants to another client than
+the last one: where waiters poll, they sleep while the same client takes the lock again.`
 
 const aboutTime = `Redis runs scripts on its one thread, so their time bounds the whole system, whatever stands before Redis.
 [adr/0021](adr/0021-what-a-script-may-cost.md) says what lockproxy's do that Redisson's do not.`
@@ -225,11 +237,7 @@ libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`
 // page is docs/PERFORMANCE.md; more is the page of what more processors bring, "" if there is none.
 func (f figures) page(folder, more string, charts []chart) []byte {
 	var out bytes.Buffer
-	short := ""
-	for _, sentence := range f.short {
-		short += "- " + sentence + "\n"
-	}
-	fmt.Fprintf(&out, intro, f.caption, folder, short)
+	fmt.Fprintf(&out, intro, f.caption, folder, f.short)
 	if f.disturbed {
 		out.WriteString(disturbed)
 	}

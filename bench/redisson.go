@@ -190,48 +190,6 @@ for i = 1, #KEYS, 2 do
 end
 return out`
 
-// redissonWriteAcquire: KEYS lock; ARGV lease, the owner as a writer.
-const redissonWriteAcquire = `
-local mode = redis.call('hget', KEYS[1], 'mode')
-if mode == false then
-  redis.call('hset', KEYS[1], 'mode', 'write')
-  redis.call('hset', KEYS[1], ARGV[2], 1)
-  redis.call('pexpire', KEYS[1], ARGV[1])
-  return nil
-end
-if mode == 'write' and redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
-  redis.call('hincrby', KEYS[1], ARGV[2], 1)
-  redis.call('pexpire', KEYS[1], redis.call('pttl', KEYS[1]) + ARGV[1])
-  return nil
-end
-return redis.call('pttl', KEYS[1])`
-
-// redissonWriteRelease: KEYS lock, channel, latch; ARGV message, lease, the owner as a writer, PUBLISH, TTL of the latch.
-const redissonWriteRelease = `
-local done = redis.call('get', KEYS[3])
-if done ~= false then return tonumber(done) end
-local mode = redis.call('hget', KEYS[1], 'mode')
-if mode == false then
-  redis.call(ARGV[4], KEYS[2], ARGV[1])
-  redis.call('set', KEYS[3], 1, 'px', ARGV[5])
-  return nil
-end
-if mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[3]) == 0 then return nil end
-if redis.call('hincrby', KEYS[1], ARGV[3], -1) > 0 then
-  redis.call('pexpire', KEYS[1], ARGV[2])
-  redis.call('set', KEYS[3], 0, 'px', ARGV[5])
-  return 0
-end
-redis.call('hdel', KEYS[1], ARGV[3])
-if redis.call('hlen', KEYS[1]) == 1 then
-  redis.call('del', KEYS[1])
-  redis.call(ARGV[4], KEYS[2], ARGV[1])
-else
-  redis.call('hset', KEYS[1], 'mode', 'read')
-end
-redis.call('set', KEYS[3], 1, 'px', ARGV[5])
-return 1`
-
 // The floors: the same steps with the least that a hold of a proxy's connection needs beside them. Each is done before a not-after by Redis'
 // clock or not at all; it says what the count is to be, whether that made the hold, and finds a lock of another kind.
 

@@ -29,8 +29,7 @@ type fact struct {
 	Unit  string
 	Most  float64
 	Least float64
-	Floor float64 // of a program that does the least that any could do
-	Limit string  // what bounds it
+	Limit string // what bounds it
 }
 
 // report gathers every round's samples.

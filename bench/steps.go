@@ -82,7 +82,6 @@ func steps() (all []scriptStep) {
 	all = append(all, namedSteps()...)
 	all = append(all, fairSteps()...)
 	all = append(all, readSteps()...)
-	all = append(all, writeSteps()...)
 	return append(all, floorSteps()...)
 }
 
@@ -259,30 +258,5 @@ func readSteps() []scriptStep {
 		{"read: renew 1", mine, rwRenew("1 0"),
 			scriptCall{source: redissonReadRenew, keys: "%lock %prefix", args: "30000", each: "1 %me", want: "*1\r\n:1"}, 1.2, 0},
 		{"read: hand-off to a writer ÷ release", mine, toWriter("read"), theirRelease(":1"), 1.5, 0},
-	}
-}
-
-func writeSteps() []scriptStep {
-	theirs := func(want string) scriptCall {
-		return scriptCall{source: redissonWriteAcquire, keys: "%lock", args: "30000 %me:write", want: want}
-	}
-	theirRelease := func(want string) scriptCall {
-		return scriptCall{source: redissonWriteRelease, keys: "%lock %rwchannel %latch", args: "1 30000 %me:write PUBLISH 16000", want: want}
-	}
-	mine := func(count string) []string {
-		return []string{"HSET %lock mode write %me:write " + count, "PEXPIRE %lock 20000"}
-	}
-	written := []string{"HSET %lock mode write %you:write 1", "PEXPIRE %lock 20000"}
-	read := []string{"HSET %lock mode read %you 1", "SET %yourholds:1 1 PX 20000", "PEXPIRE %lock 20000"}
-	return []scriptStep{
-		{"write: acquire", nil, rwAcquire("write", "0 1", granted), theirs(theyGrant), 1.2, 0},
-		{"write: re-enter", mine("1"), rwAcquire("write", "0 2", granted), theirs(theyGrant), 1.2, 0},
-		{"write: refuse, another writes", written, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0},
-		{"write: refuse, another reads", read, rwAcquire("write", "0 1", refused), theirs(theyRefuse), 1.2, 0},
-		{"write: release, the last", mine("1"), rwRelease("write", "0 0", freed), theirRelease(":1"), 1.2, 0},
-		{"write: release, of two", mine("2"), rwRelease("write", "0 1", kept), theirRelease(":0"), 1.2, 0},
-		{"write: renew 1", mine("1"), rwRenew("0 1"),
-			redissonsRenew("%me:write", "*1\r\n:1"), 1.2, 0},
-		{"write: hand-off ÷ release", mine("1"), toWriter("write"), theirRelease(":1"), 1.5, 0},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 const (
 	telemetryFact  = "telemetry: CPU of lockproxy with it ÷ without, "
-	telemetryPairs = 10 // for each round
+	telemetryPairs = 6 // for each round
 	telemetryMost  = 1.03
 )
 
@@ -73,7 +73,7 @@ func measureTelemetry(ctx context.Context, s settings, b *environment, rep *repo
 			}
 			ratios = append(ratios, ratio(cpu[with], cpu[without]))
 		}
-		rep.fact(fact{Name: telemetryFact + l.String(), Value: median(ratios, func(v float64) float64 { return v }), Unit: "×", Most: telemetryMost})
+		rep.fact(fact{Name: telemetryFact + l.String(), Value: median(ratios, func(v float64) float64 { return v }), Unit: "×", Most: telemetryMost, Limit: limitCounts})
 	}
 	if spans.Load() == 0 || figures.Load() == 0 {
 		return fmt.Errorf("%d batches of spans and %d of figures came: it was not on", spans.Load(), figures.Load())
