@@ -3,6 +3,7 @@ package downstream
 import (
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,9 @@ func (w *Writer) write(p []byte, behind int) (written int, err error) {
 		n, err = w.to.Write(p[written:min(len(p), written+pieceBytes)])
 		written += n
 		w.noteUnacknowledged()
+		if n > pieceBytes/2 {
+			runtime.Gosched() // a client that takes all at once is not written to for longer than others wait
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || w.exceeds()) {
 			err = nil // begin sets the next deadline, or drops the client
 		}
