@@ -11,7 +11,7 @@ import (
 const (
 	// longReply is the length from which a reply stays in the pieces it came in: copying them together would hold it
 	// twice.
-	longReply = 128 << 10
+	longReply = 64 << 10
 	// freeReplies is how many bytes one node may answer in a round before a Holder is asked.
 	freeReplies = 64 << 10
 )

@@ -142,7 +142,7 @@ func wordsOf(words ...string) Command {
 // Afterwards the executor holds neither the client's bytes nor replies: 10,000 idle clients would hold as many last pipelines.
 func TestStraightLetsGo(t *testing.T) {
 	t.Parallel()
-	port, _ := fakeNode(t, func(string) string { return "$100000\r\n" + strings.Repeat("x", 100000) + "\r\n" })
+	port, _ := fakeNode(t, func(string) string { return "$60000\r\n" + strings.Repeat("x", 60000) + "\r\n" })
 	cl := newClient(t, openFake(t, port, Options{}), nil, 2)
 	get := NewPlan(wordsOf("get", "k"))
 	if !cl.e.Straight(t.Context(), keyedOf([]*Plan{get, get, get}), new(replyList), func() []*Plan { return nil }) {

@@ -11,12 +11,9 @@ import (
 
 const (
 	readBuffer = 64 << 10
-	// keepBuffer is the largest buffer kept after a long frame has passed.
-	keepBuffer = 4 * readBuffer
-	// bigFrame is how much of a frame a shared pipe gathers before it hands the
-	// frame over in pieces: to wait for the end of a long one would hold its bytes
-	// twice, and delay the other clients.
-	bigFrame = 2 * readBuffer
+	// bigFrame is how much of a frame a shared pipe gathers before it hands the frame over in pieces. A frame that is
+	// longer than the buffer always comes in pieces.
+	bigFrame = readBuffer / 2
 )
 
 // readonlyError is how a Redis that is no master refuses a write.
@@ -84,13 +81,22 @@ func (rd *reader) consume() error {
 			rd.finish()
 		}
 	}
-	if rd.inFrame && !rd.push && (!rd.link.whole || rd.partial > 0 || rd.end-rd.frame > bigFrame) {
-		rd.handOverPart()
-	} else {
+	switch {
+	case !rd.inFrame:
+		rd.handOver(rd.pos)
+	case rd.push:
 		rd.handOver(rd.frame)
+		rd.drop()
+	case rd.link.whole && rd.partial == 0 && rd.end-rd.frame <= bigFrame:
+		rd.handOver(rd.frame)
+	default:
+		rd.handOverPart()
 	}
 	return nil
 }
+
+// drop drops what has come of a push.
+func (rd *reader) drop() { rd.start, rd.frame = rd.pos, rd.pos }
 
 // handOverPart hands over everything that has come, up to the middle of the current frame.
 func (rd *reader) handOverPart() {
@@ -130,7 +136,7 @@ func (rd *reader) begin() error {
 func (rd *reader) finish() {
 	if rd.push || rd.scan.Kind() == '>' {
 		rd.handOver(rd.frame)
-		rd.start, rd.frame = rd.pos, rd.pos
+		rd.drop()
 		return
 	}
 	r := rd.chain.head
@@ -198,27 +204,13 @@ func (rd *reader) release() {
 	}
 }
 
-// makeRoom readies buf for the next Read. On a shared pipe it grows to hold the
-// frame that is coming in, and shrinks afterwards.
+// makeRoom readies buf for the next Read: what is there of an unfinished frame, at most bigFrame, moves to the front.
 func (rd *reader) makeRoom() {
-	held := rd.end - rd.start
-	switch {
-	case held == 0:
-		rd.start, rd.frame, rd.pos, rd.end = 0, 0, 0, 0
-		if len(rd.buf) > keepBuffer {
-			rd.buf = make([]byte, readBuffer)
-		}
-		return
-	case rd.end < len(rd.buf):
-		return
-	case held <= len(rd.buf)/2:
+	if rd.start > 0 {
 		copy(rd.buf, rd.buf[rd.start:rd.end])
-	default:
-		grown := make([]byte, 2*len(rd.buf))
-		copy(grown, rd.buf[rd.start:rd.end])
-		rd.buf = grown
+		rd.frame -= rd.start
+		rd.pos -= rd.start
+		rd.end -= rd.start
+		rd.start = 0
 	}
-	rd.frame -= rd.start
-	rd.pos -= rd.start
-	rd.start, rd.end = 0, held
 }

@@ -12,7 +12,7 @@ import (
 type Sink interface {
 	// Reply is called from the pipe's reader goroutine, in order, with the next
 	// bytes; it must not keep p. On a shared pipe they are whole frames, or
-	// pieces of one longer than 128 KiB, and Reply must not block: all clients
+	// pieces of one longer than 32 KiB, and Reply must not block: all clients
 	// of the pipe would wait. On a private pipe they come in pieces of any
 	// size, and Reply may block.
 	Reply(p []byte)

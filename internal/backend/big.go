@@ -12,10 +12,9 @@ import (
 // A client with big requests or replies gets a connection of its own, so that others do not wait behind them, and
 // goes back to the shared one after some time of small traffic.
 const (
-	// BigRequest is the length from which on a command is forwarded by itself.
-	BigRequest = 64 << 10
-	bigReply   = 1 << 20
-	firstRun   = 1 // commands in a run of a client whose replies are not known to be small
+	// Big is the length above which a command is forwarded by itself, and a reply is remembered.
+	Big      = 64 << 10
+	firstRun = 1 // commands in a run of a client whose replies are not known to be small
 
 	// BackAfter is after how many small commands a client goes back, and BackAfterAge after how long.
 	BackAfter    = 1000
@@ -36,12 +35,12 @@ type bigTraffic struct {
 // isBig says whether a command is to go over a connection of the client's own, by itself, because it is long, or
 // because its reply was long when somebody gave it before.
 func (f *Forwarder) isBig(raw []byte, words [][]byte, c *commandtable.Command) bool {
-	return len(raw) > BigRequest || f.large.expected(c, words)
+	return len(raw) > Big || f.large.expected(c, words)
 }
 
 // seen notes a big request or reply.
 func (b *bigTraffic) seen() {
-	b.on, b.small, b.since, b.proof = true, 0, time.Now(), firstRun
+	b.on, b.small, b.since = true, 0, time.Now()
 }
 
 // wanted says whether the next n commands go over the private pipe.
@@ -101,19 +100,19 @@ func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
 // at-th command.
 func (f *Forwarder) measure(b *Batch, largest, at, total int) {
 	t, commands := &f.big, len(b.run)
-	switch {
-	case largest > bigReply:
+	if largest > Big {
 		f.large.note(b.cmds[at], b.nodes.args[at])
 		t.seen()
+	}
+	switch {
 	case total > runBytes:
 		t.proof = (commands + 1) / 2
-	case t.on: // a reply by itself is passed on as it comes, also before a cluster
 	case commands >= t.runLength():
 		t.proof = min(2*t.runLength(), runCommands)
 	}
 }
 
-// stream is the sink of a private pipe: it passes replies on as they come.
+// stream is the sink of a private pipe: it passes replies on as they come. Of a long reply only the beginning is copied.
 type stream struct {
 	f       *Forwarder
 	b       *Batch
@@ -133,38 +132,41 @@ func (f *Forwarder) newStream(b *Batch) *stream {
 
 func (t *stream) Reply(p []byte) {
 	b := t.b
-	for len(p) > 0 {
-		n, done, err := t.scan.Scan(p)
+	for seen := 0; seen < len(p); {
+		n, done, err := t.scan.Scan(p[seen:])
 		if err != nil {
 			t.f.client.End.HangUp(downstream.Left, "broken reply from upstream")
 			return
 		}
-		b.Bytes = append(b.Bytes, p[:n]...)
-		p = p[n:]
+		seen += n
 		t.frame += n
 		t.total += n
 		if done {
-			t.whole = len(b.Bytes)
-			if t.frame > t.largest {
-				t.largest, t.at = t.frame, t.replies
-			}
-			t.replies++
-			t.frame = 0
-		}
-		if len(b.Bytes) >= flushAt {
-			t.flush()
+			t.ended(len(b.Bytes) + seen)
 		}
 	}
-}
-
-// flush passes on what has been gathered.
-func (t *stream) flush() {
-	b := t.b
-	t.pass(b.Bytes, t.whole < len(b.Bytes))
+	if !t.to.Within() && len(b.Bytes)+len(p) < flushAt {
+		b.Bytes = append(b.Bytes, p...)
+		return
+	}
+	if len(b.Bytes) > 0 {
+		t.pass(b.Bytes, true)
+	}
+	t.pass(p, t.frame > 0)
 	b.Bytes, t.whole, b.Gone = b.Bytes[:0], 0, true
 }
 
-// pass writes p to a client that is still there and wants it; within: p ends in the middle of a reply.
+// ended notes the end of the current reply, which is there in the batch's replies.
+func (t *stream) ended(there int) {
+	t.whole = there
+	if t.frame > t.largest {
+		t.largest, t.at = t.frame, t.replies
+	}
+	t.replies++
+	t.frame = 0
+}
+
+// pass writes p to a client that is still there and wants it; within: more follows that is written before anything else.
 func (t *stream) pass(p []byte, within bool) {
 	switch {
 	case t.f.client.Replies.Silent:
@@ -178,13 +180,8 @@ func (t *stream) pass(p []byte, within bool) {
 // finish ends the run: the part of a reply that will not be completed is taken back, or, when the client has some
 // of it already, the client is cut off, since nothing after it could be understood.
 func (t *stream) finish() {
-	b := t.b
 	if t.frame > 0 {
 		t.to.GiveUp("upstream lost within a reply")
-		b.Bytes = b.Bytes[:t.whole]
-	}
-	if t.to.Within() {
-		t.pass(b.Bytes, false)
-		b.Bytes = b.Bytes[:0]
+		t.b.Bytes = t.b.Bytes[:t.whole]
 	}
 }

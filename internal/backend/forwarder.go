@@ -120,7 +120,8 @@ func (f *Forwarder) Rest() {
 
 // Add adds a command to the run, which is sent when it is long enough, or when Send is called.
 func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
-	if f.isBig(raw, words, c) {
+	big := f.isBig(raw, words, c)
+	if big { // by itself its reply is passed on as it comes, also before a cluster
 		f.Send()
 		f.big.seen()
 	}
@@ -128,7 +129,7 @@ func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 	if c.Module && !f.big.on {
 		f.module.Store(&c.Name)
 	}
-	if len(f.batch.run) >= f.big.runLength() || f.batch.size >= runBytes {
+	if big || len(f.batch.run) >= f.big.runLength() || f.batch.size >= runBytes {
 		f.Send()
 	}
 }

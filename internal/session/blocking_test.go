@@ -56,8 +56,8 @@ func TestModuleCommandsOfASlowRedisAreNotBlamed(t *testing.T) {
 	p.of("get").Module, p.of("set").Module = true, true // nobody else looks yet
 	w, slow := dialWire(t, p.addr), slowWire(t, p.addr)
 	w.expect("+OK\r\n", "SET", "k", "v")
-	server.Do(t, "SET", "long", strings.Repeat("x", 40<<20))                        // more than all kernels' buffers on the way hold
-	slow.expect("+OK\r\n", "SET", "other", strings.Repeat("x", backend.BigRequest)) // from now on it has a connection to itself
+	server.Do(t, "SET", "long", strings.Repeat("x", 40<<20))                 // more than all kernels' buffers on the way hold
+	slow.expect("+OK\r\n", "SET", "other", strings.Repeat("x", backend.Big)) // from now on it has a connection to itself
 	slow.send("GET", "long")
 	slow.some(1 << 20)
 	server.Stop()

@@ -258,7 +258,7 @@ func TestScriptsAreLoadedAgainForBigCommands(t *testing.T) {
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
 	w := dialWire(t, p.addr)
-	big := strings.Repeat("x", 2*backend.BigRequest)
+	big := strings.Repeat("x", 2*backend.Big)
 	echo := "return ARGV[1] -- " + big
 	w.expect("$5\r\nsmall\r\n", "EVAL", echo, "0", "small")
 	redis.Do(t, "SCRIPT", "FLUSH")

@@ -159,7 +159,7 @@ func TestUpstreamTimeoutWithinAReply(t *testing.T) {
 	long := strings.Repeat("x", 40<<20) // more than all kernels' buffers on the way hold
 	server.Do(t, "SET", "long", long)
 	w := slowWire(t, p.addr)
-	w.expect("+OK\r\n", "SET", "k", strings.Repeat("x", backend.BigRequest)) // from now on it has a connection to itself
+	w.expect("+OK\r\n", "SET", "k", strings.Repeat("x", backend.Big)) // from now on it has a connection to itself
 	w.send("GET", "long")
 	begun := w.some(1 << 20)
 	time.Sleep(3 * stuckFor)
