@@ -78,7 +78,7 @@ func NewControl(t Target, o ControlOptions) *Control {
 		target: t, opts: o, clients: map[controlUse]*controlClient{},
 		scripts: scripts{
 			node:  NewNode(t, NodeOptions{DialTimeout: o.DialTimeout, Logger: o.Logger}),
-			calls: sync.Pool{New: newScriptCall},
+			calls: sync.Pool{New: func() any { return new(scriptCall) }},
 		},
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 func newControl(t *testing.T, target Target) *Control {
@@ -362,31 +364,34 @@ func TestOddRepliesToControl(t *testing.T) {
 	}
 }
 
-// A timer that was about to give up when its script was answered leaves the next one alone.
-func TestLateTimerSparesTheNextScript(t *testing.T) {
+// A look at a pipe for scripts that comes when one has just begun, after a long rest, leaves its connection alone.
+func TestLateLookSparesTheNextScript(t *testing.T) {
 	t.Parallel()
-	p := open(t, newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{}), Identity{Proto: 2})
-	var a client
-	if _, err := a.do(p, []string{"PING"}); err != nil {
+	p := newScriptPipe(open(t, newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{}), Identity{Proto: 2}))
+	ping := func() error {
+		return p.do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, "PING")}, Sink: new(Gathered)})
+	}
+	if err := ping(); err != nil {
 		t.Fatal(err)
 	}
 	before := p.link.Load()
-	c := newScriptCall().(*scriptCall)
-	begun, over := make(chan struct{}), make(chan struct{})
-	c.late = time.AfterFunc(time.Hour, func() {
-		close(begun)
-		time.Sleep(100 * time.Millisecond) // as if others had the processor
-		c.giveUp()
-		close(over)
-	})
-	c.begin(p)
-	c.late.Reset(0)
-	<-begun
-	c.end()
-	c.begin(p)
-	<-over
-	if got, err := a.do(p, []string{"PING"}); err != nil || p.link.Load() != before {
-		t.Errorf("the connection is another one: %q, %v", got, err)
+	p.heard.Store(int64(telemetry.Clock() - time.Hour))
+	p.check()
+	if p.calls.Load() != 0 || p.armed.Load() {
+		t.Error("it is watched at rest")
 	}
-	c.end()
+	if err := ping(); err != nil || !p.armed.Load() {
+		t.Errorf("a script after a rest is not watched: %v", err)
+	}
+	p.calls.Add(1) // one that has just begun
+	p.check()
+	if p.link.Load() != before || before.dead.Load() || !p.armed.Load() {
+		t.Error("the connection is another one, or is not watched any more")
+	}
+	p.heard.Store(int64(telemetry.Clock() - scriptTimeout))
+	p.check()
+	if !before.dead.Load() {
+		t.Error("a silent connection is kept")
+	}
+	p.calls.Add(-1)
 }

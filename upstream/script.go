@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -18,7 +19,7 @@ import (
 // goroutines.
 type scripts struct {
 	node  *Node     // its own: no client's command is ever sent on its connections
-	pipes sync.Map  // of *Pipe by db, each opened once and kept
+	pipes sync.Map  // of *scriptPipe by db, each opened once and kept
 	calls sync.Pool // of *scriptCall
 }
 
@@ -33,54 +34,68 @@ type scriptCall struct {
 	req   Request
 	cmd   []byte
 	reply []byte
-	late  *time.Timer
-	pipe  atomic.Pointer[Pipe] // the pipe that it runs on; nil: none
-	fired chan struct{}        // gets one from each timer that was not stopped
 }
 
-func newScriptCall() any {
-	c := &scriptCall{fired: make(chan struct{}, 1)}
-	c.late = time.AfterFunc(time.Hour, c.giveUp)
-	c.late.Stop()
-	return c
+// scriptPipe is a pipe for scripts. Its connection is given up when Redis says nothing for too long.
+type scriptPipe struct {
+	*Pipe
+	calls atomic.Int64 // under way
+	heard atomic.Int64 // when the last one ended, or the first of those under way began, by telemetry.Clock
+	timer *time.Timer  // calls check; one for all calls, since to set one for each costs more than the rest of do
+	armed atomic.Bool  // the timer runs
 }
 
-// giveUp ends the connection of a script that has not answered in time. It runs on the timer's goroutine.
-func (c *scriptCall) giveUp() {
-	if p := c.pipe.Load(); p != nil {
-		p.drop(errSilent)
-	}
-	c.fired <- struct{}{}
+func newScriptPipe(p *Pipe) *scriptPipe {
+	s := &scriptPipe{Pipe: p}
+	s.timer = time.AfterFunc(time.Hour, s.check)
+	s.timer.Stop()
+	return s
 }
 
 // do is Pipe.Do with a time-out.
-func (c *scriptCall) do(p *Pipe) error {
-	c.begin(p)
-	defer c.end()
-	return p.Do(&c.req)
-}
-
-func (c *scriptCall) begin(p *Pipe) {
-	c.pipe.Store(p)
-	c.late.Reset(scriptTimeout)
-}
-
-// end waits for a timer that was about to give up: it would end the connection of the next call, which has the same
-// scriptCall.
-func (c *scriptCall) end() {
-	c.pipe.Store(nil)
-	if !c.late.Stop() {
-		<-c.fired
+func (p *scriptPipe) do(r *Request) error {
+	if p.calls.Load() == 0 {
+		p.hear()
 	}
+	p.calls.Add(1)
+	p.arm(scriptTimeout)
+	err := p.Do(r)
+	p.hear()
+	p.calls.Add(-1)
+	return err
+}
+
+func (p *scriptPipe) hear() { p.heard.Store(int64(telemetry.Clock())) }
+
+// arm has check called then, unless it will be.
+func (p *scriptPipe) arm(in time.Duration) {
+	if !p.armed.Load() && p.armed.CompareAndSwap(false, true) {
+		p.timer.Reset(in)
+	}
+}
+
+// check gives the connection up if it has been silent for too long, and comes again as long as calls are under way. It
+// runs on the timer's goroutine.
+func (p *scriptPipe) check() {
+	p.armed.Store(false)
+	if p.calls.Load() == 0 {
+		return // the next one arms the timer
+	}
+	left := scriptTimeout - (telemetry.Clock() - time.Duration(p.heard.Load()))
+	if left <= 0 {
+		p.drop(errSilent)
+		left = scriptTimeout
+	}
+	p.arm(left)
 }
 
 // Reply gathers the reply.
 func (c *scriptCall) Reply(p []byte) { c.reply = append(c.reply, p...) }
 
 // pipe returns db's pipe, which the first call opens.
-func (s *scripts) pipe(db int) (*Pipe, error) {
+func (s *scripts) pipe(db int) (*scriptPipe, error) {
 	if p, ok := s.pipes.Load(db); ok {
-		return p.(*Pipe), nil
+		return p.(*scriptPipe), nil
 	}
 	service := s.node.target.Service()
 	service.DB = db
@@ -88,10 +103,11 @@ func (s *scripts) pipe(db int) (*Pipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, other := s.pipes.LoadOrStore(db, p); other {
+	kept, other := s.pipes.LoadOrStore(db, newScriptPipe(p))
+	if other {
 		p.Release() // the same pipe, opened twice at once
 	}
-	return p, nil
+	return kept.(*scriptPipe), nil
 }
 
 // Ints runs a script that returns an integer or an array of integers, by EVALSHA, and by EVAL when Redis does not know
@@ -123,7 +139,7 @@ func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool
 
 var asking = resp.AppendCommand(nil, "ASKING")
 
-func (s *scripts) run(p *Pipe, verb, script string, keys, args []string, ask bool) ([]int64, error) {
+func (s *scripts) run(p *scriptPipe, verb, script string, keys, args []string, ask bool) ([]int64, error) {
 	c := s.calls.Get().(*scriptCall)
 	defer s.calls.Put(c)
 	c.cmd = resp.AppendArray(c.cmd[:0], 3+len(keys)+len(args))
@@ -141,7 +157,7 @@ func (s *scripts) run(p *Pipe, verb, script string, keys, args []string, ask boo
 		c.req.Cmds = append(c.req.Cmds, asking)
 	}
 	c.req.Cmds = append(c.req.Cmds, c.cmd)
-	if err := c.do(p); err != nil {
+	if err := p.do(&c.req); err != nil {
 		return nil, err
 	}
 	reply := c.reply
