@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 )
@@ -20,15 +21,15 @@ func say(sentence string, figures ...float64) string {
 	return fmt.Sprintf(sentence, words...)
 }
 
-// spoken is a figure as people say it: 76,700.
+// spoken is a figure as people say it, with three digits: 76,700.
 func spoken(v float64) string {
 	switch {
 	case v >= 1e6:
 		return fmt.Sprintf("%.2f million", v/1e6)
-	case v >= 1e4:
-		return fmt.Sprintf("%d,%d00", int(v/1e3), int(v/100)%10)
 	case v >= 1e3:
-		return fmt.Sprintf("%d,%02d0", int(v/1e3), int(v/10)%100)
+		step := math.Pow(10, math.Floor(math.Log10(v))-2)
+		n := int(math.Round(v/step) * step)
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 	case v >= 20:
 		return whole(v)
 	}
@@ -98,8 +99,9 @@ func (rep *report) librariesAnswer() string {
 			rep.over(manyPairs, lockproxy, redisson, rate), rep.over(contended, lockproxy, redisson, changes)),
 		say("Libraries that do less for a lock are faster where nobody waits (rueidislock takes %s a second): no hop, shorter scripts.",
 			rep.median(rueidislock, manyPairs).PerSecond),
-		say("Where many wait, their waiters poll: rueidislock's lock changes hands %s times a second, redislock's %s times.",
-			rep.median(rueidislock, contended).Changes, rep.median(redislock, contended).Changes))
+		say("Where many wait, most of them poll: a lock of redislock's changes hands %s times a second, of redsync's %s times; of rueidislock's, "+
+			"which does not poll, %s times.",
+			rep.median(redislock, contended).Changes, rep.median(redsync, contended).Changes, rep.median(rueidislock, contended).Changes))
 }
 
 func (rep *report) stepsAnswer() string {

@@ -135,9 +135,12 @@ func (f figures) steps() (all []table) {
 func (f figures) unmet() (all []table) {
 	for _, t := range f.goals {
 		missed := untitled("", "measured", "goal", "floor", inWords)
+		above := ""
 		for _, row := range t.rows {
 			if row[3] == unmet {
-				missed.add(row[0], row[1], row[2], row[4], row[5])
+				limit := map[bool]string{true: "the same", false: row[5]}[row[5] == above]
+				missed.add(row[0], row[1], row[2], row[4], limit)
+				above = row[5]
 			}
 		}
 		all = append(all, missed)

@@ -35,9 +35,18 @@ var (
 )
 
 const (
-	limitCalls   = "one read, one write and one wake-up of the client's goroutine for each command or pipeline, which the least proxy in Go has, too"
+	limitCalls = "one read, one write and one wake-up of the client's goroutine for each command or pipeline, " +
+		"which the least proxy in Go has, too"
 	limitCopy    = "each byte is copied out of the kernel and into it"
-	limitScripts = "without Redis' time, for which each script asks, nobody could tell what a lost reply has done: that call is a quarter of Redisson's script"
+	limitTurns   = "50 values of 1 MB are under way at once, and Redis, which writes them, has one thread"
+	limitNodes   = "three connections to write to and to read from, each with a third of the commands"
+	limitOrder   = "a pipeline goes to three nodes, and its replies are put in order again"
+	limitTwo     = "Redis runs two scripts, where two GETs take it next to nothing"
+	limitLength  = "the scripts' commands, which are made here, are nine times as long as a GET"
+	limitHop     = "a hop, and scripts that take Redis twice as long; rueidislock sends what its clients ask in one pipeline"
+	limitTrip    = "one round trip and one script for each hand-off"
+	limitScripts = "without Redis' time, for which each script asks, nobody could tell what a lost reply has done: " +
+		"that call is a quarter of Redisson's script"
 	limitCounts  = "the clock is read and counters are added to, for each batch of commands"
 	limitMemory  = "the record of the hold, its name and owner, and its places in the tables of holds and renewals"
 	limitRenewal = "10,000 renewals a second, in a hundred scripts of 100 locks"
@@ -45,26 +54,32 @@ const (
 
 // goals are all that there are figures for.
 func (rep *report) goals() (all []goal) {
-	vs := func(l load, other string, of func(sample) float64) float64 { return rep.over(l, lockproxy, other, of) }
-	all = []goal{
-		{"GET P1, CPU ÷ twemproxy", vs(getP1, twemproxy, cpuOfProxy), 0.85, 0, rep.over(getP1, leastProxy, twemproxy, cpuOfProxy), limitCalls},
-		{"GET P16, CPU ÷ twemproxy", vs(getP16, twemproxy, cpuOfProxy), 0.4, 0, rep.over(getP16, leastProxy, twemproxy, cpuOfProxy), limitCalls},
-		{"GET P16, CPU ÷ byte relay", vs(getP16, byteRelay, cpuOfProxy), 0.95, 0, rep.over(getP16, leastProxy, byteRelay, cpuOfProxy), limitCalls},
-		{"GET of 10 KB, CPU ÷ byte relay", vs(get10K, byteRelay, cpuOfProxy), 1, 0, 1, limitCopy},
-		{"GET of 1 MB, CPU ÷ byte relay", vs(get1M, byteRelay, cpuOfProxy), 1.15, 0, 1, limitCopy},
-		{"GET of 1 MB, p99 ÷ byte relay", vs(get1M, byteRelay, most99), 1.5, 0, 1, "50 values of 1 MB are under way at once, and Redis, which writes them, has one thread"},
-		{"GET P1, CPU before a cluster ÷ before one Redis", rep.over(getP1, clusterLockproxy, lockproxy, cpuOfProxy), 1.2, 0,
-			rep.over(getP1, clusterLeast, leastProxy, cpuOfProxy), "three connections to write to and to read from, each with a third of the commands"},
-		{"GET P16, CPU before a cluster ÷ before one Redis", rep.over(getP16, clusterLockproxy, lockproxy, cpuOfProxy), 1.2, 0,
-			rep.over(getP16, clusterLeast, leastProxy, cpuOfProxy), "a pipeline goes to three nodes, and its replies are put in order again"},
-		{"GET, 1 connection, p50 ÷ byte relay", vs(getOne, byteRelay, halfTook), 1, 0, rep.over(getOne, leastProxy, byteRelay, halfTook), limitCalls},
-		{onePair.String() + ", p50 ÷ two GETs", vs(onePair, ourGets, halfTook), 1.05, 0, rep.over(onePair, ourScripts, ourGets, halfTook),
-			"Redis runs two scripts, where two GETs take it next to nothing"},
-		{manyPairs.String() + ", CPU ÷ two GETs", vs(manyPairs, ourGets, cpuOfProxy), 1.3, 0, rep.over(manyPairs, ourScripts, ourGets, cpuOfProxy),
-			"the scripts' commands, which are made here, are nine times as long as a GET"},
-		{crowdedPairs.String() + ", ÷ rueidislock", vs(crowdedPairs, rueidislock, rate), 0, 0.75, rep.over(crowdedPairs, leastScripts, rueidislock, rate),
-			"a hop, and scripts that take Redis twice as long as its; it takes no hop and sends what its clients ask in one pipeline"},
-		{contended.String() + ", ÷ the least hand-off", vs(contended, leastLine, changes), 0, 0.8, 1, "one round trip and one script for each hand-off"},
+	for _, g := range []struct {
+		what              string
+		l                 load
+		of                func(sample) float64
+		row, other        string
+		floor, floorOther string
+		most, least       float64
+		limit             string
+	}{
+		{"GET P1, CPU ÷ twemproxy", getP1, cpuOfProxy, lockproxy, twemproxy, leastProxy, twemproxy, 0.85, 0, limitCalls},
+		{"GET P16, CPU ÷ twemproxy", getP16, cpuOfProxy, lockproxy, twemproxy, leastProxy, twemproxy, 0.4, 0, limitCalls},
+		{"GET P16, CPU ÷ byte relay", getP16, cpuOfProxy, lockproxy, byteRelay, leastProxy, byteRelay, 0.95, 0, limitCalls},
+		{"GET of 10 KB, CPU ÷ byte relay", get10K, cpuOfProxy, lockproxy, byteRelay, "", "", 1, 0, limitCopy},
+		{"GET of 1 MB, CPU ÷ byte relay", get1M, cpuOfProxy, lockproxy, byteRelay, byteRelay, byteRelay, 1.15, 0, limitCopy},
+		{"GET of 1 MB, p99 ÷ byte relay", get1M, most99, lockproxy, byteRelay, byteRelay, byteRelay, 1.5, 0, limitTurns},
+		{"GET P1, CPU before a cluster ÷ before one Redis", getP1, cpuOfProxy,
+			clusterLockproxy, lockproxy, clusterLeast, leastProxy, 1.2, 0, limitNodes},
+		{"GET P16, CPU before a cluster ÷ before one Redis", getP16, cpuOfProxy,
+			clusterLockproxy, lockproxy, clusterLeast, leastProxy, 1.2, 0, limitOrder},
+		{"GET, 1 connection, p50 ÷ byte relay", getOne, halfTook, lockproxy, byteRelay, leastProxy, byteRelay, 1, 0, limitCalls},
+		{onePair.String() + ", p50 ÷ two GETs", onePair, halfTook, lockproxy, ourGets, ourScripts, ourGets, 1.05, 0, limitTwo},
+		{manyPairs.String() + ", CPU ÷ two GETs", manyPairs, cpuOfProxy, lockproxy, ourGets, ourScripts, ourGets, 1.3, 0, limitLength},
+		{crowdedPairs.String() + ", ÷ rueidislock", crowdedPairs, rate, lockproxy, rueidislock, leastScripts, rueidislock, 0, 0.75, limitHop},
+		{contended.String() + ", ÷ the least hand-off", contended, changes, lockproxy, leastLine, leastLine, leastLine, 0, 0.8, limitTrip},
+	} {
+		all = append(all, goal{g.what, rep.over(g.l, g.row, g.other, g.of), g.most, g.least, rep.over(g.l, g.floor, g.floorOther, g.of), g.limit})
 	}
 	var watched float64
 	for _, step := range []struct {

@@ -25,7 +25,8 @@ func least(listen string, redis []string) error {
 	}
 	return accept(listen, func(client net.Conn) {
 		defer client.Close()
-		s := &sharing{client: client, links: links, parts: make([]part, len(links)), left: make([][]byte, len(links)), done: make(chan struct{}, len(links))}
+		n := len(links)
+		s := &sharing{client: client, links: links, parts: make([]part, n), left: make([][]byte, n), done: make(chan struct{}, n)}
 		_ = eachRead(client, s.pass) // the client has gone
 	})
 }

@@ -102,3 +102,11 @@ func TestChecksum(t *testing.T) {
 		sums[sum] = true
 	}
 }
+
+func TestSpoken(t *testing.T) {
+	for v, want := range map[float64]string{1.094: "1.09", 13.44: "13.4", 79: "79", 999.4: "999", 4499: "4,500", 76712: "76,700", 905912: "906,000", 1312000: "1.31 million"} {
+		if got := spoken(v); got != want {
+			t.Errorf("%v: %s, not %s", v, got, want)
+		}
+	}
+}

@@ -23,7 +23,9 @@ func (t *table) print(w io.Writer) {
 	width, rule := make([]int, len(t.head)), "|"
 	for i, head := range t.head {
 		for _, row := range append([][]string{t.head}, t.rows...) {
-			width[i] = max(width[i], utf8.RuneCountInString(row[i]), 2)
+			if width[i] = max(width[i], 2); head != inWords {
+				width[i] = max(width[i], utf8.RuneCountInString(row[i]))
+			}
 		}
 		right := map[bool]string{true: "-|", false: ":|"}[i == 0 || head == inWords]
 		rule += strings.Repeat("-", width[i]+1) + right
@@ -43,7 +45,7 @@ func (t *table) print(w io.Writer) {
 func printRow(w io.Writer, cells []string, width []int) {
 	line := "|"
 	for i, cell := range cells {
-		pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+		pad := strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(cell)))
 		if i == 0 {
 			line += " " + cell + pad + " |"
 		} else {
