@@ -106,6 +106,7 @@ var table = []row{
 	{pkg: "bench", floor: beside, what: "measurements", tree: true,
 		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/program"}},
 	{pkg: "deploy", floor: beside, what: "packages, and tests that they fit the program", tree: true, may: []string{"internal/config"}},
+	{pkg: "internal/held", floor: 0, what: "for how long mutexes are held, for benchmarks", libs: stdOnly},
 	{pkg: "internal/testredis", floor: 0, what: "throw-away Redis servers for tests"},
 	{pkg: "internal/program", floor: 0, what: "the servers that tools start: bench, and Redis' own suite", libs: stdOnly},
 	{pkg: "internal/history", floor: 0, what: "random users of locks, what they did, and the oracles over it"},

@@ -34,3 +34,38 @@ func BenchmarkCommandAndReply(b *testing.B) {
 		c.Write(reply)
 	}
 }
+
+// What the accept loop does for a client that comes, system calls included. The kernel has let it in before.
+func BenchmarkAccept(b *testing.B) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, _ := newTestGate(b, Options{}).Guard(ln, Entry{})
+	defer l.Close()
+	const atOnce = 100
+	var both []net.Conn
+	for i := range b.N {
+		if i%atOnce == 0 {
+			b.StopTimer()
+			for _, c := range both {
+				c.Close()
+			}
+			both = nil
+			for range atOnce {
+				c, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					b.Fatal(err)
+				}
+				c.(*net.TCPConn).SetLinger(0) // else its port stays taken
+				both = append(both, c)
+			}
+			b.StartTimer()
+		}
+		c, err := l.Accept()
+		if err != nil {
+			b.Fatal(err)
+		}
+		both = append(both, c)
+	}
+}

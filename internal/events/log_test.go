@@ -217,3 +217,16 @@ func BenchmarkLine(b *testing.B) {
 		l.write()
 	}
 }
+
+// BenchmarkAddEverywhere is Add of grants on all processors, of which far more come than are kept.
+func BenchmarkAddEverywhere(b *testing.B) {
+	l := New(nil)
+	l.SetLong(time.Second)
+	b.RunParallel(func(p *testing.PB) {
+		e := Event{Kind: Grant, Verb: "LOCK", Lock: true, Key: "orders:17", Side: "plain", Waited: 300 * time.Microsecond}
+		for p.Next() {
+			e.At = time.Now()
+			l.Add(e)
+		}
+	})
+}

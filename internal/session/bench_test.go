@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // BenchmarkTransaction is MULTI, SET, GET, EXEC, so many at once, on a connection of the client's own.
@@ -36,4 +39,20 @@ func BenchmarkTransaction(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkGrants is what a lock verb of a user other than the service account takes of what all such verbs share.
+func BenchmarkGrants(b *testing.B) {
+	key := func(i int) grant {
+		return grant{ident: upstream.Identity{User: "worker", Password: "secret"}, key: "orders:" + strconv.Itoa(i), write: true}
+	}
+	for i := range 1000 {
+		grants().Add(key(i), nil)
+	}
+	b.RunParallel(func(p *testing.PB) {
+		one := key(rand.IntN(1000))
+		for p.Next() {
+			grants().Get(one)
+		}
+	})
 }
