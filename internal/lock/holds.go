@@ -365,17 +365,19 @@ func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 }
 
 // recheckIf makes the watchdog check, as soon as it can, those live holds for which why gives a reason; why gets their
-// key, and what they are suspected for already.
+// key, and what they are suspected for already. A lock that is granted between two pieces is recheckLate's.
 func (hs *holds) recheckIf(why func(key, already string) string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	hs.looked = hs.now()
+	done := 0
 	for key, live := range hs.byKey {
 		for rec := range live.All() {
 			if reason := why(key.Key, rec.suspect); reason != "" {
 				hs.happen(rec, suspected{reason})
 			}
 		}
+		yield(&hs.mu, &done, live.Len())
 	}
 }
 

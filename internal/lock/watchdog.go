@@ -58,7 +58,7 @@ func (hs *holds) untilDue(least time.Duration) time.Duration {
 func (hs *holds) dispatchDue(enqueue func(*record)) (toClear []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	now := hs.now()
+	now, done := hs.now(), 0
 	for rec, due := hs.schedule.Due(hs.time(now)); due; rec, due = hs.schedule.Due(hs.time(now)) {
 		hs.schedule.Drop(rec)
 		switch {
@@ -71,6 +71,7 @@ func (hs *holds) dispatchDue(enqueue func(*record)) (toClear []*record) {
 		case rec.watched || rec.end > now: // else watchDeadlines ends it
 			enqueue(rec)
 		}
+		yield(&hs.mu, &done, 1)
 	}
 	return toClear
 }
