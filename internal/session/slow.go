@@ -11,11 +11,12 @@ import (
 
 // noteSlow puts a command into the slow log. One that Redis does not know is left out: it was not run.
 func (s *Server) noteSlow(c *client.Slow) {
-	if c.Command == commandtable.Unlisted {
+	now := time.Now()
+	if c.Command == commandtable.Unlisted || !s.slowest.Takes(now) {
 		return
 	}
 	s.slowest.Add(slowlog.Entry{
-		At: time.Now(), Took: c.Took, Upstream: c.Upstream, Args: commands.Shown(c.Command, c.Words),
+		At: now, Took: c.Took, Upstream: c.Upstream, Args: commands.Shown(c.Command, c.Words),
 		Commands: c.Commands,
 		Client:   slowlog.Client{Addr: c.Client.Peer.Addr, Name: c.Client.Name(), User: c.Client.User()},
 	})

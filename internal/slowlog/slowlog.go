@@ -26,10 +26,24 @@ type Log struct {
 	mu      sync.Mutex // a leaf; guards all below
 	entries []Entry    // oldest first
 	added   int64
+	second  int64 // unix time in which Takes was asked last,
+	asked   int   // so many times
 }
 
 // Most is how many entries are kept.
 const Most = 128
+
+// Takes says whether what took long until then is to be added: of a second that has more than are kept, the first is.
+// In a proxy that has too much to do every command takes long, and to add each would take the more of its time.
+func (l *Log) Takes(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if second := at.Unix(); second != l.second {
+		l.second, l.asked = second, 0
+	}
+	l.asked++
+	return l.asked <= Most
+}
 
 // Add gives an entry its number and keeps it, in place of the oldest if there are too many.
 func (l *Log) Add(e Entry) {
@@ -63,5 +77,5 @@ func (l *Log) Len() int {
 func (l *Log) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries = nil
+	l.entries, l.asked = nil, 0
 }

@@ -3,6 +3,7 @@ package slowlog
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // The last entries are kept, the newest comes first, and numbers go on.
@@ -24,5 +25,25 @@ func TestLog(t *testing.T) {
 	l.Add(Entry{})
 	if all := l.Latest(10); len(all) != 1 || all[0].ID != Most+5 {
 		t.Errorf("after a reset: %v", all)
+	}
+}
+
+// Of each second the first are taken, as many as are kept.
+func TestTakes(t *testing.T) {
+	var l Log
+	second := time.Unix(1000, 0)
+	takes := func(at time.Time) (n int) {
+		for range 3 * Most {
+			if l.Takes(at) {
+				n++
+			}
+		}
+		return n
+	}
+	if first, next := takes(second), takes(second.Add(time.Second)); first != Most || next != Most {
+		t.Errorf("%d and %d are taken in two seconds, want %d", first, next, Most)
+	}
+	if l.Reset(); !l.Takes(second.Add(time.Second)) {
+		t.Error("none is taken after a reset")
 	}
 }
