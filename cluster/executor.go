@@ -23,6 +23,7 @@ type Executor struct {
 	round    round
 	replicas replicaChoice
 	replies  []reply
+	whole    [][]byte // see deliver
 	work     sync.WaitGroup
 	wait     replyWait
 	memory   replyMemory
@@ -272,7 +273,7 @@ func (e *Executor) sendBatch(ctx context.Context, b *batch) {
 			return
 		}
 	}
-	b.sink.reset(&e.memory, b.units)
+	b.sink.reset(&e.memory, b)
 	b.req.Sink = &b.sink
 	b.err = b.link.pipe.Do(&b.req)
 }

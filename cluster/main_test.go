@@ -132,7 +132,7 @@ func (c *client) do(lines ...string) []string {
 		return c.run(plans)
 	}
 	var got replyList // as the proxy does
-	if c.e.Straight(context.Background(), keyedOf(plans), &got, func() []*Plan { return plans }) {
+	if c.straight(context.Background(), plans, &got, func() []*Plan { return plans }) {
 		return got
 	}
 	return results(plans)

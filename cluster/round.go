@@ -16,19 +16,21 @@ type round struct {
 	orderly  bool          // the first round of a Do without replica reads and commands with several keys: nothing waits
 	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
 	lanes    []*lane       // to be used again
-	straight []*batch      // by command: see Straight
+	straight []int         // by command the place of its batch: see Straight
 
 	probeUntil time.Time // when the probes of this Do end; zero: there has been none
 }
 
 // batch is what one node gets in one round.
 type batch struct {
+	at    int // its place in the round
 	link  *link
 	units []*unit
 	req   upstream.Request
 	sink  replyCollector
 	err   error
-	next  int // of the executor's replies, the next one of this batch: see deliver
+	to    upstream.Sink // gets the only reply of a Straight; nil: there are several, or it is none
+	next  int           // of the executor's whole replies, the next one of this batch: see deliver
 }
 
 // lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.
@@ -86,8 +88,8 @@ func (r *round) batchTo(to linkTo, by *links) *batch {
 		r.batches = append(r.batches, &batch{})
 	}
 	b := r.batches[r.live]
+	b.at, b.link = r.live, by.to(to)
 	r.live++
-	b.link = by.to(to)
 	return b
 }
 
@@ -101,8 +103,8 @@ func (r *round) clear() {
 		clear(b.req.Cmds)
 		clear(b.units)
 		clear(b.sink.pieces)
-		b.sink.direct = nil
-		b.req.Cmds, b.units, b.link, b.err = b.req.Cmds[:0], b.units[:0], nil, nil
+		b.sink.direct, b.sink.to = nil, nil
+		b.req.Cmds, b.units, b.link, b.to, b.err = b.req.Cmds[:0], b.units[:0], nil, nil, nil
 	}
 	r.live, r.scanning = 0, nil
 	if len(r.slots) > 0 {

@@ -15,12 +15,14 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// keyedOf are the commands of plans that each have their keys in one slot.
-func keyedOf(plans []*Plan) (keyed []Keyed) {
+// straight carries plans out as Straight does, and makes them when made is called.
+func (cl *client) straight(ctx context.Context, plans []*Plan, to upstream.Sink, made func() []*Plan) bool {
+	var cmds [][]byte
+	var slots []int
 	for _, p := range plans {
-		keyed = append(keyed, Keyed{Raw: p.cmd.Raw, Slot: p.units[0].slot})
+		cmds, slots = append(cmds, p.cmd.Raw), append(slots, p.units[0].slot)
 	}
-	return keyed
+	return cl.e.Straight(ctx, cmds, slots, to, made)
 }
 
 // plansOf are the plans of lines that are words with spaces between.
@@ -44,7 +46,7 @@ func TestStraight(t *testing.T) {
 			want = append(want, "+OK\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(value), value))
 		}
 		var got replyList
-		if !cl.e.Straight(t.Context(), keyedOf(cl.table.plansOf(lines...)), &got, func() []*Plan { t.Fatal("plans were made"); return nil }) {
+		if !cl.straight(t.Context(), cl.table.plansOf(lines...), &got, func() []*Plan { t.Fatal("plans were made"); return nil }) {
 			t.Fatalf("%d keys: not answered", n)
 		}
 		if strings.Join(got, "") != strings.Join(want, "") {
@@ -74,7 +76,7 @@ func TestStraightNeedsPlans(t *testing.T) {
 			}
 			var got replyList
 			plans := cl.table.plansOf(lines...)
-			if cl.e.Straight(t.Context(), keyedOf(plans), &got, func() []*Plan { return plans }) || len(got) > 0 {
+			if cl.straight(t.Context(), plans, &got, func() []*Plan { return plans }) || len(got) > 0 {
 				t.Fatalf("%s: no plans were made, and %d replies were handed over", name, len(got))
 			}
 			for at, want := range []string{":1\r\n", second.want, ":2\r\n"} {
@@ -102,7 +104,7 @@ func TestStraightWithoutMaster(t *testing.T) {
 	plans := cl.table.plansOf("INCR somebody", "INCR nobody")
 	var got replyList
 	made := 0
-	if cl.e.Straight(t.Context(), keyedOf(plans), &got, func() []*Plan { made++; return plans }) || made != 1 {
+	if cl.straight(t.Context(), plans, &got, func() []*Plan { made++; return plans }) || made != 1 {
 		t.Fatalf("plans were made %d times", made)
 	}
 	for _, p := range plans { // the nodes know where the slot is, and say so
@@ -119,7 +121,7 @@ func TestStraightClosed(t *testing.T) {
 	cl := newClient(t, c, learn(t, c), 2)
 	c.Close()
 	plans := cl.table.plansOf("INCR a", "INCR b")
-	cl.e.Straight(context.Background(), keyedOf(plans), new(replyList), func() []*Plan { return plans })
+	cl.straight(context.Background(), plans, new(replyList), func() []*Plan { return plans })
 	for _, p := range plans {
 		if !upstream.IsNotSent(p.Err) {
 			t.Errorf("got %q and %v", p.Reply, p.Err)
@@ -145,7 +147,7 @@ func TestStraightLetsGo(t *testing.T) {
 	port, _ := fakeNode(t, func(string) string { return "$60000\r\n" + strings.Repeat("x", 60000) + "\r\n" })
 	cl := newClient(t, openFake(t, port, Options{}), nil, 2)
 	get := NewPlan(wordsOf("get", "k"))
-	if !cl.e.Straight(t.Context(), keyedOf([]*Plan{get, get, get}), new(replyList), func() []*Plan { return nil }) {
+	if !cl.straight(t.Context(), []*Plan{get, get, get}, new(replyList), func() []*Plan { return nil }) {
 		t.Fatal("not answered")
 	}
 	held := 0
@@ -159,8 +161,8 @@ func TestStraightLetsGo(t *testing.T) {
 	}
 }
 
-// Nor does it hold a batch whose wait was ended.
-func TestStraightLetsGoOfWhatWasEnded(t *testing.T) {
+// When the wait for a batch is ended, each of its commands says why.
+func TestStraightEnded(t *testing.T) {
 	t.Parallel()
 	answer := make(chan struct{})
 	port, _ := fakeNode(t, func(line string) string {
@@ -171,16 +173,11 @@ func TestStraightLetsGoOfWhatWasEnded(t *testing.T) {
 	})
 	cl := newClient(t, openFake(t, port, Options{Timeout: 100 * time.Millisecond}), nil, 2)
 	plans := []*Plan{NewPlan(wordsOf("set", "slow", "1")), NewPlan(wordsOf("set", "slow", "2"))}
-	cl.e.Straight(t.Context(), keyedOf(plans), new(replyList), func() []*Plan { return plans })
+	cl.straight(t.Context(), plans, new(replyList), func() []*Plan { return plans })
 	close(answer)
 	for _, p := range plans {
 		if !errors.Is(p.Err, upstream.ErrTimeout) {
 			t.Errorf("got %q and %v", p.Reply, p.Err)
-		}
-	}
-	for _, b := range cl.e.round.straight[:cap(cl.e.round.straight)] {
-		if b != nil {
-			t.Error("an ended batch is held")
 		}
 	}
 }
@@ -224,7 +221,7 @@ func TestStraightIsInOrderAfterScan(t *testing.T) {
 	cl := newClient(t, openFake(t, ports[0], Options{Refresh: time.Hour}), nil, 2)
 	cl.run([]*Plan{NewPlan(wordsOf("scan", "0"))})
 	plans := []*Plan{NewPlan(wordsOf("set", "k", "1")), NewPlan(wordsOf("set", "k", "2"))}
-	cl.e.Straight(t.Context(), keyedOf(plans), new(replyList), func() []*Plan { return plans })
+	cl.straight(t.Context(), plans, new(replyList), func() []*Plan { return plans })
 	if got := results(plans); got[0] != "+OK\r\n" || got[1] != "+OK\r\n" || !slices.Equal(ran, []string{"set k 1", "set k 2"}) {
 		t.Errorf("got %q; what ran: %q", got, ran)
 	}

@@ -32,10 +32,10 @@ type Batch struct {
 type clusterRun struct {
 	args  [][][]byte // the words of each of the run
 	plans []*cluster.Plan
-	words []int           // for all commands of the run, which of their words are keys
-	keys  [][]int         // the same for each: parts of words
-	keyed []cluster.Keyed // the run, when each command has a single key
-	apart bool            // replies are to be kept in the plans, whole, and not sent to the client
+	words []int   // for all commands of the run, which of their words are keys
+	keys  [][]int // the same for each: parts of words
+	slots []int   // of each of the run, when each has a single key
+	apart bool    // replies are to be kept in the plans, whole, and not sent to the client
 }
 
 const (
@@ -81,7 +81,6 @@ func (b *Batch) take(p *cluster.Plan) (n int) {
 func (b *Batch) clearRun() {
 	clear(b.run)
 	clear(b.nodes.args)
-	clear(b.nodes.keyed)
 	for _, p := range b.nodes.plans { // plans keep replies
 		*p = cluster.Plan{}
 	}

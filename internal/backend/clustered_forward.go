@@ -105,31 +105,35 @@ func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 }
 
 func (u *clusteredPath) forward(b *Batch, over way) {
-	u.findKeys(b)
 	e := u.executor()
 	if over == shared && u.Writes.Paused() {
 		over = private
 	}
 	replicas := u.Replicas
-	if over == shared && !replicas && !b.scripts && u.keyed(b) {
+	if over == shared && !replicas && !b.scripts && b.findSlots() {
 		u.forwardStraight(b, e)
 		return
 	}
+	u.findKeys(b)
 	u.plan(b)
 	e.Replicas(replicas && !b.scripts)
 	u.forwardWith(b, e, over)
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
-// keyed fills in the run's commands with their slots; false: not each has a single key.
-func (u *clusteredPath) keyed(b *Batch) bool {
-	if slices.ContainsFunc(b.nodes.keys, func(keys []int) bool { return len(keys) != 1 }) {
-		return false
-	}
-	b.nodes.keyed = b.nodes.keyed[:0]
-	for i, raw := range b.run {
-		b.nodes.keyed = append(b.nodes.keyed, cluster.Keyed{Raw: raw,
-			Slot: cluster.Slot(b.nodes.args[i][b.nodes.keys[i][0]])})
+// findSlots finds the slots of the run's commands; false: not each is known to have a single key.
+func (b *Batch) findSlots() bool {
+	b.nodes.slots = b.nodes.slots[:0]
+	for i, c := range b.cmds {
+		if c == nil || c.Spec == nil {
+			return false
+		}
+		words := b.nodes.args[i]
+		keys, known := c.Spec.Keys(words, b.nodes.words[:0])
+		if b.nodes.words = keys; !known || len(keys) != 1 {
+			return false
+		}
+		b.nodes.slots = append(b.nodes.slots, cluster.Slot(words[keys[0]]))
 	}
 	return true
 }
@@ -138,7 +142,8 @@ func (u *clusteredPath) keyed(b *Batch) bool {
 func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
 	b.Total = 0
 	e.Private(false)
-	answered := e.Straight(u.client.Context(), b.nodes.keyed, b, func() []*cluster.Plan {
+	answered := e.Straight(u.client.Context(), b.run, b.nodes.slots, b, func() []*cluster.Plan {
+		u.findKeys(b)
 		u.plan(b)
 		return b.nodes.plans
 	})
