@@ -234,15 +234,23 @@ func (e *Executor) clear() {
 	}
 }
 
-// send sends all batches in parallel, the first from this goroutine, and returns when the outcome of each is known.
+// send sends all batches in parallel, and returns when the outcome of each is known. The first is sent from this
+// goroutine, which waits for those of the others, too, that somebody else is writing anyway.
 func (e *Executor) send(ctx context.Context) {
 	sent := e.round.sent()
 	e.wait.begin(ctx, sent, e.seen)
 	for _, b := range sent[1:] {
-		e.work.Add(1)
-		go e.sendBeside(ctx, b)
+		if b.joined = e.join(b); !b.joined {
+			e.work.Add(1)
+			go e.sendBeside(ctx, b)
+		}
 	}
 	e.sendBatch(ctx, sent[0])
+	for _, b := range sent[1:] {
+		if b.joined {
+			b.err = b.link.pipe.Wait(&b.req)
+		}
+	}
 	e.work.Wait()
 	e.wait.end()
 	slowest := time.Duration(0)
@@ -260,6 +268,15 @@ func (e *Executor) sendBeside(ctx context.Context, b *batch) {
 	e.sendBatch(ctx, b)
 }
 
+// join has a batch be sent by whoever writes to its node; false: nobody does.
+func (e *Executor) join(b *batch) bool {
+	if b.link.pipe == nil {
+		return false
+	}
+	b.ready(&e.memory)
+	return b.link.pipe.Join(&b.req)
+}
+
 // sendBatch sends one batch, and returns when its outcome is known.
 func (e *Executor) sendBatch(ctx context.Context, b *batch) {
 	b.req.Replied, b.req.Partial = 0, 0
@@ -273,7 +290,6 @@ func (e *Executor) sendBatch(ctx context.Context, b *batch) {
 			return
 		}
 	}
-	b.sink.reset(&e.memory, b)
-	b.req.Sink = &b.sink
+	b.ready(&e.memory)
 	b.err = b.link.pipe.Do(&b.req)
 }

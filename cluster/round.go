@@ -23,14 +23,15 @@ type round struct {
 
 // batch is what one node gets in one round.
 type batch struct {
-	at    int // its place in the round
-	link  *link
-	units []*unit
-	req   upstream.Request
-	sink  replyCollector
-	err   error
-	to    upstream.Sink // gets the only reply of a Straight; nil: there are several, or it is none
-	next  int           // of the executor's whole replies, the next one of this batch: see deliver
+	at     int // its place in the round
+	link   *link
+	units  []*unit
+	req    upstream.Request
+	sink   replyCollector
+	err    error
+	joined bool          // see Pipe.Join
+	to     upstream.Sink // gets the only reply of a Straight; nil: there are several, or it is none
+	next   int           // of the executor's whole replies, the next one of this batch: see deliver
 }
 
 // lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.
@@ -122,6 +123,12 @@ func (b *batch) add(u *unit) {
 	}
 	b.req.Cmds = append(b.req.Cmds, u.raw)
 	b.units = append(b.units, u)
+}
+
+// ready readies the batch to be sent.
+func (b *batch) ready(m *replyMemory) {
+	b.sink.reset(m, b)
+	b.req.Sink = &b.sink
 }
 
 // all says that each of the batch's units is so. Without units it is Straight's, and each command has its slot.

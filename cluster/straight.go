@@ -10,7 +10,8 @@ import (
 // to: a command that its master answers without an error needs none. Then it gives all replies to to, in the order of
 // the commands, and returns true. Otherwise it has the plans made, of the same commands in the same order, goes on with
 // them until each has its Reply or its Err, and returns false; to has got nothing then. Reads do not go to replicas.
-func (e *Executor) Straight(ctx context.Context, cmds [][]byte, slots []int, to upstream.Sink, plans func() []*Plan) bool {
+func (e *Executor) Straight(ctx context.Context, cmds [][]byte, slots []int, to upstream.Sink,
+	plans func() []*Plan) bool {
 	e.begin()
 	e.clear()
 	addressed := e.c.ctx.Err() == nil && e.address(cmds, slots)

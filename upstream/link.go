@@ -74,41 +74,76 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 
 // do sends r and returns when its outcome is known: nil, *LostError, *NotSentError.
 func (l *link) do(r *Request) error {
+	lead, alone, err := l.queue(r)
+	if err != nil {
+		return err
+	}
+	if lead {
+		l.write(r, alone)
+	}
+	return l.await(r)
+}
+
+// queue queues r, when there is room. lead: its session is the link's writer; alone: nothing else is under way.
+func (l *link) queue(r *Request) (lead, alone bool, err error) {
 	r.abandon(l)
 	l.mu.Lock()
-	if r.on.Load() != l { // a store costs more than a load
-		r.on.Store(l)
-	}
-	r.turn, r.ended, r.within = r.Turn, nil, 0
-	for len(r.wake) > 0 { // left by an End that came too late for the Do before
-		<-r.wake
-	}
+	defer l.mu.Unlock()
+	l.begin(r)
 	for l.takes() == nil && l.full() && r.ended == nil {
 		l.waiting++
 		l.wait.Wait()
 		l.waiting--
 	}
-	err := l.takes()
-	if err == nil {
+	if err = l.takes(); err == nil {
 		err = r.ended
 	}
 	if err != nil {
-		l.mu.Unlock()
-		return &NotSentError{Cause: err}
+		return false, false, &NotSentError{Cause: err}
 	}
+	lead = !l.writing
+	l.push(r)
+	return lead, l.count == 1, nil
+}
+
+// join queues r if some session writes, and there is room; else it does nothing and returns false.
+func (l *link) join(r *Request) bool {
+	r.abandon(l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.writing || l.takes() != nil || l.full() {
+		return false
+	}
+	l.begin(r)
+	r.beside = true
+	l.push(r)
+	return true
+}
+
+// begin begins the way of r over the link; mu is held.
+func (l *link) begin(r *Request) {
+	if r.on.Load() != l { // a store costs more than a load
+		r.on.Store(l)
+	}
+	r.turn, r.ended, r.within, r.beside = r.Turn, nil, 0, false
+	for len(r.wake) > 0 { // left by an End that came too late for the Do before
+		<-r.wake
+	}
+}
+
+// push puts r behind what is pending; mu is held.
+func (l *link) push(r *Request) {
 	r.off, r.err = l.appended, nil
 	l.appended += r.size
 	l.out.add(r.Cmds)
 	l.pending.push(r)
 	l.bytes += r.size
 	l.count++
-	lead, alone := !l.writing, l.count == 1
 	l.writing = true
-	l.mu.Unlock()
+}
 
-	if lead {
-		l.write(r, alone)
-	}
+// await returns when the outcome of r, which has been queued, is known.
+func (l *link) await(r *Request) error {
 	for {
 		switch <-r.wake {
 		case wakeWrite:

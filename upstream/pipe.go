@@ -82,12 +82,31 @@ func (p *Pipe) Do(r *Request) error {
 	if l == nil {
 		return p.redo(r, false)
 	}
-	err := l.do(r)
+	return p.done(r, l.do(r))
+}
+
+// done returns how the Do of r ends whose first try has ended with err.
+func (p *Pipe) done(r *Request, err error) error {
 	if err == nil || (Attempt{Err: err, Left: patience}).Outcome() != SendAgain {
 		return err
 	}
 	return p.redo(r, true)
 }
+
+// Join begins a Do that Wait must end, if r is sent without the caller: another session writes for all at the moment.
+// Otherwise it does nothing and returns false. So one goroutine can wait for several pipes. A caller that may be waiting
+// for another pipe is never made the writer: everybody else on this one would wait for that, too.
+func (p *Pipe) Join(r *Request) bool {
+	l := p.link.Load()
+	if l == nil || len(r.Cmds) == 0 {
+		return false
+	}
+	r.prepare()
+	return l.join(r)
+}
+
+// Wait ends what Join has begun, as Do ends.
+func (p *Pipe) Wait(r *Request) error { return p.done(r, r.on.Load().await(r)) }
 
 // Ask is Do for a question of the proxy's own, and returns the replies, one behind the other, unless r has a Sink for
 // them. It is given up, with ErrTimeout, when it has no answer within that time.

@@ -74,6 +74,7 @@ type ending struct {
 	turn   uint64 // of the Do under way
 	ended  error  // End's cause
 	left   bool   // its caller has gone: only its replies are still pending
+	beside bool   // its caller has joined, and may be at another link: it writes nothing here
 	within uint64 // number of the link's write in which the caller was when it was ended
 }
 
@@ -196,11 +197,11 @@ func (c *chain) pop() *Request {
 	return r
 }
 
-// successor returns the oldest of pending requests whose session still waits, and so can take over the writing; nil:
-// there is none.
+// successor returns the oldest of pending requests whose session waits for it alone, and so can take over the writing;
+// nil: there is none.
 func (c *chain) successor() *Request {
 	r := c.head
-	for r != nil && r.left {
+	for r != nil && (r.left || r.beside) {
 		r = r.next
 	}
 	return r

@@ -1,0 +1,59 @@
+package upstream
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Who joins writes nothing: while nobody writes there is nothing to join, and the writer never passes its duty on to
+// who has joined, who may be waiting for another Redis.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	defer far.Close()
+	l := newLink(near, true, defaultMaxInflight)
+	p := &Pipe{}
+	p.link.Store(l)
+	get := [][]byte{resp.AppendCommand(nil, "GET", "k")}
+	requests := make([]*Request, 3)
+	for i := range requests {
+		requests[i] = &Request{Cmds: get, Sink: new(Gathered)}
+	}
+	if p.Join(requests[0]) {
+		t.Fatal("joined, though nobody writes")
+	}
+	wrote, ended := make(chan error, 1), make(chan error, 1)
+	go func() { wrote <- p.Do(requests[0]) }()
+	for writing := false; !writing; time.Sleep(time.Millisecond) { // it is in the write, since nobody reads
+		l.mu.Lock()
+		writing = l.writer != nil
+		l.mu.Unlock()
+	}
+	if !p.Join(requests[1]) {
+		t.Fatal("not joined, though another one writes")
+	}
+	go func() { ended <- l.serve() }()
+	if _, err := far.Read(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	far.Write([]byte("$1\r\na\r\n")) // the writer's, which is at the second write now, or about to be
+	if _, err := far.Read(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	far.Write([]byte("$1\r\nb\r\n"))
+	if err := p.Wait(requests[1]); err != nil || string(*requests[1].Sink.(*Gathered)) != "$1\r\nb\r\n" {
+		t.Errorf("got %q and %v", *requests[1].Sink.(*Gathered), err)
+	}
+	l.fail(context.Canceled)
+	<-ended
+	if p.Join(requests[2]) {
+		t.Error("joined a connection that has ended")
+	}
+}
