@@ -135,14 +135,20 @@ func (rec *record) tryBusy() bool {
 	return true
 }
 
-// record is what is known of a connection's hold, for one that works on it from now on. mu is held.
+// record is what is known of a connection's hold, for one that works on it from now on. mu is held, but not while a
+// record is made: who needs memory may have to work for the collector.
 func (hs *holds) record(c *Client, id lockstore.ID) *record {
-	rec := hs.byID[id.Hold()]
-	if rec == nil {
-		rec = &record{id: id.Hold(), client: c}
-		hs.byID[rec.id] = rec
+	if rec := hs.byID[id.Hold()]; rec != nil {
+		return rec
 	}
-	return rec
+	hs.mu.Unlock()
+	made := &record{id: id.Hold(), client: c}
+	hs.mu.Lock()
+	if rec := hs.byID[made.id]; rec != nil {
+		return rec
+	}
+	hs.byID[made.id] = made
+	return made
 }
 
 func (hs *holds) leave(rec *record) {
