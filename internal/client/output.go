@@ -8,7 +8,7 @@ import (
 const (
 	flushAt    = 64 << 10 // bytes of replies gathered before they are written
 	keepBytes  = 2 * flushAt
-	pieceBytes = 256 << 10 // of replies gathered in one piece
+	pieceBytes = 4 << 20 // of replies gathered in one piece
 )
 
 // Output is the replies of a client that are gathered and not written yet.
@@ -28,9 +28,8 @@ func (o *Output) Reply(p []byte) {
 		return
 	}
 	// in one piece they would be copied time and again, while all clients of the pipe wait
-	if len(o.Bytes)+len(p) > pieceBytes {
+	if len(o.Bytes) >= pieceBytes {
 		o.setAside()
-		o.Bytes = make([]byte, 0, pieceBytes)
 	}
 	o.Bytes = append(o.Bytes, p...)
 	o.Total += len(p)
