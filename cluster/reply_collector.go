@@ -49,10 +49,8 @@ type replyCollector struct {
 	memory *replyMemory
 	pieces [][]byte
 	size   int
-	refuse bool          // the client may hold no more
-	direct *unit         // the only unit, if its reply is passed on as it comes unless it is an error; else nil
-	to     upstream.Sink // gets the reply to the only command, if that comes whole and is no error; nil: there is none
-	passed bool          // it has got it
+	refuse bool  // the client may hold no more
+	direct *unit // the only unit, if its reply is passed on as it comes unless it is an error; else nil
 }
 
 // Reply implements upstream.Sink.
@@ -63,11 +61,6 @@ func (c *replyCollector) Reply(p []byte) {
 			return
 		}
 		c.direct = nil // it may be a redirect
-	}
-	if c.to != nil && len(p) <= longReply && p[0] != '-' {
-		c.to.Reply(p)
-		c.passed = true
-		return
 	}
 	if c.refuse = c.refuse || !c.fits(len(p)); c.refuse {
 		c.pieces = nil
@@ -96,10 +89,10 @@ func (c *replyCollector) fits(n int) bool {
 }
 
 // reset readies c for the next round. What was kept belongs to the plans.
-func (c *replyCollector) reset(m *replyMemory, b *batch) {
-	*c = replyCollector{memory: m, pieces: c.pieces[:0], to: b.to}
-	if len(b.units) == 1 && b.units[0].streams() {
-		c.direct = b.units[0]
+func (c *replyCollector) reset(m *replyMemory, units []*unit) {
+	*c = replyCollector{memory: m, pieces: c.pieces[:0]}
+	if len(units) == 1 && units[0].streams() {
+		c.direct = units[0]
 	}
 }
 

@@ -29,9 +29,8 @@ type batch struct {
 	req    upstream.Request
 	sink   replyCollector
 	err    error
-	joined bool          // see Pipe.Join
-	to     upstream.Sink // gets the only reply of a Straight; nil: there are several, or it is none
-	next   int           // of the executor's whole replies, the next one of this batch: see deliver
+	joined bool // see Pipe.Join
+	next   int  // of the executor's whole replies, the next one of this batch: see deliver
 }
 
 // lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.
@@ -104,8 +103,8 @@ func (r *round) clear() {
 		clear(b.req.Cmds)
 		clear(b.units)
 		clear(b.sink.pieces)
-		b.sink.direct, b.sink.to = nil, nil
-		b.req.Cmds, b.units, b.link, b.to, b.err = b.req.Cmds[:0], b.units[:0], nil, nil, nil
+		b.sink.direct = nil
+		b.req.Cmds, b.units, b.link, b.err = b.req.Cmds[:0], b.units[:0], nil, nil
 	}
 	r.live, r.scanning = 0, nil
 	if len(r.slots) > 0 {
@@ -127,7 +126,7 @@ func (b *batch) add(u *unit) {
 
 // ready readies the batch to be sent.
 func (b *batch) ready(m *replyMemory) {
-	b.sink.reset(m, b)
+	b.sink.reset(m, b.units)
 	b.req.Sink = &b.sink
 }
 

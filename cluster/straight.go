@@ -16,9 +16,6 @@ func (e *Executor) Straight(ctx context.Context, cmds [][]byte, slots []int, to 
 	e.clear()
 	addressed := e.c.ctx.Err() == nil && e.address(cmds, slots)
 	if addressed {
-		if len(cmds) == 1 {
-			e.round.batches[0].to = to
-		}
 		if e.send(ctx); e.deliver(to) {
 			e.round.clear() // an idle client holds no bytes
 			return true
@@ -58,10 +55,7 @@ func (e *Executor) deliver(to upstream.Sink) bool {
 	defer func() { clear(e.whole) }() // they would keep the bytes
 	for _, b := range e.round.sent() {
 		b.next = len(e.whole)
-		switch {
-		case b.sink.passed:
-			return true // it has got the only reply
-		case b.err != nil:
+		if b.err != nil {
 			return false
 		}
 		if e.whole = b.sink.cutWhole(e.whole); len(e.whole) != b.next+len(b.req.Cmds) {
