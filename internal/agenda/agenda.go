@@ -36,13 +36,6 @@ func (a *Agenda[T]) Put(x T, at time.Time) {
 	}
 }
 
-// Hasten is Put of a thing that is not there for an earlier time already.
-func (a *Agenda[T]) Hasten(x T, at time.Time) {
-	if i := *a.place(x); i == 0 || at.Sub(a.began) < a.all[i-1].at {
-		a.Put(x, at)
-	}
-}
-
 // Drop takes a thing off, if it is there.
 func (a *Agenda[T]) Drop(x T) {
 	i := int(*a.place(x))

@@ -35,6 +35,9 @@ func From(s func(n int64) int64) {
 	source.Store(&s)
 }
 
+// Repeated says that this is a simulation that is to be repeated, in which nothing may depend on the order of goroutines.
+func Repeated() bool { return source.Load() != nil }
+
 // turn stands for Turn; nil: it does nothing.
 var turn atomic.Pointer[func(what string, more []string)]
 

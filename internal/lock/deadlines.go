@@ -44,7 +44,7 @@ func (hs *holds) tellLosses() (next time.Duration) {
 			return hs.deadlines.Sleep(tick)
 		}
 		if at := rec.due(hs.terms); at > now { // it was put off
-			hs.deadlines.Put(rec, hs.time(at))
+			hs.putDeadline(rec, at)
 		} else {
 			hs.deadlines.Drop(rec)
 			hs.happen(rec, overdue{})

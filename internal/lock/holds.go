@@ -22,13 +22,14 @@ type record struct {
 
 	// guarded by holds.mu
 	hold
-	freed     chan struct{} // closed when it is no longer busy; nil: nobody waits for that
-	users     int           // that have or wait for busy
 	client    *Client       // nil: it has gone
+	inChunk   *chunk        // of renewals that has not been sent yet; nil: none
+	ends      moment        // when watchDeadlines looks at it
+	freed     chan struct{} // closed when it is no longer busy; nil: nobody waits for that
+	users     int32         // that have or wait for busy
 	busy      bool          // one step at a time: whoever has set it may talk to Redis about this hold
 	releasing bool          // a step that gives it back is under way
 	leaving   bool          // RESET gives it back: whoever waits for busy finds it free
-	inChunk   *chunk        // of renewals that has not been sent yet; nil: none
 
 	inARow handoffsInARow
 	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
@@ -263,11 +264,18 @@ func (hs *holds) reschedule(rec *record) {
 	} else {
 		hs.schedule.Put(rec, hs.time(at))
 	}
-	if at := rec.due(hs.terms); at == 0 {
+	switch at := rec.due(hs.terms); {
+	case at == 0:
 		hs.deadlines.Drop(rec)
-	} else {
-		hs.deadlines.Hasten(rec, hs.time(at)) // one that is put off is only seen when its time has come
+	case rec.inDeadlines == 0 || at < rec.ends: // one that is put off is only seen when its time has come
+		hs.putDeadline(rec, at)
 	}
+}
+
+// putDeadline has watchDeadlines look at a record at that time. mu is held.
+func (hs *holds) putDeadline(rec *record, at moment) {
+	rec.ends = at
+	hs.deadlines.Put(rec, hs.time(at))
 }
 
 // list and unlist note that a hold is, or is no longer, one of those that are live. mu is held.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/agenda"
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
@@ -80,13 +81,15 @@ func (wd *watchdog) enqueue(rec *record) {
 	deadline := rec.due(wd.holds.terms)
 	c := ln.open[key]
 	if c == nil {
-		c = &chunk{chunkKey: key, planned: rec.visit, deadline: deadline}
+		c = &chunk{chunkKey: key, planned: rec.visit}
 		ln.open[key] = c
 	}
 	rec.inChunk = c
 	c.holds = append(c.holds, rec)
-	c.deadline = min(c.deadline, deadline)
-	ln.queue.Hasten(c, wd.holds.time(c.deadline))
+	if c.inQueue == 0 || deadline < c.deadline {
+		c.deadline = deadline
+		ln.queue.Put(c, wd.holds.time(deadline))
+	}
 	if len(c.holds) == chunkMost {
 		delete(ln.open, key)
 	}
@@ -136,15 +139,13 @@ func (wd *watchdog) start(ln *lane) {
 // take marks the holds of a chunk busy. Those that have ended meanwhile are left out, and those a verb is working on:
 // they come back when it has left them. watchdog.mu is held.
 //
-// Those whose times are the same are in the order of their names, so that a simulation sends the same bytes whenever it
-// is repeated.
+// In a simulation they are sorted, so that it sends the same bytes whenever it is repeated.
 func (hs *holds) take(c *chunk) {
-	slices.SortFunc(c.holds, func(x, y *record) int {
-		if x.visit != y.visit { // nearly always: to compare names takes longer
-			return cmp.Compare(x.visit, y.visit)
-		}
-		return cmp.Or(strings.Compare(x.id.Key, y.id.Key), strings.Compare(x.id.Owner, y.id.Owner))
-	})
+	if jitter.Repeated() {
+		slices.SortFunc(c.holds, func(x, y *record) int {
+			return cmp.Or(strings.Compare(x.id.Key, y.id.Key), strings.Compare(x.id.Owner, y.id.Owner))
+		})
+	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	kept := c.holds[:0]
