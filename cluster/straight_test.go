@@ -16,13 +16,13 @@ import (
 )
 
 // straight carries plans out as Straight does, and makes them when made is called.
-func (cl *client) straight(ctx context.Context, plans []*Plan, to upstream.Sink, made func() []*Plan) bool {
+func (c *client) straight(ctx context.Context, plans []*Plan, to upstream.Sink, made func() []*Plan) bool {
 	var cmds [][]byte
 	var slots []int
 	for _, p := range plans {
 		cmds, slots = append(cmds, p.cmd.Raw), append(slots, p.units[0].slot)
 	}
-	return cl.e.Straight(ctx, cmds, slots, to, made)
+	return c.e.Straight(ctx, cmds, slots, to, made)
 }
 
 // plansOf are the plans of lines that are words with spaces between.
