@@ -173,16 +173,18 @@ func TestClocksAreComparedUntilTheNodeTells(t *testing.T) {
 	c := testredis.Opened(t, func() (*cluster.Cluster, error) {
 		return cluster.Open(t.Context(), target, cluster.Options{Node: upstream.NodeOptions{Logger: slog.New(slog.DiscardHandler)}})
 	})
-	s := opened(t, Cluster(c, ""), c.Close)
-	m := s.shards.(*masters)
 	shortened := make(chan time.Duration, 1)
 	noticed := time.Now()
-	m.host.Shorten = func(by time.Duration, then time.Time, _ func(string) bool) {
-		if !then.Equal(noticed) {
-			t.Errorf("deadlines of what was sent %v later change", then.Sub(noticed))
+	s := opened(t, func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
+		h.Shorten = func(by time.Duration, then time.Time, _ func(string) bool) {
+			if !then.Equal(noticed) {
+				t.Errorf("deadlines of what was sent %v later change", then.Sub(noticed))
+			}
+			shortened <- by
 		}
-		shortened <- by
-	}
+		return Cluster(c, "")(h)
+	}, c.Close)
+	m := s.shards.(*masters)
 	m.mu.Lock()
 	now := m.shardOf(c.Snapshot().Masters[0])
 	m.mu.Unlock()
