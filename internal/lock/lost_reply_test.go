@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -121,7 +122,7 @@ func TestInnerStepsWithoutTheirReply(t *testing.T) {
 
 func innerSteps(t *testing.T, w *world.World, kind Kind, done bool) {
 	s := w.NewNode(bubbleAddr)
-	m, p := bubbleSlow(t, w, s, Options{})
+	m, p := bubbleSlow(t, w, s, Options{Watchdog: 5 * time.Minute}) // no renewal is due meanwhile
 	a, _ := client(m)
 	count := func(want string) {
 		t.Helper()
@@ -130,6 +131,8 @@ func innerSteps(t *testing.T, w *world.World, kind Kind, done bool) {
 	}
 	lose := func(verb func() error) {
 		t.Helper()
+		// A step waits while the hold is looked at, as it is when the wake-up connection is new. It would not be on its way when the link is cut.
+		time.Sleep(3 * node.MaxPause)
 		p.Delay(100*time.Millisecond, 0)
 		failed := make(chan error, 1)
 		go func() { failed <- verb() }()
