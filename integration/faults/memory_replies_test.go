@@ -9,12 +9,13 @@ import (
 
 	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// deaf makes clients that are known for small replies, and then ask for depth big ones and read nothing.
-func deaf(t *testing.T, p *harness.Proxy, clients, depth int) []*harness.Wire {
+// deaf makes clients that are known for small replies, and then ask for depth big ones, the key, and read nothing.
+func deaf(t *testing.T, p *harness.Proxy, clients, depth int, key string) []*harness.Wire {
 	small := strings.Repeat("*2\r\n$3\r\nGET\r\n$5\r\nsmall\r\n", 128)
-	big := strings.Repeat("*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n", depth)
+	big := strings.Repeat(string(resp.AppendCommand(nil, "GET", key)), depth)
 	all := make([]*harness.Wire, clients)
 	for i := range all {
 		all[i] = harness.Dial(t, p.Addr())
@@ -45,7 +46,7 @@ func TestMemoryOfUnreadReplies(t *testing.T) {
 	p := harness.StartProxy(t, server.URL(), "--max-reply-memory", fmt.Sprint(bound))
 	watch := watchOver(t, p.Addr())
 	before := p.RSS()
-	all := deaf(t, p, clients, depth)
+	all := deaf(t, p, clients, depth, "big")
 	most := before
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		most = max(most, p.RSS())
@@ -166,16 +167,18 @@ func TestMemoryOfUnfinishedCommands(t *testing.T) {
 func TestClientOutputBufferLimit(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	server.Do(t, "SET", "big", strings.Repeat("x", 400<<10))
+	for _, key := range []string{"big", "as big"} { // what is known to be big does not wait here
+		server.Do(t, "SET", key, strings.Repeat("x", 400<<10))
+	}
 	server.Do(t, "SET", "small", "x")
 	p := harness.StartProxy(t, server.URL(), "--client-output-buffer-limit", "normal 20mb 2mb 8")
-	hard := deaf(t, p, 1, 100)[0]
+	hard := deaf(t, p, 1, 100, "big")[0]
 	harness.Eventually(t, "the hard limit has been noticed", func() bool { return p.Metric("lockproxy_output_dropped_total") == 1 })
 	if read, err := io.Copy(io.Discard, hard.C); read > 20<<20 {
 		t.Errorf("%d bytes came before the end, %v", read, err)
 	}
 	began := time.Now()
-	soft := deaf(t, p, 2, 40)
+	soft := deaf(t, p, 2, 40, "as big")
 	time.Sleep(500 * time.Millisecond)
 	reader := soft[1]
 	for range 40 {
