@@ -9,12 +9,14 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// A client with big requests or replies gets a connection of its own, so that others do not wait behind them, and
-// goes back to the shared one after some time of small traffic.
+// Commands that are long, or are known to have long replies, go over a connection of the client's own, so that others do
+// not wait behind them. So does for some time whatever a client sends that has had two long replies, close by, which were not expected.
 const (
 	// Big is the length above which a command is forwarded by itself, and a reply is remembered.
 	Big      = 64 << 10
 	firstRun = 1 // commands in a run of a client whose replies are not known to be small
+
+	closeBy = 16 // commands between two long replies that were not expected, so that the next ones are not, either
 
 	// BackAfter is after how many small commands a client goes back, and BackAfterAge after how long.
 	BackAfter    = 1000
@@ -25,8 +27,8 @@ const (
 type bigTraffic struct {
 	pipe  *upstream.Pipe
 	on    bool
-	small int       // commands since the last big one
-	since time.Time // of the last big one
+	small int       // commands since the last long reply that was not expected
+	since time.Time // of that one
 	used  time.Time // when connections for it were last used
 	back  *time.Timer
 	proof int // commands a run may have, so that its replies come to some runBytes; 0: firstRun
@@ -38,21 +40,21 @@ func (f *Forwarder) isBig(raw []byte, words [][]byte, c *commandtable.Command) b
 	return len(raw) > Big || f.large.expected(c, words)
 }
 
-// seen notes a big request or reply.
+// seen notes a long reply that was not expected.
 func (b *bigTraffic) seen() {
-	b.on, b.small, b.since = true, 0, time.Now()
+	b.on, b.small, b.since = b.on || b.small < closeBy, 0, time.Now()
 }
 
 // wanted says whether the next n commands go over the private pipe.
 func (b *bigTraffic) wanted(n int) bool {
+	b.small += n
 	if !b.on {
 		return false
 	}
 	if b.small > BackAfter || time.Since(b.since) > BackAfterAge {
-		b.leave()
+		b.on = false // the connection is given back when it has not been used for a while
 		return false
 	}
-	b.small += n
 	return true
 }
 
@@ -100,9 +102,14 @@ func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
 // at-th command.
 func (f *Forwarder) measure(b *Batch, largest, at, total int) {
 	t, commands := &f.big, len(b.run)
-	if largest > Big {
+	switch {
+	case largest <= Big && b.big:
+		f.large.forget(b.cmds[0], b.nodes.args[0])
+	case largest > Big:
 		f.large.note(b.cmds[at], b.nodes.args[at])
-		t.seen()
+		if !b.big { // others that are not known to be long may follow
+			t.seen()
+		}
 	}
 	switch {
 	case total > runBytes:

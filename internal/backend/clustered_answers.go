@@ -50,7 +50,7 @@ var errNobodys = &upstream.NotSentError{Cause: errors.New("no node has the key's
 
 func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
 	p := cluster.NewPlan(c)
-	u.do(u.executor(), []*cluster.Plan{p})
+	u.do(u.executor(shared), []*cluster.Plan{p})
 	return u.answered(p.Reply, p.Err)
 }
 
@@ -60,7 +60,7 @@ func (u *clusteredPath) askKeys(all [][][]byte) (replies [][]byte, err error) {
 		plans[i] = cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: question,
 			Keys: []int{1}})
 	}
-	u.do(u.executor(), plans)
+	u.do(u.executor(shared), plans)
 	for _, p := range plans {
 		reply, err := u.answered(p.Reply, p.Err)
 		if err != nil {
@@ -200,7 +200,7 @@ func enough(reply []byte, wanted [][]byte) bool {
 // channels is PUBSUB CHANNELS, or SHARDCHANNELS, of all nodes: each knows of its own subscribers only.
 func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byte, error) {
 	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.Routes.Load().of(c).facts})
-	u.do(u.executor(), []*cluster.Plan{p})
+	u.do(u.executor(shared), []*cluster.Plan{p})
 	n, _, ok := resp.Open(p.Reply)
 	if p.Err != nil || !ok || n < 0 {
 		return p.Reply, p.Err

@@ -20,6 +20,7 @@ type clusteredPath struct {
 	*Forwarder
 	nodes    *Clustered
 	plain    *cluster.Executor // nil: not needed yet
+	own      *cluster.Executor // of connections that only this client uses; nil: not needed yet
 	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
 	lane     *scriptcache.Lane // the lane of quick
 	presence *upstream.Pipe    // see show; nil: none
@@ -31,12 +32,17 @@ type clusteredPath struct {
 
 func (b *Clustered) path(f *Forwarder) path { return &clusteredPath{Forwarder: f, nodes: b} }
 
-// executor returns the client's executor, which the first call makes.
-func (u *clusteredPath) executor() *cluster.Executor {
-	if u.plain == nil {
-		u.plain = u.newExecutor(u.client.Identity())
+// executor returns the client's executor for runs that go that way, which the first call makes.
+func (u *clusteredPath) executor(over way) *cluster.Executor {
+	e := &u.plain
+	if over != shared {
+		e = &u.own
 	}
-	return u.plain
+	if *e == nil {
+		*e = u.newExecutor(u.client.Identity())
+		(*e).Private(over != shared)
+	}
+	return *e
 }
 
 // newExecutor makes an executor of the client's for id. Close gives its connections back.
@@ -45,10 +51,11 @@ func (u *clusteredPath) newExecutor(id upstream.Identity) *cluster.Executor {
 }
 
 func (u *clusteredPath) leave(big bool) {
+	if u.own != nil {
+		u.own.Close()
+		u.own = nil
+	}
 	if big {
-		if u.plain != nil {
-			u.plain.Private(false)
-		}
 		return
 	}
 	if u.plain != nil {
@@ -77,13 +84,13 @@ func (u *clusteredPath) show(ctx context.Context) {
 
 // hello asks any node.
 func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
-	u.executor().As(id)
+	u.executor(shared).As(id)
 	got, err := u.ask([][]byte{[]byte("HELLO"), {byte('0' + id.Proto)}}, Place{})
 	if err == nil {
 		err = upstream.ErrorIn(got)
 	}
 	if err != nil {
-		u.executor().As(u.client.Identity())
+		u.executor(shared).As(u.client.Identity())
 		return resp.Reply{}, err
 	}
 	u.SetIdentity(id)
@@ -105,10 +112,10 @@ func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 }
 
 func (u *clusteredPath) forward(b *Batch, over way) {
-	e := u.executor()
 	if over == shared && u.Writes.Paused() {
 		over = private
 	}
+	e := u.executor(over)
 	replicas := u.Replicas
 	if over == shared && !replicas && !b.scripts && b.findSlots() {
 		u.forwardStraight(b, e)
@@ -141,7 +148,6 @@ func (b *Batch) findSlots() bool {
 // forwardStraight sends such a run over the shared connections.
 func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
 	b.Total = 0
-	e.Private(false)
 	answered := e.Straight(u.client.Context(), b.run, b.nodes.slots, b, func() []*cluster.Plan {
 		u.findKeys(b)
 		u.plan(b)
@@ -160,7 +166,7 @@ func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) tim
 	switch {
 	case sent:
 	case over == private && !u.Writes.Paused():
-		return took + u.forwardWith(b, e, shared)
+		return took + u.forwardWith(b, u.executor(shared), shared)
 	default:
 		u.settleRun(b, nil)
 	}
@@ -179,7 +185,6 @@ func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, over way) (took
 		b.nodes.plans[0].Stream(t)
 	}
 	began := time.Now()
-	e.Private(over != shared)
 	u.do(e, b.nodes.plans)
 	took = time.Since(began)
 	if t != nil {
@@ -276,7 +281,7 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	u.findKeys(b)
 	u.plan(b)
 	if u.Writes.Paused() {
-		return u.forwardWith(b, u.executor(), private)
+		return u.forwardWith(b, u.executor(private), private)
 	}
 	if u.quick == nil {
 		u.lane = u.Lanes.Join(u.client.Identity())
@@ -295,7 +300,7 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	sent := false
 	took := u.lane.Timed(func() { _, sent = u.forwardIf(b, u.quick, shared) })
 	if !sent {
-		took += u.forwardWith(b, u.executor(), shared)
+		took += u.forwardWith(b, u.executor(shared), shared)
 	}
 	return took
 }

@@ -123,10 +123,10 @@ func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 	big := f.isBig(raw, words, c)
 	if big { // by itself its reply is passed on as it comes, also before a cluster
 		f.Send()
-		f.big.seen()
 	}
 	f.batch.add(raw, words, c)
-	if c.Module && !f.big.on {
+	f.batch.big = big
+	if own := big || f.big.on; c.Module && !own {
 		f.module.Store(&c.Name)
 	}
 	if big || len(f.batch.run) >= f.big.runLength() || f.batch.size >= runBytes {
@@ -169,7 +169,7 @@ func (f *Forwarder) Send() {
 // forward sends the run of b, and waits for its replies.
 func (f *Forwarder) forward(b *Batch) {
 	over := shared
-	if f.Limited.Load() || f.big.wanted(len(b.run)) {
+	if f.Limited.Load() || b.big || f.big.wanted(len(b.run)) {
 		over = private
 	}
 	if b.echoes || b.scripts && slices.ContainsFunc(b.cmds, f.Echoes) {

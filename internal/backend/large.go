@@ -43,6 +43,13 @@ func (l *largeReplies) note(c *commandtable.Command, words [][]byte) {
 	l.any.Store(true)
 }
 
+// forget notes that the reply to such a command was not long.
+func (l *largeReplies) forget(c *commandtable.Command, words [][]byte) {
+	if call := callOf(c, words); l.slots[call%largeSlots].call.Load() == call {
+		l.slots[call%largeSlots].until.Store(0)
+	}
+}
+
 // expected says that the reply to such a command has been long lately.
 func (l *largeReplies) expected(c *commandtable.Command, words [][]byte) bool {
 	if !l.any.Load() {

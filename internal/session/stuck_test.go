@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -159,7 +158,7 @@ func TestUpstreamTimeoutWithinAReply(t *testing.T) {
 	long := strings.Repeat("x", 40<<20) // more than all kernels' buffers on the way hold
 	server.Do(t, "SET", "long", long)
 	w := slowWire(t, p.addr)
-	w.expect("+OK\r\n", "SET", "k", strings.Repeat("x", backend.Big)) // from now on it has a connection to itself
+	dialWire(t, p.addr).do("GET", "long") // from now on it goes over connections of their own
 	w.send("GET", "long")
 	begun := w.some(1 << 20)
 	time.Sleep(3 * stuckFor)
