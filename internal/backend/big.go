@@ -10,7 +10,8 @@ import (
 )
 
 // Commands that are long, or are known to have long replies, go over a connection of the client's own, so that others do
-// not wait behind them. So does for some time whatever a client sends that has had two long replies, close by, which were not expected.
+// not wait behind them. After two long replies, close by, that were not expected, all that the client sends goes there for
+// some time.
 const (
 	// Big is the length above which a command is forwarded by itself, and a reply is remembered.
 	Big      = 64 << 10
@@ -18,8 +19,8 @@ const (
 
 	closeBy = 16 // commands between two long replies that were not expected, so that the next ones are not, either
 
-	// BackAfter is after how many small commands a client goes back, and BackAfterAge after how long.
-	BackAfter    = 1000
+	// backAfter is after how many small commands a client goes back, and BackAfterAge after how long.
+	backAfter    = 1000
 	BackAfterAge = 10 * time.Second
 )
 
@@ -27,8 +28,8 @@ const (
 type bigTraffic struct {
 	pipe  *upstream.Pipe
 	on    bool
-	small int       // commands since the last long reply that was not expected
-	since time.Time // of that one
+	left  int       // commands until the last long reply that was not expected no longer counts; 0 or less: none does
+	since time.Time // of that reply
 	used  time.Time // when connections for it were last used
 	back  *time.Timer
 	proof int // commands a run may have, so that its replies come to some runBytes; 0: firstRun
@@ -42,16 +43,17 @@ func (f *Forwarder) isBig(raw []byte, words [][]byte, c *commandtable.Command) b
 
 // seen notes a long reply that was not expected.
 func (b *bigTraffic) seen() {
-	b.on, b.small, b.since = b.on || b.small < closeBy, 0, time.Now()
+	b.on = b.on || b.left > backAfter-closeBy
+	b.left, b.since = backAfter, time.Now()
 }
 
 // wanted says whether the next n commands go over the private pipe.
 func (b *bigTraffic) wanted(n int) bool {
-	b.small += n
+	b.left -= n
 	if !b.on {
 		return false
 	}
-	if b.small > BackAfter || time.Since(b.since) > BackAfterAge {
+	if b.left < 0 || time.Since(b.since) > BackAfterAge {
 		b.on = false // the connection is given back when it has not been used for a while
 		return false
 	}
