@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,7 +81,7 @@ func (t *target) takesPart(b *environment, l load) bool {
 	case t.redis != b.single:
 		return l == getP1 || l == getP16
 	}
-	return t.name != leastProxy || l == getP1 || l == getP16 || l == getOne
+	return t.name != leastProxy || slices.Contains([]load{getP1, getP16, getOne}, l)
 }
 
 // measureData measures each load through all targets in turn before the next, so that a slow minute of the machine falls on all of them.

@@ -153,7 +153,7 @@ func (s *Session) answer(c *call) {
 		s.srv.process.Slow(&client.Slow{Client: s.client, Took: took, Upstream: -1, Command: c.row, Words: c.Args,
 			Commands: 1})
 	}
-	if s.batch.Full() || s.client.Watched() { // who has waited is answered before the watch is ended
+	if s.batch.Full() || s.client.Watched() { // a verb that has waited is answered before the watch is ended
 		s.client.Flush()
 	}
 }
