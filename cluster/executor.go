@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +13,7 @@ import (
 // Executor carries out one client's plans. It is used by one goroutine at a time.
 type Executor struct {
 	c    *Cluster
-	home int   // where commands without keys go: see home.go
+	home *Home
 	at   *Node // the node that this is in this round
 
 	links    links
@@ -31,11 +29,12 @@ type Executor struct {
 	Upstream time.Duration // of the last Do: how long its requests took, each round by the slowest
 }
 
-// Executor returns an executor whose commands run as id. Close gives its connections back.
-func (c *Cluster) Executor(id upstream.Identity) *Executor {
-	e := &Executor{c: c, home: rand.IntN(math.MaxInt32), links: links{c: c, id: id, open: map[linkTo]*link{}}}
+// Executor returns an executor, of the client whose home that is, whose commands run as id. Close gives its connections
+// back.
+func (c *Cluster) Executor(id upstream.Identity, home *Home) *Executor {
+	e := &Executor{c: c, home: home, links: links{c: c, id: id, open: map[linkTo]*link{}}}
 	e.round.slots = map[int]*lane{}
-	e.replicas = replicaChoice{first: e.home, writes: map[int]bool{}}
+	e.replicas.writes = map[int]bool{}
 	e.wait.init(c)
 	return e
 }
@@ -206,7 +205,7 @@ func (e *Executor) target(u *unit, now time.Time) *Node {
 	case u.to != nil:
 		return u.to
 	case u.passed > 0:
-		return e.seen.Any(e.home, u.passed)
+		return e.seen.Any(e.home.master, u.passed)
 	case u.slot == noSlot:
 		return e.at
 	}
@@ -215,7 +214,7 @@ func (e *Executor) target(u *unit, now time.Time) *Node {
 		return e.at // which answers that nobody has the slot
 	}
 	if e.replicas.may(u) {
-		if r := e.c.replicaFor(e.seen, owner, u.slot, e.replicas.first, now); r != nil {
+		if r := e.c.replicaFor(e.seen, owner, u.slot, e.home.replica, now); r != nil {
 			u.reading = true
 			return r
 		}
@@ -227,7 +226,7 @@ func (e *Executor) target(u *unit, now time.Time) *Node {
 func (e *Executor) clear() {
 	e.round.clear()
 	s := e.c.Snapshot()
-	e.at = s.Any(e.home, 0)
+	e.at = s.Any(e.home.master, 0)
 	if s != e.seen {
 		e.seen = s
 		e.links.dropLeft(s)

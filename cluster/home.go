@@ -2,18 +2,30 @@ package cluster
 
 import (
 	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Commands without keys go to one node, the executor's home, so that they keep their order. Any node could answer
+// Commands without keys go to one node, the client's home, so that they keep their order. Any node could answer
 // them, and when home is out of reach another one becomes home. Otherwise, when a node dies, the clients whose home
 // it is would wait with each PING until the other nodes agree that it has failed.
 //
 // While home is in trouble (trouble.go) the next node that is not stands in for it. A home that is only slow stays
 // home: the commands that it has got may still run, and later ones must not overtake them. Only commands that change
 // nothing are sent to another node meanwhile. The same goes for a home that runs nothing at the moment.
+
+// Home is where a client's commands go that any master can answer, and which of several replicas answers its reads. All
+// executors of the client have the same Home, so that the order holds between them, and reads get no older.
+type Home struct{ master, replica int }
+
+// NewHome chooses one at random.
+func NewHome() *Home {
+	n := rand.IntN(math.MaxInt32)
+	return &Home{master: n, replica: n}
+}
 
 // failure is how a request has ended that has got no reply.
 type failure uint8
@@ -74,7 +86,7 @@ func (f failure) pass(passed, masters int) (now int, again bool) {
 // leaveHome makes the next node home if n is home and err says that it is out of reach.
 func (e *Executor) leaveHome(n *Node, err error) {
 	if e.at == n && err != nil && failureOf(err).outOfReach() {
-		e.home = slices.Index(e.seen.Masters, n) + 1
+		e.home.master = slices.Index(e.seen.Masters, n) + 1
 	}
 }
 

@@ -119,7 +119,7 @@ type client struct {
 }
 
 func newClient(t testing.TB, c *Cluster, all table, proto int) *client {
-	e := c.Executor(upstream.Identity{Proto: proto})
+	e := c.Executor(upstream.Identity{Proto: proto}, NewHome())
 	t.Cleanup(e.Close)
 	return &client{t: t, table: all, e: e}
 }

@@ -138,7 +138,6 @@ func (c *Cluster) countRead(u *unit) {
 // replicaChoice is whether an executor's reads go to replicas.
 type replicaChoice struct {
 	wanted bool
-	first  int          // which: see Cluster.replicaFor
 	now    bool         // in this Do they go there
 	barred time.Time    // reads do not go to replicas before
 	writes map[int]bool // slots that this Do's plans write to

@@ -232,7 +232,7 @@ func TestCredentials(t *testing.T) {
 	stranger := newClient(t, c, all, 2)
 	stranger.expect("MSET a 1 b 2", "error: NOAUTH Authentication required.")
 	stranger.expect("SCAN 0", "error: NOAUTH Authentication required.")
-	known := &client{t: t, table: all, e: c.Executor(upstream.Identity{Proto: 3, Password: "geheim"})}
+	known := &client{t: t, table: all, e: c.Executor(upstream.Identity{Proto: 3, Password: "geheim"}, NewHome())}
 	t.Cleanup(known.e.Close)
 	known.expect("MSET a 1 b 2 c 3", "+OK\r\n")
 	known.expect("EVAL return{redis.call('get',KEYS[1])} 1 b", "*1\r\n$1\r\n2\r\n")
@@ -240,7 +240,7 @@ func TestCredentials(t *testing.T) {
 	if keys, _ := known.scanAll(t); len(keys) != 3 {
 		t.Errorf("got %v", keys)
 	}
-	liar := &client{t: t, table: all, e: c.Executor(upstream.Identity{Proto: 3, Password: "falsch"})}
+	liar := &client{t: t, table: all, e: c.Executor(upstream.Identity{Proto: 3, Password: "falsch"}, NewHome())}
 	t.Cleanup(liar.e.Close)
 	var refusal *upstream.ReplyError
 	p := NewPlan(all.command("GET", "a"))

@@ -81,7 +81,7 @@ func (c *Common) askWhole(ctx context.Context, b Backend, db int, words [][]byte
 		err := askShared(ctx, b.Node(), id, raw, got)
 		return got.got, cmp.Or(err, got.err())
 	}
-	e := nodes.Executor(id).For(atMost(mostHeld))
+	e := nodes.Executor(id, cluster.NewHome()).For(atMost(mostHeld))
 	defer e.Close()
 	p := cluster.NewPlan(cluster.Command{Raw: raw, Args: words, Facts: facts})
 	e.Do(ctx, []*cluster.Plan{p})

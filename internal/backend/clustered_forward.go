@@ -19,6 +19,7 @@ import (
 type clusteredPath struct {
 	*Forwarder
 	nodes    *Clustered
+	home     *cluster.Home
 	plain    *cluster.Executor // nil: not needed yet
 	own      *cluster.Executor // of connections that only this client uses; nil: not needed yet
 	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
@@ -30,7 +31,9 @@ type clusteredPath struct {
 	}
 }
 
-func (b *Clustered) path(f *Forwarder) path { return &clusteredPath{Forwarder: f, nodes: b} }
+func (b *Clustered) path(f *Forwarder) path {
+	return &clusteredPath{Forwarder: f, nodes: b, home: cluster.NewHome()}
+}
 
 // executor returns the client's executor for runs that go that way, which the first call makes.
 func (u *clusteredPath) executor(over way) *cluster.Executor {
@@ -47,7 +50,7 @@ func (u *clusteredPath) executor(over way) *cluster.Executor {
 
 // newExecutor makes an executor of the client's for id. Close gives its connections back.
 func (u *clusteredPath) newExecutor(id upstream.Identity) *cluster.Executor {
-	return u.nodes.Executor(id).For(u.client)
+	return u.nodes.Executor(id, u.home).For(u.client)
 }
 
 func (u *clusteredPath) leave(big bool) {
@@ -116,16 +119,13 @@ func (u *clusteredPath) forward(b *Batch, over way) {
 		over = private
 	}
 	e := u.executor(over)
-	replicas := u.Replicas
-	if over == shared && !replicas && !b.scripts && b.findSlots() {
+	if over == shared && !u.Replicas && !b.scripts && b.findSlots() {
 		u.forwardStraight(b, e)
 		return
 	}
 	u.findKeys(b)
 	u.plan(b)
-	e.Replicas(replicas && !b.scripts)
 	u.forwardWith(b, e, over)
-	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
 // findSlots finds the slots of the run's commands; false: not each is known to have a single key.
@@ -162,7 +162,9 @@ func (u *clusteredPath) forwardStraight(b *Batch, e *cluster.Executor) {
 
 // forwardWith sends what is left of the run over e, and says how long Redis took.
 func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, over way) time.Duration {
+	e.Replicas(u.Replicas && !b.scripts)
 	took, sent := u.forwardIf(b, e, over)
+	e.Replicas(false) // what the proxy asks on its own is asked of masters
 	switch {
 	case sent:
 	case over == private && !u.Writes.Paused():
