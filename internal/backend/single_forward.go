@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
@@ -200,23 +201,25 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 
 // forwardPrivate sends the run over the private pipe.
 func (u *singlePath) forwardPrivate(b *Batch, over way) {
-	err := u.openBig()
-	if over == private && client.NoFurther(err) {
-		u.forwardShared(b)
-		return
-	}
 	t := u.newStream(b)
 	r := u.runRequest(b, t)
+	err := u.openBig()
 	if err == nil {
 		err = u.big.pipe.Do(r)
 		u.took(r, err)
 		u.disconnected(err)
 		u.usesOwn()
 	}
+	if err != nil {
+		u.big.drop()
+	}
+	if over == private && cluster.NoConnection(err) {
+		u.forwardShared(b)
+		return
+	}
 	t.finish()
 	u.measure(b, t.largest, t.at, t.total)
 	if err != nil {
-		u.big.drop()
 		u.fail(b, err, b.cmds[r.Replied:])
 	}
 }

@@ -1,11 +1,13 @@
 package session
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -56,5 +58,43 @@ func expectsLongReplies(t *testing.T, p *proxy, b *upstream.Budget, more ...stri
 		if len(lengths) > 1 {
 			t.Errorf("%s: replies of several lengths: %v", command, lengths)
 		}
+	}
+}
+
+// A long command keeps its order among those that any node can answer: all go to the same node.
+func TestLongPublishGoesWhereOthersGo(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	p := startProxyOf(t, tc, nil)
+	published := func() (by []bool) {
+		for _, s := range tc.Servers {
+			by = append(by, strings.Contains(text(s.Do(t, "INFO", "commandstats")), "cmdstat_publish"))
+		}
+		return by
+	}
+	for range 8 {
+		for _, s := range tc.Servers {
+			s.Do(t, "CONFIG", "RESETSTAT")
+		}
+		w := dialWire(t, p.addr)
+		w.expect(":0\r\n", "PUBLISH", "news", "short")
+		short := published()
+		w.expect(":0\r\n", "PUBLISH", "news", strings.Repeat("x", backend.Big+1))
+		if all := published(); !slices.Equal(all, short) {
+			t.Errorf("a short message was published at %v, a long one besides at %v", short, all)
+		}
+	}
+}
+
+// A Redis that accepts no further connection answers long commands on the one that all clients share.
+func TestLongCommandsOfMoreClientsThanRedisTakes(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	p := startProxy(t, redis.URL(), nil)
+	value := strings.Repeat("v", backend.Big+1)
+	dialWire(t, p.addr).expect("+OK\r\n", "SET", "long", value)
+	redis.Do(t, "CONFIG", "SET", "maxclients", 12)
+	for range 20 {
+		dialWire(t, p.addr).expect("$"+strconv.Itoa(len(value))+"\r\n"+value+"\r\n", "GET", "long")
 	}
 }
