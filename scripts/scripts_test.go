@@ -253,11 +253,17 @@ func TestRenew(t *testing.T) {
 		s.Do(t, "PEXPIRE", key, 9000)
 	}
 	keys := []string{"a", "poison", "gone", "k", "rw", "b", "you"}
-	renew := func(notAfter string) string {
-		return run(t, s, scripts.Renew, keys, notAfter, "me", 30000, "me", 30000, "me", 30000, "me", 30000, "me", 30000, "me", 50000, "you", 30000)
+	renew := func(notAfter, how string) string {
+		return run(t, s, scripts.Renew, keys, notAfter, how, "me", 30000, "me", 30000, "me", 30000, "me", 30000, "me", 30000, "me", 50000, "you", 30000)
 	}
-	want(t, renew(late), "[-2]")
-	want(t, renew(soon), "[1 0 0 1 0 1 0]")
+	want(t, renew(late, "set"), "[-2]")
+	want(t, renew(soon, "lengthen"), "[1 0 0 1 0 1 0]")
+	about(t, s, "a", 100000)
+	about(t, s, "k", 30000)
+	s.Do(t, "PERSIST", "k")
+	want(t, renew(soon, "lengthen"), "[1 0 0 1 0 1 0]")
+	about(t, s, "k", 30000)
+	want(t, renew(soon, "set"), "[1 0 0 1 0 1 0]")
 	about(t, s, "a", 30000)
 	about(t, s, "k", 30000)
 	about(t, s, "b", 50000)
@@ -402,7 +408,7 @@ func everyScript() map[string]scriptCall {
 		{scripts.Acquire, plain("k"), acquire},
 		{scripts.Release, plain("k"), release},
 		{scripts.Extend, one, []any{"me", 1000, soon, "set", ""}},
-		{scripts.Renew, one, []any{soon, "me", 1000}},
+		{scripts.Renew, one, []any{soon, "set", "me", 1000}},
 		{scripts.Force, plain("k")[:2], []any{"PUBLISH", soon}},
 		{scripts.Refresh, plain("k")[:2], []any{soon, "PUBLISH", "me", 7}},
 		{scripts.Leave, plain("k")[:2], []any{soon, "PUBLISH", "me"}},

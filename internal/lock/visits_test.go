@@ -3,11 +3,14 @@ package lock
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // A reader whose ten newest nested holds have expired, of whom a look cannot tell whether it still reads, is looked at no more often than others: each third of the watchdog's lease.
@@ -141,5 +144,57 @@ func TestEndNotedByALateVisit(t *testing.T) {
 	}
 	if h, fx = h.on(overdue{}, now, t0); h.live() || fx.lost != reasonExpired {
 		t.Errorf("told %q", fx.lost)
+	}
+}
+
+// lateRenewal is a store that loses the next renewal, if it is to, and does it only so much later.
+type lateRenewal struct {
+	lockstore.Store
+	by    time.Duration
+	loses atomic.Bool
+	done  chan []int64
+}
+
+func (s *lateRenewal) Renew(ctx context.Context, r lockstore.Renewal) ([]int64, error) {
+	if !s.loses.Swap(false) {
+		return s.Store.Renew(ctx, r)
+	}
+	go func() {
+		time.Sleep(s.by)
+		out, _ := s.Store.Renew(ctx, r)
+		s.done <- out
+	}()
+	return nil, &upstream.LostError{Cause: context.DeadlineExceeded}
+}
+
+// A visit without an answer that Redis comes to only after a verb has lengthened the lease does not cut that to what was left before.
+func TestLateVisitCutsNoLease(t *testing.T) {
+	for verb, lengthen := range map[string]func(t *testing.T, c *Client){
+		"RENEW": func(t *testing.T, c *Client) {
+			if err := c.Renew(context.Background(), RenewRequest{Key: "k", Lease: 3_600_000}); err != nil {
+				t.Error(err)
+			}
+		},
+		"LOCK": func(t *testing.T, c *Client) { mustLock(t, c, Request{Key: "k", Lease: 3_600_000}) },
+	} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, s, "one", Options{})
+			synctest.Wait() // the engine has begun, which reads its store
+			late := &lateRenewal{Store: m.store, by: 1500 * time.Millisecond, done: make(chan []int64, 1)}
+			m.watchdog.store = late
+			time.Sleep(time.Second) // its connections are made, and each has every lock looked at
+			a, told := client(m)
+			mustLock(t, a, Request{Key: "k", Lease: 12_000})
+			late.loses.Store(true)
+			time.Sleep(10_100 * time.Millisecond)
+			lengthen(t, a)
+			if out := <-late.done; len(out) != 1 || out[0] != lockstore.StillThere {
+				t.Fatal(verb, "the late visit was not done:", out)
+			}
+			if left := pttl(t, s, "k"); left < 3_500_000 || told.reasons() != "" {
+				t.Errorf("%s: %d ms are left, told %q", verb, left, told.reasons())
+			}
+		})
 	}
 }

@@ -96,13 +96,14 @@ func (wd *watchdog) renewChunk(c *chunk) (came outcomeOf) {
 
 // renewal makes the step for a chunk.
 func (hs *holds) renewal(c *chunk) lockstore.Renewal {
-	r := lockstore.Renewal{DB: c.db, RW: c.rw, Allow: c.allow, Holds: make([]lockstore.Renewed, len(c.holds))}
+	r := lockstore.Renewal{DB: c.db, RW: c.rw, Allow: c.allow, Sets: true, Holds: make([]lockstore.Renewed, len(c.holds))}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	now := hs.now()
 	for i, rec := range c.holds {
 		lease := max(time.Millisecond, rec.asserts(now, hs.terms), c.least)
 		r.Holds[i] = lockstore.Renewed{ID: rec.id, Counts: rec.counts, Lease: lease.Milliseconds()}
+		r.Sets = r.Sets && rec.watched
 	}
 	return r
 }

@@ -137,6 +137,9 @@ type Renewal struct {
 	DB    int
 	RW    bool
 	Allow time.Duration // how long Redis may take to get to it
+	// Sets: the leases of plain locks are set, which costs Redis less. A lease is to be so long then that one that a late
+	// request has cut lasts until the next renewal. Else none is made shorter.
+	Sets  bool
 	Holds []Renewed
 }
 

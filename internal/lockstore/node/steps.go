@@ -126,9 +126,17 @@ func HandedOn(out []int64, asks int) lockstore.Released {
 
 // Renew is the script of a renewal.
 func Renew(r lockstore.Renewal, notAfter string) Call {
-	holds := len(r.Holds)
+	holds, how := len(r.Holds), "lengthen"
+	if r.Sets {
+		how = "set"
+	}
 	c := Call{DB: r.DB, Script: scripts.Renew, Shape: Shape{Least: holds, Late: true}}
-	c.Keys, c.Args = make([]string, 0, holds), append(make([]string, 0, 1+2*holds), notAfter)
+	c.Keys, c.Args = make([]string, 0, holds), append(make([]string, 0, 2+2*holds), notAfter)
+	if r.RW {
+		c.Script = scripts.RWRenew
+	} else {
+		c.Args = append(c.Args, how)
+	}
 	for _, h := range r.Holds {
 		c.Keys = append(c.Keys, h.ID.Key)
 		if r.RW {
@@ -137,9 +145,6 @@ func Renew(r lockstore.Renewal, notAfter string) Call {
 		} else {
 			c.Args = append(c.Args, h.ID.Owner, leaseText(h.Lease))
 		}
-	}
-	if r.RW {
-		c.Script = scripts.RWRenew
 	}
 	return c
 }
