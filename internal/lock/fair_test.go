@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -398,5 +399,29 @@ func TestFairOwnerTwice(t *testing.T) {
 		if err := <-results; err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+// A waiter that becomes the head of its line after it has looked whether it is, and before it begins to wait, listens as
+// the head all the same.
+func TestHeadInTheLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := passing(passingStore{})
+		r := Request{Key: "k", Fair: true, Blocks: true}
+		first, next := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 1}), r, time.Now()), newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 2}), r, time.Now())
+		m.lines.join(first)
+		m.lines.join(next)
+		m.lines.afterGrant(first, false)
+		if err := next.listen(t.Context(), nil); err != nil || next.hears != nil {
+			t.Fatal(err, next.hears)
+		}
+		m.lines.leave(first, true)
+		began := time.Now()
+		next.next(t.Context(), nil)
+		if waited := time.Since(began); waited > headAfter {
+			t.Errorf("it waited for %v", waited)
+		}
+		m.lines.leave(next, false)
+		synctest.Wait()
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -174,6 +175,9 @@ func (ls *lines) park(w *waiter) <-chan struct{} {
 	if !w.first() {
 		w.timer.Stop()
 		return nil
+	}
+	if w.hears == nil {
+		retry.Wake(w.changed) // it has become the head since it listened
 	}
 	if hold := time.Until(l.holdBack); hold > 0 {
 		w.timer.Reset(hold)
