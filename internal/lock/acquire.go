@@ -133,6 +133,11 @@ func (a *acquire) finish(ctx context.Context, got lockstore.Acquired, err error)
 	if a.rec != nil {
 		defer a.c.m.holds.leave(a.rec)
 	}
+	return a.settle(ctx, got, err)
+}
+
+// settle is finish of a record that stays busy.
+func (a *acquire) settle(ctx context.Context, got lockstore.Acquired, err error) (Grant, refusal, error) {
 	if lockstore.Unknown(err) {
 		a.unanswered(got.Final)
 		return Grant{}, refusal{}, err
@@ -161,11 +166,16 @@ func (a *acquire) finish(ctx context.Context, got lockstore.Acquired, err error)
 		return Grant{Token: got.Token, got: got}, refusal{}, nil
 	}
 	if !a.c.m.holds.grant(a, got) {
-		a.undo(ctx, got)
+		undone := a.undo(ctx, got)
 		if lost := a.c.told(a.r.DB, a.r.Key, true); lost != nil {
 			return Grant{}, refusal{}, lost
 		}
-		return Grant{}, refusal{}, ErrNotAcquired
+		if !undone { // what gives back the hold may yet come after a new one
+			return Grant{}, refusal{}, ErrNotAcquired
+		}
+		a.update() // the hold has ended when it was to end: a new one is asked for
+		got, err = a.ask(ctx)
+		return a.settle(ctx, got, err)
 	}
 	return Grant{Token: got.Token, got: got}, refusal{}, nil
 }
@@ -207,18 +217,21 @@ func (c *Client) hasLeft(ctx context.Context, r Request) bool {
 }
 
 // undo gives back a grant that does not count and that nobody was told of: what a connection had before stays, and what
-// a named owner had.
-func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) {
+// a named owner had. done says that Redis has given back what the connection got.
+func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) (done bool) {
 	m := a.c.m
 	if a.rec == nil {
 		m.giveBacks.takeBack(a.ID, got)
-		return
+		return false
 	}
 	before := a.before().counts
 	rel := &lockstore.Release{ID: a.ID, Counts: before, Whole: before.Total() == 0}
-	if done, err := m.store.Release(ctx, rel); err != nil {
-		m.holds.apply(a.rec, unanswered{m.holds.moment(done.Final), lockstore.Milliseconds(max(got.TTL, a.Lease))})
+	released, err := m.store.Release(ctx, rel)
+	if err != nil {
+		final := m.holds.moment(released.Final)
+		m.holds.apply(a.rec, unanswered{final, lockstore.Milliseconds(max(got.TTL, a.Lease))})
 	}
+	return err == nil
 }
 
 // grant notes a grant to a connection. It returns false if the hold that was to be taken once more was reported lost

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -86,6 +87,25 @@ func TestLostUnlockIsToldOnce(t *testing.T) {
 				}
 				wantCode(t, err, "NOTHELD")
 			})
+		})
+	}
+}
+
+// A LOCK of a lock that the connection has, whose lease ends here before the reply comes, takes the lock anew.
+func TestLockAgainAtTheEnd(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m, _ := bubbleSlow(t, w, s, Options{})
+			a, told := client(m)
+			began := time.Now()
+			mustLock(t, a, Request{Key: "k", Kind: kind, Lease: 1000})
+			time.Sleep(850*time.Millisecond - time.Since(began)) // Redis is asked at 950 ms, and its reply comes at 1,050
+			mustLock(t, a, Request{Key: "k", Kind: kind, Lease: 60_000})
+			if n := a.Held(); n != 1 || pttl(t, s, "k") < 50_000 {
+				t.Errorf("%v: %d held, %d ms are left, told %q", kind, n, pttl(t, s, "k"), told.reasons())
+			}
+			mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 		})
 	}
 }
