@@ -57,3 +57,56 @@ func TestJoin(t *testing.T) {
 		t.Error("joined a connection that has ended")
 	}
 }
+
+// Nobody joins a writer that has its own replies and still writes for others: else it would write for as long as others
+// join.
+func TestJoinEnds(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	defer far.Close()
+	l := newLink(near, true, defaultMaxInflight)
+	p := &Pipe{}
+	p.link.Store(l)
+	request := func() *Request {
+		return &Request{Cmds: [][]byte{resp.AppendCommand(nil, "GET", "k")}, Sink: new(Gathered)}
+	}
+	inWrite := func(number uint64) {
+		for in := false; !in; time.Sleep(time.Millisecond) {
+			l.mu.Lock()
+			in = l.writer != nil && l.writes == number
+			l.mu.Unlock()
+		}
+	}
+	take := func() {
+		if _, err := far.Read(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrote, joined := make(chan error, 1), request()
+	writer := request()
+	go func() { wrote <- p.Do(writer) }()
+	inWrite(1)
+	if !p.Join(joined) {
+		t.Fatal("not joined, though another one writes")
+	}
+	go l.serve()
+	take()
+	inWrite(2)
+	far.Write([]byte("$1\r\na\r\n"))
+	for served := false; !served; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		served = l.writer.served()
+		l.mu.Unlock()
+	}
+	if p.Join(request()) {
+		t.Fatal("joined a writer that has its replies")
+	}
+	take()
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	far.Write([]byte("$1\r\nb\r\n"))
+	if err := p.Wait(joined); err != nil {
+		t.Error(err)
+	}
+}

@@ -106,12 +106,14 @@ func (l *link) queue(r *Request) (lead, alone bool, err error) {
 	return lead, l.count == 1, nil
 }
 
-// join queues r if some session writes, and there is room; else it does nothing and returns false.
+// join queues r if some session writes, and there is room; else it does nothing and returns false. Who only still writes
+// for others is not joined: it could not pass its duty on to who joins.
 func (l *link) join(r *Request) bool {
 	r.abandon(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.writing || l.takes() != nil || l.full() {
+	switch {
+	case !l.writing, l.writer != nil && l.writer.served(), l.takes() != nil, l.full():
 		return false
 	}
 	l.begin(r)
@@ -245,7 +247,7 @@ func (l *link) write(own *Request, alone bool) {
 			l.leave()
 			return
 		}
-		if next := l.pending.successor(); next != nil && (len(own.wake) > 0 || own.left) {
+		if next := l.pending.successor(); next != nil && own.served() {
 			next.wake <- wakeWrite // does not block: a pending request has no wakeDone yet
 			l.mu.Unlock()
 			return

@@ -145,6 +145,9 @@ func (r *Request) Quiet() time.Duration {
 	}
 }
 
+// served says that the session of the request need not wait any more; the link's mu is held.
+func (r *Request) served() bool { return len(r.wake) > 0 || r.left }
+
 // abandon takes the request off the link that it was on before, unless that is l. An End that held that link's mu is
 // over then, and later ones find no link. Two links are never locked at once.
 func (r *Request) abandon(l *link) {
