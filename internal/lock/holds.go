@@ -58,8 +58,9 @@ type holds struct {
 }
 
 func newHolds(o Options, c *counts) *holds {
+	maxHold := min(o.MaxHold, lockstore.Milliseconds(math.MaxInt64)) // a moment so far away can be counted
 	return &holds{
-		terms: terms{clock: newClock(), watchdog: o.Watchdog, maxHold: o.MaxHold}, counts: c,
+		terms: terms{clock: newClock(), watchdog: o.Watchdog, maxHold: maxHold}, counts: c,
 		log: loglimit.Most(o.Logger, lossesLogged), events: o.Events,
 		byID:      map[lockstore.ID]*record{},
 		byKey:     map[lockstore.LineKey]chain.Chain[*record]{},

@@ -2,9 +2,11 @@ package lock
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -43,5 +45,16 @@ func TestMaxHoldIsNotPutOff(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A max-hold that is longer than any time ends nothing, and does not have the watchdog come without a pause.
+func TestMaxHoldForEver(t *testing.T) {
+	hs := newHolds(Options{Logger: testLog(), Watchdog: 30 * time.Second, MaxHold: math.MaxInt64}, nil)
+	hs.drift = func(time.Duration) time.Duration { return 0 }
+	now := hs.now()
+	h, _ := hold{}.on(acquired{counts: lockstore.Counts{Writes: 1}, ttl: 30 * time.Second, sent: now}, now, hs.terms)
+	if next := h.visit.sub(now); next != 10*time.Second {
+		t.Errorf("it is visited in %v", next)
 	}
 }
