@@ -19,9 +19,12 @@ func LockGranted(ctx context.Context, kind string, waited time.Duration) {
 	lockWait.record(waited, kind, "")
 }
 
-// ScriptDone records that Redis has answered one of the scripts that locks use.
-func ScriptDone(script string, took time.Duration) {
-	scripts.record(took, script, "")
+// ScriptDone records that Redis has answered one of the scripts that locks use,
+// which was sent when Clock said so.
+func ScriptDone(script string, sent time.Duration) {
+	if readers.Load() > 0 {
+		scripts.record(Clock()-sent, script, "")
+	}
 }
 
 // LockReleased records that a lock was given up by its holder, and for how long

@@ -107,7 +107,7 @@ func countSomething(ctx context.Context) {
 	LockGranted(ctx, "plain", 90*time.Second)
 	LockReleased(ctx, "plain", 2*time.Millisecond)
 	RenewalLate(ctx, 7*time.Millisecond)
-	ScriptDone("acquire", 400*time.Microsecond)
+	ScriptDone("acquire", Clock()-400*time.Millisecond)
 	run := Run{String: 15, Hash: 1}
 	run.Upstream(300 * time.Microsecond)
 	run.Proxy(30 * time.Microsecond)
@@ -165,7 +165,7 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		`lockproxy_lock_lost_total{kind="plain",reason="expired"}`:                              2,
 		`lockproxy_lock_renewals_total{outcome="error"}`:                                        3,
 		`lockproxy_lock_handoffs_total{kind="plain"}`:                                           3,
-		`lockproxy_script_duration_seconds_bucket{script="acquire",le="0.0005"}`:                2,
+		`lockproxy_script_duration_seconds_bucket{script="acquire",le="10"}`:                    2,
 		`lockproxy_command_duration_seconds_count{family="string",part="upstream"}`:             30,
 		`lockproxy_command_duration_seconds_bucket{family="hash",part="upstream",le="0.00025"}`: 0,
 		`lockproxy_command_duration_seconds_bucket{family="hash",part="upstream",le="0.0005"}`:  2,

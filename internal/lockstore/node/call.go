@@ -29,11 +29,6 @@ func (c Call) build(client rueidis.Client, verb, body string) rueidis.Completed 
 		strconv.Itoa(len(c.Keys))).Keys(c.Keys[0]).Args(c.Keys[1:]...).Args(c.Args...).Build()
 }
 
-// answered records how long a call took that was sent then.
-func (c Call) answered(sent time.Duration) {
-	telemetry.ScriptDone(c.Script.Name, telemetry.Clock()-sent)
-}
-
 // NotAfter is a time in µs of Redis' clock as the not-after of a script.
 func NotAfter(at int64) string { return strconv.FormatInt(max(0, at), 10) }
 
@@ -44,7 +39,7 @@ func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
 	if err != nil {
 		return rueidis.RedisMessage{}, Outcome(err)
 	}
-	defer c.answered(telemetry.Clock())
+	defer telemetry.ScriptDone(c.Script.Name, telemetry.Clock())
 	reply, err := Do(client, c.build(client, "EVALSHA", c.Script.SHA), ask).ToMessage()
 	if unknownScript(err) {
 		reply, err = Do(client, c.build(client, "EVAL", c.Script.Source), ask).ToMessage()
@@ -62,7 +57,7 @@ func Do(client rueidis.Client, command rueidis.Completed, ask bool) rueidis.Redi
 
 // EvalInts runs one of the scripts that every LOCK and UNLOCK needs, in the way that costs the proxy least.
 func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
-	defer c.answered(telemetry.Clock())
+	defer telemetry.ScriptDone(c.Script.Name, telemetry.Clock())
 	run := n.Control.Ints
 	if ask {
 		run = n.Control.IntsAsking
@@ -84,7 +79,7 @@ func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (out [
 	if err != nil {
 		return nil, 0, Outcome(err)
 	}
-	defer c.answered(telemetry.Clock())
+	defer telemetry.ScriptDone(c.Script.Name, telemetry.Clock())
 	verb, body := "EVALSHA", c.Script.SHA
 	for {
 		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one

@@ -31,8 +31,8 @@ func (s Shape) Fits(out []int64) bool {
 	return true
 }
 
-// Late says whether what a script returned is that its not-after had passed.
-func Late(out []int64) bool { return out[0] == scripts.Late }
+// Late says whether what a script returned, if that is integers, is that its not-after had passed.
+func Late(out []int64) bool { return len(out) > 0 && out[0] == scripts.Late }
 
 // errOdd is what a node gets for a reply that is none of that script.
 func errOdd(script string) error {

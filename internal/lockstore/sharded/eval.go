@@ -29,7 +29,7 @@ type limits struct {
 // untilGivenUp is limits.again of a request that has none of its own: the cluster gives up by itself.
 const untilGivenUp = time.Hour
 
-// sending sends a script that is prepared to a shard.
+// sending sends a script that is prepared to a shard. ask: ASKING comes first.
 type sending func(s *shard, prepared node.Call, ask bool) ([]int64, error)
 
 // direct is for the scripts that every LOCK and UNLOCK needs.
@@ -58,30 +58,14 @@ func replicated(replicas int64, wait time.Duration, acked *int64) sending {
 func (d *store) eval(ctx context.Context, l limits, c node.Call, send sending) (out []int64, err error) {
 	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
-	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
-		prepared, err := d.prepare(s, l, c)
-		if err != nil {
-			return err
-		}
-		if out, err = send(s, prepared, ask); err == nil && node.Late(out) {
-			d.wasLate(s)
-		}
-		return err
-	})
-	return out, err
+	return d.do(ctx, l, c, send)
 }
 
 // read runs a script that changes nothing and has no not-after, and returns its reply as it is.
 func (d *store) read(ctx context.Context, c node.Call) (reply rueidis.RedisMessage, err error) {
-	_, span := telemetry.Span(ctx, c.Script.Span)
-	defer span.End()
-	l := limits{notAfter, untilGivenUp}
-	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
-		prepared, err := d.prepare(s, l, c)
-		if err == nil {
-			reply, err = s.Eval(prepared, ask)
-		}
-		return err
+	_, err = d.eval(ctx, limits{notAfter, untilGivenUp}, c, func(s *shard, prepared node.Call, ask bool) ([]int64, error) {
+		reply, err = s.Eval(prepared, ask)
+		return nil, err
 	})
 	return reply, err
 }

@@ -187,9 +187,7 @@ func (m *masters) notAfter(allow time.Duration) (text string, at int64, err erro
 	return m.mark, m.now() + allow.Microseconds(), nil
 }
 
-func (m *masters) sample() error { return nil } // see wasLate
-
-func (m *masters) wasLate(sh *shard) { _ = m.sampleOf(sh) }
+func (m *masters) sample() error { return nil } // see sendTo
 
 // permitted waits until it is known what the shard of a name can do.
 func (m *masters) permitted(ctx context.Context, most time.Duration, name string) (refused, err error) {

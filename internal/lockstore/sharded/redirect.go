@@ -18,34 +18,45 @@ import (
 // the not-after is given, is known only when it is sent. It is random because other arguments come from clients.
 func notAfterMark() string { return "not-after " + rand.Text() }
 
-// do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect says, if
+// do sends a script to the node that has the slot of its first key. What was surely not done is sent again: to where a redirect says, if
 // the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of reach. In the
 // end the error is a *upstream.NotSentError.
-func (m *masters) do(ctx context.Context, l limits, key string, send func(sh *shard, ask bool) error) error {
-	t := m.c.Tries(cluster.Slot([]byte(key)))
+func (m *masters) do(ctx context.Context, l limits, c node.Call, send sending) ([]int64, error) {
+	t := m.c.Tries(cluster.Slot([]byte(c.Keys[0])))
 	t.Until = time.Now().Add(min(l.again, m.c.RetryFor()))
 	failures := retry.Backoff{First: 5 * time.Millisecond, Most: 100 * time.Millisecond}
 	for {
 		sh := m.use(t.Slot(), t.To)
-		err := error(&upstream.NotSentError{Cause: lockstore.ErrUnserved})
+		out, err := []int64(nil), error(&upstream.NotSentError{Cause: lockstore.ErrUnserved})
 		if sh != nil {
-			err = send(sh, t.Ask)
-			sh.Account.Refused(err)
+			out, err = m.sendTo(sh, l, c, send, t.Ask)
 			m.unuse(sh)
 		}
 		refusal, err := m.refusal(l, sh, err)
 		switch t.After(refusal, time.Now()) {
 		case cluster.Stop:
-			return err
+			return out, err
 		case cluster.Follow:
 			continue
 		case cluster.Look:
 			m.c.Refresh()
 		}
 		if !m.host.Sleep(ctx, failures.Next()) {
-			return err
+			return nil, err
 		}
 	}
+}
+
+// sendTo sends a script to one node. If that got to it too late, its clock is read again.
+func (m *masters) sendTo(sh *shard, l limits, c node.Call, send sending, ask bool) (out []int64, err error) {
+	if c, err = m.prepare(sh, l, c); err == nil {
+		out, err = send(sh, c, ask)
+	}
+	if err == nil && node.Late(out) {
+		_ = m.sampleOf(sh)
+	}
+	sh.Account.Refused(err)
+	return out, err
 }
 
 // refusal reads the error of a request: why it has not run, if that is so, and what the error is to those who wait for it.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -25,13 +27,13 @@ func TestRequestThatIsSentOnce(t *testing.T) {
 		return cluster.Open(context.Background(), target, cluster.Options{Refresh: time.Hour})
 	})
 	s := opened(t, Cluster(c, ""), c.Close)
-	once := limits{allow: notAfter}
+	once, call := limits{allow: notAfter}, node.Call{Script: scripts.Look, Keys: []string{"k"}}
 	for _, failure := range []error{
 		&upstream.NotSentError{Cause: lockstore.ErrUnserved},
 		&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"},
 	} {
 		before := c.Stats().Refreshes
-		if err := s.do(context.Background(), once, "k", func(*shard, bool) error { return failure }); !lockstore.NotSent(err) {
+		if _, err := s.do(context.Background(), once, call, func(*shard, node.Call, bool) ([]int64, error) { return nil, failure }); !lockstore.NotSent(err) {
 			t.Errorf("%v: %v", failure, err)
 		}
 		eventually(t, "a look at the topology", func() bool { return c.Stats().Refreshes > before })
@@ -46,11 +48,11 @@ func TestRequestThatIsSentOnce(t *testing.T) {
 		other = tc.Servers[1]
 	}
 	var asked []string
-	err = s.do(context.Background(), once, "k", func(sh *shard, ask bool) error {
+	_, err = s.do(context.Background(), once, call, func(sh *shard, _ node.Call, ask bool) ([]int64, error) {
 		if asked = append(asked, fmt.Sprintf("%s %v", sh.is.Addr, ask)); len(asked) == 1 {
-			return &upstream.ReplyError{Line: fmt.Sprintf("ASK %d %s", slot, other.Addr())}
+			return nil, &upstream.ReplyError{Line: fmt.Sprintf("ASK %d %s", slot, other.Addr())}
 		}
-		return nil
+		return nil, nil
 	})
 	want := []string{owner.Addr() + " false", other.Addr() + " true"}
 	if err != nil || fmt.Sprint(asked) != fmt.Sprint(want) {

@@ -62,15 +62,11 @@ func (s *single) site() node.Site {
 		UUID: s.host.UUID, Steps: node.NewSteps(node.Publish, s.host)}
 }
 
-func (s *single) do(_ context.Context, _ limits, _ string, send func(at *shard, ask bool) error) error {
-	err := send(s.only, false)
+func (s *single) do(_ context.Context, _ limits, c node.Call, send sending) ([]int64, error) {
+	out, err := send(s.only, c, false)
 	s.only.Account.Refused(err)
-	return err
+	return out, err
 }
-
-func (s *single) prepare(_ *shard, _ limits, c node.Call) (node.Call, error) { return c, nil }
-
-func (s *single) wasLate(*shard) {} // tooLate reads the clock again
 
 func (s *single) notAfter(allow time.Duration) (text string, at int64, err error) {
 	now, known := s.only.Clock.Now()

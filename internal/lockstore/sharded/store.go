@@ -33,12 +33,8 @@ type shards interface {
 	// permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended
 	// first, or most, if that is not 0.
 	permitted(ctx context.Context, most time.Duration, name string) (refused, err error)
-	// do calls send with the Redis that has the key; ask: ASKING comes first.
-	do(ctx context.Context, l limits, key string, send func(s *shard, ask bool) error) error
-	// prepare completes a call for the Redis that it is sent to.
-	prepare(s *shard, l limits, c node.Call) (node.Call, error)
-	// wasLate is called when a shard got to a script after its not-after.
-	wasLate(s *shard)
+	// do sends a script to the Redis that has its first key.
+	do(ctx context.Context, l limits, c node.Call, send sending) ([]int64, error)
 	// NotAfter is the not-after of a script that is about to be sent and may be done for so long, as its argument, and
 	// in µs of the clock of now.
 	notAfter(allow time.Duration) (text string, at int64, err error)
