@@ -52,9 +52,10 @@ type successor struct {
 	ask *acquire
 }
 
-// claim picks the waiters that are next and may be handed the lock that id gives back; nil = nobody here.
-func (ls *lines) claim(id lockstore.ID) *handoff {
-	h := ls.pickNext(id)
+// claim picks the waiters that are next and may be handed the lock that id gives back, whose record is own, if it has
+// one; nil = nobody here.
+func (ls *lines) claim(id lockstore.ID, own *record) *handoff {
+	h := ls.pickNext(id, own)
 	if h == nil {
 		return nil
 	}
@@ -79,8 +80,8 @@ func (ls *lines) claim(id lockstore.ID) *handoff {
 }
 
 // pickNext claims the waiters that are next. Each of them waits for its offer then.
-func (ls *lines) pickNext(id lockstore.ID) *handoff {
-	inARow, shared := ls.holds.releasing(id)
+func (ls *lines) pickNext(id lockstore.ID, own *record) *handoff {
+	inARow, shared := ls.holds.releasing(id, own)
 	if shared || ls.draining() {
 		return nil
 	}
@@ -117,10 +118,9 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 
 // releasing notes that a hold is about to be given back, and returns the grants before it. shared says that another
 // owner of this proxy goes on holding the lock, so that it is not free after this.
-func (hs *holds) releasing(id lockstore.ID) (inARow handoffsInARow, shared bool) {
+func (hs *holds) releasing(id lockstore.ID, own *record) (inARow handoffsInARow, shared bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	own := hs.byID[id.Hold()]
 	if own != nil {
 		own.releasing, inARow = true, own.inARow
 	}

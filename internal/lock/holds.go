@@ -206,19 +206,6 @@ func (hs *holds) see(rec *record) hold {
 	return rec.hold
 }
 
-// both is what a connection has of a lock as a plain one, and as a read/write lock.
-func (hs *holds) both(id lockstore.ID) (plain, rw lockstore.Counts) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if rec := hs.byID[id.As(Plain)]; rec != nil {
-		plain = rec.counts
-	}
-	if rec := hs.byID[id.As(Write)]; rec != nil {
-		rw = rec.counts
-	}
-	return plain, rw
-}
-
 // apply has an event happen to a hold.
 func (hs *holds) apply(rec *record, e event) (h hold, lost string) {
 	hs.mu.Lock()

@@ -211,7 +211,8 @@ func TestListAtAHandOff(t *testing.T) {
 			t.Errorf("of the first owner: %q, want %q", got, ofFirst)
 		}
 	}
-	m.holds.releasing(lockstore.ID{Key: "many0", Owner: "somebody"})
+	releasing := func(id lockstore.ID) { m.holds.releasing(id, m.holds.byID[id.Hold()]) }
+	releasing(lockstore.ID{Key: "many0", Owner: "somebody"})
 	expect("many0 somebody", "many0 somebody") // nobody has been handed it yet
 	believed(m.holds, c, lockstore.ID{Key: "many0", Owner: "next"})
 	expect("many0 next", "")
@@ -219,7 +220,7 @@ func TestListAtAHandOff(t *testing.T) {
 	for _, owner := range []string{"a", "b", "c"} {
 		believed(m.holds, c, lockstore.ID{Key: "rw", Owner: owner, Kind: lockstore.Read})
 	}
-	m.holds.releasing(lockstore.ID{Key: "rw", Owner: "b", Kind: lockstore.Read})
+	releasing(lockstore.ID{Key: "rw", Owner: "b", Kind: lockstore.Read})
 	expect("many0 next, rw a, rw c", "")
 }
 

@@ -55,7 +55,7 @@ type Grant struct {
 // ctx's error when the client has gone.
 func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 	ctx, verb := beginVerb(ctx, r.verb())
-	g, err := c.lock(ctx, r)
+	g, err := c.lock(ctx, r, verb.began)
 	c.answered(ctx, verb, err, r, r.Key)
 	return g, err
 }
@@ -154,8 +154,7 @@ func (r Request) verb() string {
 	return r.Kind.Spec().Verb
 }
 
-func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
-	began := time.Now()
+func (c *Client) lock(ctx context.Context, r Request, began time.Time) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}

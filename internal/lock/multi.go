@@ -154,7 +154,7 @@ func (b *multiLock) take(ctx context.Context, key string) error {
 		one.Block -= time.Since(b.began).Milliseconds()
 		one.Blocks = one.Block > 0 // 0 would be for ever
 	}
-	g, err := b.c.lock(ctx, one)
+	g, err := b.c.lock(ctx, one, time.Now())
 	if err != nil {
 		return err
 	}

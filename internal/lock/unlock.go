@@ -96,13 +96,14 @@ func (c *Client) onOwnSide(ctx context.Context, id lockstore.ID,
 
 // ownSide is the side of a lock that a verb of the connection is about which may have named none (Plain).
 func (c *Client) ownSide(id lockstore.ID) (lockstore.ID, error) {
-	plain, rw := c.m.holds.both(id)
-	isPlain := plain.Total() > 0
-	switch {
-	case id.Kind != Plain && isPlain:
+	isPlain := c.m.holds.peek(id.As(Plain)).live()
+	if id.Kind != Plain && isPlain {
 		return id, otherKind(id.Key)
-	case id.Kind != Plain || isPlain:
+	}
+	if id.Kind != Plain || isPlain {
 		return id, nil
+	}
+	switch rw := c.m.holds.peek(id.As(Write)).counts; {
 	case rw.Reads > 0 && rw.Writes > 0:
 		return id, bothSides(id.Key)
 	case rw.Reads > 0:
@@ -129,7 +130,7 @@ type unlocking struct {
 func (u *unlocking) run(ctx context.Context) (free bool, err error) {
 	frees := u.Counts.Total() == 0
 	if frees && !u.g.holds.votes { // the nodes of a quorum hand nothing on
-		u.next = u.g.lines.claim(u.ID)
+		u.next = u.g.lines.claim(u.ID, u.rec)
 	}
 	err = u.send(ctx)
 	if u.rec == nil {
