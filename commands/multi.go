@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -29,11 +28,11 @@ func multilock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	locks := names(keys)
 	if r.Blocks {
 		c.Session.Wait(func(ctx context.Context) {
-			grants, err = c.Session.Locks().MultiLock(telemetry.About(c.Traced(ctx), locks), locks, r)
+			grants, err = c.Session.Locks().MultiLock(c.Traced(ctx), locks, r)
 			err = endOf(ctx, err)
 		})
 	} else {
-		grants, err = c.Session.Locks().MultiLock(telemetry.About(c.Traced(context.Background()), locks), locks, r)
+		grants, err = c.Session.Locks().MultiLock(c.Traced(context.Background()), locks, r)
 	}
 	switch {
 	case err != nil:
@@ -58,7 +57,7 @@ func multiunlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 		return appendFailure(out, c.proto(), err)
 	}
 	locks := names(keys)
-	freed, err := c.Session.Locks().MultiUnlock(telemetry.About(c.Traced(context.Background()), locks), locks,
+	freed, err := c.Session.Locks().MultiUnlock(c.Traced(context.Background()), locks,
 		lock.UnlockRequest{DB: c.Identity().DB, Owner: g.word("OWNER")})
 	if err != nil {
 		return appendFailure(out, c.proto(), err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -71,13 +70,13 @@ func takeLock(c *Client, r lock.Request) (lock.Grant, error) {
 	if r.Blocks {
 		return waitForLock(c, r)
 	}
-	return c.Session.Locks().Lock(telemetry.About(c.Traced(context.Background()), r.Key), r)
+	return c.Session.Locks().Lock(c.Traced(context.Background()), r)
 }
 
 // waitForLock is takeLock for a verb that waits. It is a function of its own so that r is on the stack without it.
 func waitForLock(c *Client, r lock.Request) (grant lock.Grant, err error) {
 	c.Session.Wait(func(ctx context.Context) {
-		grant, err = c.Session.Locks().Lock(telemetry.About(c.Traced(ctx), r.Key), r)
+		grant, err = c.Session.Locks().Lock(c.Traced(ctx), r)
 		err = endOf(ctx, err)
 	})
 	return grant, err
@@ -119,7 +118,7 @@ func unlock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 		}
 	}
 	key := string(args[1])
-	free, err := c.Session.Locks().Unlock(telemetry.About(c.Traced(context.Background()), key), lock.UnlockRequest{
+	free, err := c.Session.Locks().Unlock(c.Traced(context.Background()), lock.UnlockRequest{
 		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.word("OWNER"), All: g.has("ALL"), Force: g.has("FORCE"),
 	})
 	if err != nil {
@@ -149,7 +148,7 @@ func renew(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 		return appendFailure(out, c.proto(), err)
 	}
 	key := string(args[1])
-	err = c.Session.Locks().Renew(telemetry.About(c.Traced(context.Background()), key), lock.RenewRequest{
+	err = c.Session.Locks().Renew(c.Traced(context.Background()), lock.RenewRequest{
 		DB: c.Identity().DB, Key: key, Side: side(g), Owner: g.word("OWNER"), Lease: lease(g),
 	})
 	if err != nil {

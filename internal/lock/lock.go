@@ -54,7 +54,7 @@ type Grant struct {
 // cleared up), *upstream.ReplyError with Redis' own words, *upstream.NotSentError when Redis cannot be reached, and
 // ctx's error when the client has gone.
 func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
-	ctx, verb := beginVerb(ctx, r.verb())
+	ctx, verb := beginVerb(ctx, r.verb(), r.Key)
 	g, err := c.lock(ctx, r, verb.began)
 	c.answered(ctx, verb, err, r, r.Key)
 	return g, err
@@ -67,9 +67,9 @@ type verb struct {
 	span  trace.Span
 }
 
-func beginVerb(ctx context.Context, name string) (context.Context, verb) {
+func beginVerb[T string | []string](ctx context.Context, name string, locks T) (context.Context, verb) {
 	v := verb{name: name, began: time.Now()}
-	ctx, v.span = telemetry.Span(ctx, name)
+	ctx, v.span = telemetry.SpanAbout(ctx, name, locks)
 	return ctx, v
 }
 

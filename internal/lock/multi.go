@@ -27,7 +27,7 @@ import (
 // in reverse order; so they are when the client goes. What a named owner had before stays. A connection must not have
 // one of the locks already (ERR). Errors are Lock's, and those.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
-	ctx, verb := beginVerb(ctx, "MULTILOCK")
+	ctx, verb := beginVerb(ctx, "MULTILOCK", keys)
 	grants, err := c.multiLock(ctx, keys, r)
 	c.answered(ctx, verb, err, r, canonical(keys)...)
 	return grants, err
@@ -284,7 +284,7 @@ func (b *multiLock) giveBackOne(t *taken) {
 // what was wrong, LOCKLOST before anything else, else the first of Unlock's errors. NOTHELD means that the owner held
 // none of them.
 func (c *Client) MultiUnlock(ctx context.Context, keys []string, r UnlockRequest) (freed int64, err error) {
-	ctx, verb := beginVerb(ctx, "MULTIUNLOCK")
+	ctx, verb := beginVerb(ctx, "MULTIUNLOCK", keys)
 	freed, err = c.multiUnlock(ctx, keys, r)
 	c.ended(ctx, verb, err, c.id(Plain, r.DB, "", r.Owner), keys...)
 	return freed, err

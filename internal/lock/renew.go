@@ -18,7 +18,7 @@ type RenewRequest struct {
 // Renew sets the lease of a hold anew. With a lease the hold ends then, whatever it had left; without one the watchdog
 // renews it. Errors are those of Unlock.
 func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
-	ctx, verb := beginVerb(ctx, "RENEW")
+	ctx, verb := beginVerb(ctx, "RENEW", r.Key)
 	err := c.renew(ctx, r)
 	c.ended(ctx, verb, err, c.id(r.Side, r.DB, "", r.Owner), r.Key)
 	return err

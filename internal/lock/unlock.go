@@ -28,7 +28,7 @@ type UnlockRequest struct {
 // Errors: *Error with NOTHELD, LOCKLOST once (the connection has lost it), LOCKKIND or ERR,
 // *upstream.ReplyError with Redis' words, *upstream.NotSentError when Redis cannot be reached (nothing changed).
 func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err error) {
-	ctx, verb := beginVerb(ctx, "UNLOCK")
+	ctx, verb := beginVerb(ctx, "UNLOCK", r.Key)
 	if r.Force {
 		free, err = c.force(ctx, r)
 	} else {

@@ -17,7 +17,7 @@ import (
 // Fenced runs a command if the lock is held as r asks: see own.Connections.Fenced.
 func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 	began := time.Now()
-	ctx, span := telemetry.Span(telemetry.About(s.client.Traced(context.Background()), r.Key), "FENCED")
+	ctx, span := telemetry.SpanAbout(s.client.Traced(context.Background()), "FENCED", r.Key)
 	defer span.End()
 	err := s.fenced(r, args)
 	telemetry.VerbDone(ctx, "fenced", fencedOutcome(err), time.Since(began))

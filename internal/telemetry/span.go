@@ -33,21 +33,47 @@ var lastTracer atomic.Pointer[namedTracer]
 // when the span is recorded, so a sampler does not see them. Without an exporter
 // there is no span, and ctx stays as it is: each would cost allocations.
 func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+	ctx, tracer := choose(ctx)
+	if tracer == nil {
+		return ctx, noop.Span{}
+	}
+	return begin(ctx, tracer, name, attrs)
+}
+
+// SpanAbout is Span of a verb: the span, and those that begin below it, say which lock they are about, or which locks,
+// unless [Options.HideLocks] is set.
+func SpanAbout[T string | []string](ctx context.Context, name string, locks T) (context.Context, trace.Span) {
+	ctx, tracer := choose(ctx)
+	if tracer == nil {
+		return ctx, noop.Span{}
+	}
+	if !hideLocks.Load() {
+		ctx = context.WithValue(ctx, aboutKey{}, locks)
+	}
+	return begin(ctx, tracer, name, nil)
+}
+
+// choose returns the tracer of a span that is to begin in ctx; nil: there is to be none.
+func choose(ctx context.Context) (context.Context, trace.Tracer) {
 	t := tracer()
 	if t.tracer == nil {
-		return ctx, noop.Span{}
+		return ctx, nil
 	}
 	switch above := trace.SpanContextFromContext(ctx); {
 	case !above.IsValid():
 		if t.kept < 1 && rand.Float64() >= t.kept {
-			return leftOut(ctx), noop.Span{}
+			return leftOut(ctx), nil
 		}
 	case !above.IsSampled() && !above.IsRemote():
 		// The sampler has left out a span of this process, and would leave out those below, since they are of the
 		// same trace.
-		return ctx, noop.Span{}
+		return ctx, nil
 	}
-	ctx, span := t.tracer.Start(ctx, name)
+	return ctx, t.tracer
+}
+
+func begin(ctx context.Context, t trace.Tracer, name string, attrs []attribute.KeyValue) (context.Context, trace.Span) {
+	ctx, span := t.Start(ctx, name)
 	if span.IsRecording() {
 		// A copy, so that the caller's slice can stay on its stack.
 		span.SetAttributes(slices.Clone(attrs)...)
@@ -64,19 +90,10 @@ const (
 // hideLocks is [Options.HideLocks].
 var hideLocks atomic.Bool
 
-// aboutKey is where a context has what About was told.
+// aboutKey is where a context has what SpanAbout was told.
 type aboutKey struct{}
 
-// About has the spans that begin in the ctx it returns say which lock they are about, or which locks. Without an
-// exporter ctx stays as it is, and with [Options.HideLocks].
-func About[T string | []string](ctx context.Context, locks T) context.Context {
-	if tracer().tracer == nil || hideLocks.Load() {
-		return ctx
-	}
-	return context.WithValue(ctx, aboutKey{}, locks)
-}
-
-// locksOf are the attributes for what About was told. OTLP is text, and one that is not would cost the whole batch.
+// locksOf are the attributes for what SpanAbout was told. OTLP is text, and one that is not would cost the whole batch.
 func locksOf(ctx context.Context) []attribute.KeyValue {
 	text := func(lock string) string { return strings.ToValidUTF8(lock[:min(len(lock), longestName)], "\uFFFD") }
 	switch about := ctx.Value(aboutKey{}).(type) {

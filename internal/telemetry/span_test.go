@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
@@ -59,7 +61,8 @@ func TestParent(t *testing.T) {
 	}
 	ctx := context.Background()
 	if n := testing.AllocsPerRun(100, func() {
-		if p.Over(ctx) != ctx || none.Over(ctx) != ctx || About(ctx, "l") != ctx {
+		about, _ := SpanAbout(ctx, "LOCK", "l")
+		if p.Over(ctx) != ctx || none.Over(ctx) != ctx || about != ctx {
 			t.Error("there is a parent and nobody wants spans")
 		}
 	}); n != 0 {
@@ -127,21 +130,43 @@ func TestSpansNameLocks(t *testing.T) {
 		otel.SetTracerProvider(noop.NewTracerProvider())
 		provider.Shutdown(context.Background())
 	}()
-	said := func(ctx context.Context) []attribute.KeyValue {
+	said := func(ctx context.Context, span trace.Span) []attribute.KeyValue {
 		recorded.Reset()
-		_, span := Span(ctx, "LOCK")
+		_, below := Span(ctx, "acquire")
+		below.End()
 		span.End()
-		return recorded.GetSpans()[0].Attributes
+		spans := recorded.GetSpans()
+		if fmt.Sprint(spans[0].Attributes) != fmt.Sprint(spans[1].Attributes) {
+			t.Errorf("the span below says %v", spans[0].Attributes)
+		}
+		return spans[1].Attributes
 	}
 	ctx := context.Background()
-	if got := said(About(ctx, strings.Repeat("l", 1000))); len(got) != 1 || got[0].Value.AsString() != strings.Repeat("l", longestName) {
+	got := said(SpanAbout(ctx, "LOCK", strings.Repeat("l", 1000)))
+	if len(got) != 1 || got[0].Value.AsString() != strings.Repeat("l", longestName) {
 		t.Errorf("one lock: %v", got)
 	}
-	if got := said(About(ctx, make([]string, 1000))); len(got) != 1 || len(got[0].Value.AsStringSlice()) != mostNames {
+	got = said(SpanAbout(ctx, "MULTILOCK", make([]string, 1000)))
+	if len(got) != 1 || len(got[0].Value.AsStringSlice()) != mostNames {
 		t.Errorf("many locks: %v", got)
 	}
 	hideLocks.Store(true)
-	if got := said(About(ctx, "l")); len(got) != 0 {
+	if got := said(SpanAbout(ctx, "LOCK", "l")); len(got) != 0 {
 		t.Errorf("not to be named: %v", got)
+	}
+}
+
+// A verb whose trace is left out costs no allocation, and leaves out the spans below it.
+func TestSpanLeftOut(t *testing.T) {
+	otel.SetTracerProvider(&sampledProvider{sdktrace.NewTracerProvider(), 0})
+	defer otel.SetTracerProvider(noop.NewTracerProvider())
+	if n := testing.AllocsPerRun(100, func() {
+		ctx, verb := SpanAbout(context.Background(), "LOCK", "orders")
+		_, below := Span(ctx, "acquire")
+		if verb.IsRecording() || below.IsRecording() {
+			t.Error("there is a span")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
