@@ -18,6 +18,9 @@ import (
 const (
 	keyCount    = 10000
 	smallValue  = 16
+	mixed       = 0 // as a length: smallValue, and longValue for one key of longOneOf
+	longValue   = 100 << 10
+	longOneOf   = 156
 	allValues   = 64 << 20 // bytes of all values together, at most
 	crowd       = 9000     // connections; a proxy with two files for each has enough where it may have 20,000
 	manyClients = 1000     // connections from which on the clients are our own: redis-benchmark's figures have connecting in them
@@ -28,7 +31,7 @@ type load struct {
 	What        string // GET, SET, or one of those below
 	Connections int
 	Pipeline    int
-	Value       int
+	Value       int // bytes, or mixed
 }
 
 const (
@@ -53,6 +56,8 @@ func (l load) String() string {
 
 func size(bytes int) string {
 	switch {
+	case bytes == mixed:
+		return fmt.Sprintf("%s, one of %d of %s", size(smallValue), longOneOf, size(longValue))
 	case bytes >= 1<<20:
 		return fmt.Sprintf("%d MB", bytes>>20)
 	case bytes >= 1<<10:
@@ -65,11 +70,12 @@ var (
 	getP1, getP16, getOne = load{"GET", 50, 1, smallValue}, load{"GET", 50, 16, smallValue}, load{"GET", 1, 1, smallValue}
 	setP1, setP16         = load{"SET", 50, 1, smallValue}, load{"SET", 50, 16, smallValue}
 	get10K, get1M         = load{"GET", 50, 1, 10 << 10}, load{"GET", 50, 1, 1 << 20}
+	getMixed              = load{"GET", 50, 1, mixed}
 
-	// dataLoads are in the order of their values' size: the keys are filled anew when it changes.
+	// dataLoads has those with the same values beside each other: the keys are filled anew when these change.
 	dataLoads = []load{
 		getP1, setP1, getP16, setP16, getOne, {"GET", 1000, 1, smallValue}, {"GET", crowd, 1, smallValue},
-		{"GET", 50, 1, 100}, get10K, get1M,
+		{"GET", 50, 1, 100}, getMixed, get10K, get1M,
 	}
 )
 
@@ -88,7 +94,7 @@ func (t *target) takesPart(b *environment, l load) bool {
 func measureData(ctx context.Context, s settings, b *environment, rep *report) error {
 	sizes := map[key]int{}
 	for round := range s.rounds {
-		filled := 0
+		filled := -1
 		for _, l := range dataLoads {
 			if l.Value != filled {
 				if err := b.fill(ctx, l.Value); err != nil {
@@ -120,7 +126,7 @@ func (t *target) measure(ctx context.Context, s settings, l load, sizes map[key]
 	k := key{t.name, l}
 	if sizes[k] == 0 {
 		least := 4 * l.Connections
-		trial, _, err := t.redisBenchmark(ctx, l, min(1000*l.Pipeline+100*l.Connections, max(least, allValues/l.Value)))
+		trial, _, err := t.redisBenchmark(ctx, l, min(1000*l.Pipeline+100*l.Connections, max(least, allValues/l.longest())))
 		if err != nil {
 			return sample{}, err
 		}
@@ -200,7 +206,21 @@ func parseBenchmark(out, test string) (sample, error) {
 }
 
 // keys is how many keys a load uses: fewer when their values are large.
-func (l load) keys() int { return min(keyCount, max(10, allValues/l.Value)) }
+func (l load) keys() int { return min(keyCount, max(10, allValues/max(l.Value, 1))) }
+
+// value is how many bytes the value of the i-th key has.
+func (l load) value(i int) int {
+	switch {
+	case l.Value != mixed:
+		return l.Value
+	case i%longOneOf == 0:
+		return longValue
+	}
+	return smallValue
+}
+
+// longest is the length of the longest of them.
+func (l load) longest() int { return l.value(0) }
 
 // fill gives every key that redis-benchmark may GET a value, and leaves no others.
 func (b *environment) fill(ctx context.Context, value int) error {
@@ -228,10 +248,11 @@ func fillKeys(ctx context.Context, addr string, value int) error {
 		return err
 	}
 	const chunk = 10
-	n, text := load{Value: value}.keys(), strings.Repeat("x", value)
+	l := load{Value: value}
+	n, text := l.keys(), strings.Repeat("x", l.longest())
 	w := bufio.NewWriter(c)
 	for i := range n {
-		w.Write(command("SET", dataKey(i), text)) // Flush reports what went wrong
+		w.Write(command("SET", dataKey(i), text[:l.value(i)])) // Flush reports what went wrong
 		if i%chunk != chunk-1 && i != n-1 {
 			continue
 		}

@@ -67,6 +67,7 @@ func (rep *report) goals() (all []goal) {
 		{"GET P16, CPU ÷ twemproxy", getP16, cpuOfProxy, lockproxy, twemproxy, leastProxy, twemproxy, 0.4, 0, limitCalls},
 		{"GET P16, CPU ÷ byte relay", getP16, cpuOfProxy, lockproxy, byteRelay, leastProxy, byteRelay, 0.95, 0, limitCalls},
 		{"GET of 10 KB, CPU ÷ byte relay", get10K, cpuOfProxy, lockproxy, byteRelay, "", "", 1, 0, limitCopy},
+		{"GET of 16 B or 100 KB, CPU ÷ byte relay", getMixed, cpuOfProxy, lockproxy, byteRelay, "", "", 1, 0, limitCopy},
 		{"GET of 1 MB, CPU ÷ byte relay", get1M, cpuOfProxy, lockproxy, byteRelay, byteRelay, byteRelay, 1.15, 0, limitCopy},
 		{"GET of 1 MB, p99 ÷ byte relay", get1M, most99, lockproxy, byteRelay, byteRelay, byteRelay, 1.5, 0, limitTurns},
 		{"GET P1, CPU before a cluster ÷ before one Redis", getP1, cpuOfProxy,

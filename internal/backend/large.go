@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	largeSlots = 1024             // a power of two
+	largeSlots = 16 << 10         // a power of two
 	largeFor   = 10 * time.Minute // for how long a long reply is remembered
 )
 
