@@ -120,9 +120,8 @@ func (s *echoes) accept() {
 }
 
 func (s *echoes) serve(c *Conn) {
-	p := make([]byte, 64<<10)
-	for {
-		n, err := all{c}.Read(p)
+	for from := (&all{Conn: c}); ; {
+		commands, err := from.next()
 		if err != nil {
 			c.Finish()
 			c.Close()
@@ -131,7 +130,7 @@ func (s *echoes) serve(c *Conn) {
 			return
 		}
 		c.Reader.CommandCame()
-		c.Write(p[:n])
+		c.Write(commands)
 	}
 }
 
@@ -341,12 +340,12 @@ func TestReaderTakesOver(t *testing.T) {
 	if !c.readsAhead() {
 		t.Error("a Wake ended it")
 	}
-	got := make([]byte, len(first)+len(second))
-	if _, err := io.ReadFull(all{c}, got[:len(first)]); err != nil || !bytes.Equal(got[:len(first)], first) {
+	got, from := make([]byte, len(first)+len(second)), &all{Conn: c}
+	if _, err := io.ReadFull(from, got[:len(first)]); err != nil || !bytes.Equal(got[:len(first)], first) {
 		t.Fatalf("what was read ahead: %v", err)
 	}
 	go writeAll(t, there, append(first[5:len(second):len(second)], second...))
-	if _, err := io.ReadFull(all{c}, got[:2*len(second)]); err != nil || !bytes.Equal(got[:2*len(second)], append(first[:len(second):len(second)], second...)) {
+	if _, err := io.ReadFull(from, got[:2*len(second)]); err != nil || !bytes.Equal(got[:2*len(second)], append(first[:len(second):len(second)], second...)) {
 		t.Fatalf("what came then: %v", err)
 	}
 	eventually(t, "it is read ahead again", ahead)
@@ -354,7 +353,7 @@ func TestReaderTakesOver(t *testing.T) {
 	eventually(t, "a watch takes over", func() bool { return !c.readsAhead() })
 	writeAll(t, there, second)
 	stop()
-	if _, err := io.ReadFull(all{c}, got[:len(second)]); err != nil || !bytes.Equal(got[:len(second)], second) {
+	if _, err := io.ReadFull(from, got[:len(second)]); err != nil || !bytes.Equal(got[:len(second)], second) {
 		t.Fatalf("what came during the watch: %v", err)
 	}
 	c.drop("the test is over")
@@ -455,7 +454,7 @@ func TestCloseWriteReachesTheSocket(t *testing.T) {
 	conn, accepted := connected(t, "tcp")
 	closeWrite(&proxiedConn{Conn: &deadlineRenewer{Conn: socket.Direct(accepted)}})
 	conn.SetReadDeadline(time.Now().Add(patience))
-	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := conn.Read(make([]byte, 4096)); n != 0 || err != io.EOF {
 		t.Error(n, err)
 	}
 }

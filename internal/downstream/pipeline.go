@@ -11,13 +11,23 @@ import (
 // The lengths of the shortest command, "*1\r\n$0\r\n\r\n", and of the shortest word.
 const shortestCommand, shortestWord = 10, 6
 
-// keepRest keeps for Rest what comes behind the first of the commands that b, which has been read, consists of, and
+// Commands returns what the client has sent, once: first, which redcon has handed over, or the command in place of which
+// redcon got that one, and those that came behind it in one read. behind are those of them that redcon has.
+func (r *Reader) Commands(first redcon.Command, behind []redcon.Command) (redcon.Command, []redcon.Command) {
+	if raw := r.guard.Long(); raw != nil {
+		words, _ := resp.CutCommand(nil, raw)
+		return redcon.Command{Raw: raw, Args: words}, nil
+	}
+	if behind == nil {
+		behind, r.rest = r.rest, nil
+	}
+	return first, behind
+}
+
+// keepRest keeps for Commands what comes behind the first of the commands that b, which has been read, consists of, and
 // returns how much of b redcon is to cut out itself. redcon makes at least three allocations for each command, this
 // makes three for all of them. Like redcon it copies them, since whoever runs a command may keep it.
 func (r *Reader) keepRest(b []byte) int {
-	if !r.guard.Whole() {
-		return len(b)
-	}
 	var first [8][]byte
 	_, n := resp.CutCommand(first[:0], b)
 	if n == 0 || n == len(b) {
@@ -35,12 +45,4 @@ func (r *Reader) keepRest(b []byte) int {
 		r.rest = append(r.rest, redcon.Command{Raw: raw[:k:k], Args: words[at:len(words):len(words)]})
 	}
 	return n
-}
-
-// Rest returns the commands that came together with the one that redcon has handed over, and behind it, and that redcon
-// does not have itself. It returns them once.
-func (r *Reader) Rest() []redcon.Command {
-	rest := r.rest
-	r.rest = nil
-	return rest
 }

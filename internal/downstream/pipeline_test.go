@@ -12,19 +12,35 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// all reads a Conn's commands, those of Rest as well.
-type all struct{ *Conn }
+// all reads a Conn's commands as the client has sent them.
+type all struct {
+	*Conn
+	left []byte
+}
 
-func (a all) Read(p []byte) (int, error) {
+// next returns the commands of one read.
+func (a *all) next() ([]byte, error) {
+	p := make([]byte, 4096)
 	n, err := a.Conn.Read(p)
-	for _, cmd := range a.Reader.Rest() {
-		n += copy(p[n:], cmd.Raw)
+	first, rest := a.Reader.Commands(redcon.Command{Raw: p[:n]}, nil)
+	raw := first.Raw
+	for _, cmd := range rest {
+		raw = append(raw, cmd.Raw...)
 	}
+	return raw, err
+}
+
+func (a *all) Read(p []byte) (n int, err error) {
+	if len(a.left) == 0 {
+		a.left, err = a.next()
+	}
+	n = copy(p, a.left)
+	a.left = a.left[n:]
 	return n, err
 }
 
-// Whatever the pieces in which commands come, redcon and Rest together have each of them once, and in order.
-func TestRest(t *testing.T) {
+// Whatever the pieces in which commands come, redcon and Commands together have each of them once, and in order.
+func TestCommands(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	longest := 0
@@ -35,8 +51,8 @@ func TestRest(t *testing.T) {
 			as, words := randomCommand(random)
 			sent, want = append(sent, as...), append(want, words)
 		}
-		got, rest := commandsOf(t, sent, random.IntN(3000)+1, len(want))
-		longest = max(longest, rest)
+		got, behind := commandsOf(t, sent, random.IntN(3000)+1, len(want))
+		longest = max(longest, behind)
 		for i := range want {
 			if raw := resp.Command(want[i]); !bytes.Equal(resp.Command(got[i].Args), raw) || !bytes.Equal(got[i].Raw, raw) {
 				t.Fatalf("command %d is %.60q, want %.60q", i, got[i].Raw, raw)
@@ -44,7 +60,7 @@ func TestRest(t *testing.T) {
 		}
 	}
 	if longest < 10 {
-		t.Error("at most so many commands came by Rest:", longest)
+		t.Error("at most so many commands came behind another one:", longest)
 	}
 }
 
@@ -68,8 +84,8 @@ func randomCommand(random *rand.Rand) (as []byte, words [][]byte) {
 	return resp.Command(words), words
 }
 
-// commandsOf sends bytes in pieces of that size until so many commands have come. rest is the most that Rest returned.
-func commandsOf(t *testing.T, sent []byte, piece, n int) (got []redcon.Command, rest int) {
+// commandsOf sends bytes in pieces of that size until so many commands have come. most is how many came behind one, at most.
+func commandsOf(t *testing.T, sent []byte, piece, n int) (got []redcon.Command, most int) {
 	here, there := net.Pipe()
 	defer there.Close()
 	c := newTestConn(t, here)
@@ -85,11 +101,11 @@ func commandsOf(t *testing.T, sent []byte, piece, n int) (got []redcon.Command, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		behind := c.Reader.Rest()
-		if len(behind) > 0 && len(cmds) != 1 {
-			t.Fatalf("redcon has %d commands before those of Rest", len(cmds))
+		if len(cmds) != 1 {
+			t.Fatalf("redcon has cut %d commands at once", len(cmds))
 		}
-		got, rest = append(append(got, cmds...), behind...), max(rest, len(behind))
+		first, behind := c.Reader.Commands(cmds[0], nil)
+		got, most = append(append(got, first), behind...), max(most, len(behind))
 	}
-	return got, rest
+	return got, most
 }

@@ -71,7 +71,7 @@ func TestDrain(t *testing.T) {
 		ended <- err
 	}()
 	g.Drain()
-	if _, err := conn.Read(make([]byte, 1)); err == nil {
+	if _, err := conn.Read(make([]byte, 4096)); err == nil {
 		t.Error("a client that may leave is read from in a drain")
 	}
 	if how, why := conn.(*Conn).End.Reason(); how != Left || why != "drained" {

@@ -23,7 +23,7 @@ type Reader struct {
 	gate   *Gate
 
 	guard      *resp.Reader
-	rest       []redcon.Command // see Rest
+	rest       []redcon.Command // see Commands
 	judged     *Bounds          // whose limits of commands hold; nil: the first ones
 	small      atomic.Bool      // resp.UnauthenticatedLimits hold instead
 	unfinished Account

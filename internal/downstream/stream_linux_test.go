@@ -55,7 +55,7 @@ func TestTheKernelTellsOnlyOne(t *testing.T) {
 				c := newTestConn(t, inOrder{accepted, first, make(chan struct{})})
 				wrote := make(chan struct{})
 				go func() { c.Write([]byte("+lost\r\n")); close(wrote) }()
-				c.Read(make([]byte, 1))
+				c.Read(make([]byte, 4096))
 				<-wrote
 				if how, why := c.End.Reason(); how != end.how || why != end.why {
 					t.Error(how, why)
@@ -97,7 +97,7 @@ func TestTheEndOfTheStreamWaitsForNoWrite(t *testing.T) {
 	go func() { c.Write(make([]byte, 64<<20)); close(wrote) }()
 	waitFor(t, func() bool { return c.Writer.waits(time.Now()) })
 	client.(*net.TCPConn).CloseWrite()
-	c.Read(make([]byte, 1))
+	c.Read(make([]byte, 4096))
 	if how, why := c.End.Reason(); how != Gone || why != "end of stream" {
 		t.Error(how, why)
 	}

@@ -256,10 +256,7 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 	guarded := conn.NetConn().(*downstream.Conn)
 	c := guarded.Client().(*Session)
-	rest := conn.ReadPipeline()
-	if rest == nil {
-		rest = guarded.Reader.Rest()
-	}
+	first, rest := guarded.Reader.Commands(cmd, conn.ReadPipeline())
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a command's handler panicked, its client is closed", "client", c.client.Peer.Addr,
@@ -267,7 +264,7 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 			c.client.End.HangUp(downstream.Left, "internal error")
 		}
 	}()
-	c.serve(cmd, rest)
+	c.serve(first, rest)
 }
 
 // ended is called by redcon when a connection's goroutine is over; the session has ended before, in Conn.Read.

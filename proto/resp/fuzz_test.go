@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"slices"
@@ -17,29 +18,44 @@ var fuzzLimits = []Limits{{}, {Args: 3, Bulk: 40, Inline: 30, Command: 60}, Unau
 // reading ahead at times when ahead is set.
 func parsed(t *testing.T, r *Reader, l Limits, size int, ahead func() int) (cmds []string, err error) {
 	t.Helper()
-	var got strings.Builder
-	p := make([]byte, size)
+	l = l.filled()
+	p := make([]byte, max(size, len(standIn)))
 	for {
 		if ahead != nil && ahead() > 100 {
 			_ = r.ReadAhead(1 << 20) // its error comes again from Read
 		}
-		n, readErr := r.Read(p)
-		got.Write(p[:n])
-		if readErr != nil {
-			err = readErr
-			break
+		n, err := r.Read(p)
+		if err != nil {
+			return cmds, err
 		}
+		b := p[:n]
+		if long := r.Long(); long != nil {
+			b = long
+			if len(b) <= len(p) || string(p[:n]) != string(standIn) {
+				t.Fatalf("%q stands for %q in a slice of %d", p[:n], b, len(p))
+			}
+		}
+		cmds = append(cmds, cut(t, b, l)...)
 	}
-	l = l.filled()
-	rd := redcon.NewReader(strings.NewReader(got.String()))
+}
+
+// cut returns the commands that b consists of, which redcon and CutCommand find alike.
+func cut(t *testing.T, b []byte, l Limits) (cmds []string) {
+	t.Helper()
+	rd := redcon.NewReader(bytes.NewReader(b))
 	for {
 		cmd, err := rd.ReadCommand()
-		if err == io.EOF {
-			break
+		if err == io.EOF && len(b) == 0 {
+			return cmds
 		}
 		if err != nil {
-			t.Fatalf("redcon on %q: %v", got.String(), err)
+			t.Fatalf("redcon before %q: %v", b, err)
 		}
+		words, n := CutCommand(nil, b)
+		if !slices.EqualFunc(words, cmd.Args, bytes.Equal) || string(b[:n]) != string(cmd.Raw) {
+			t.Fatalf("redcon cuts %q, CutCommand %q", cmd.Raw, words)
+		}
+		b = b[n:]
 		if cmd.Raw[0] != '*' || len(cmd.Raw) > l.Command || len(cmd.Args) > l.Args || len(cmd.Args) == 0 {
 			t.Fatalf("beyond the bounds: %q", cmd.Raw)
 		}
@@ -50,7 +66,6 @@ func parsed(t *testing.T, r *Reader, l Limits, size int, ahead func() int) (cmds
 		}
 		cmds = append(cmds, string(cmd.Raw))
 	}
-	return cmds, err
 }
 
 // model is Redis' parser over a whole input, written for clarity: the commands

@@ -9,12 +9,10 @@ import (
 )
 
 const (
-	// redcon's read buffer begins at this size, and comes back to it when empty.
-	redconBuffer = 4096
-	// redconKeeps is how much memory redcon's buffer may still hold then.
-	redconKeeps = 256 << 10
 	// spareMin is the least room for a read into the Reader's own buffer.
 	spareMin = 512
+	// announcedMin is the least room for the rest of an argument whose length is known, unless that is shorter.
+	announcedMin = 16 << 10
 	// emptyReads is how often src may return neither bytes nor an error.
 	emptyReads = 100
 )
@@ -23,10 +21,11 @@ const (
 // its caller allows.
 var ErrReadAheadFull = errors.New("read-ahead buffer is full")
 
-// blankLines make redcon let a big buffer go: the lines fill its 4096 bytes,
-// all are skipped but the last, which is unfinished, so that redcon moves to a
-// new buffer; the final LF ends that line.
-var blankLines = []byte(strings.Repeat("\n", redconBuffer-1) + " \n")
+// standIn is the command that redcon gets in place of one that is too long for its buffer.
+var standIn = Command([][]byte{nil})
+
+// emptyLines fill the end of redcon's buffer where nothing else has room. redcon skips them and begins its buffer anew.
+var emptyLines = []byte(strings.Repeat("\n", len(standIn)-1))
 
 // A Reader stands between a client's socket and redcon. redcon can be made to
 // panic, to spin or to overflow its stack by a few bytes; the Reader hands it
@@ -37,10 +36,9 @@ var blankLines = []byte(strings.Repeat("\n", redconBuffer-1) + " \n")
 // the caller's slice, examined in place, and returned when they end with a
 // command. An idle Reader holds no buffer.
 //
-// A command that fills the caller's slice is handed over in pieces, each
-// filling the slice, none ending inside a header: redcon, which doubles its
-// buffer and calls itself once a piece, sees few of them. So the bytes of an
-// unfinished command are in redcon's buffer and not here a second time.
+// A command that is longer than the caller's slice is read into a buffer of its
+// own, and its caller gets it by Long, without a copy: redcon gets a stand-in.
+// redcon itself would double its buffer again and again, and copy the command.
 //
 // All bytes of a Reader are in at most two places, in this order:
 //
@@ -55,9 +53,9 @@ type Reader struct {
 	ready  []byte
 	held   []byte
 	seen   int
-	whole  bool  // see Whole
-	err    error // the *ProtocolError that ended the stream
-	srcErr error // what ended src
+	long   []byte // see Long
+	err    error  // the *ProtocolError that ended the stream
+	srcErr error  // what ended src
 }
 
 // NewReader returns a Reader of src within the limits l.
@@ -73,59 +71,76 @@ func NewReader(src io.Reader, l Limits) *Reader {
 func (r *Reader) SetLimits(l Limits) { r.limits = l.filled() }
 
 // Unfinished returns the number of bytes that have arrived of a command that
-// is not complete, and of what was read ahead and not delivered.
+// is not complete, and of what was read ahead and not delivered. The buffer for
+// them may be twice as long, or announcedMin longer.
 func (r *Reader) Unfinished() int {
 	return r.req.size + max(0, len(r.held)-r.seen) + len(r.ready)
 }
 
-// Read fills p with complete commands, or with a piece of one that is longer
-// than p. When a command is malformed, what came before it is delivered first;
-// the next Read and all later ones return a [*ProtocolError]. Errors of the
-// source come after the complete commands received before them.
+// Read fills p with complete commands. When a command is malformed, what came
+// before it is delivered first; the next Read and all later ones return a
+// [*ProtocolError]. Errors of the source come after the complete commands
+// received before them. A command that is too long for p comes alone: p has
+// another one that stands in for it, and Long returns it. A p that is too short
+// even for that is filled with empty lines.
 func (r *Reader) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	if len(p) < len(standIn) {
+		return copy(p, emptyLines), nil
 	}
-	r.whole = false
 	for {
 		switch {
 		case len(r.ready) > 0:
-			n := copy(p, r.ready)
-			if r.ready = r.ready[n:]; len(r.ready) == 0 {
-				r.ready = nil
-			}
-			return n, nil
+			return r.deliver(p), nil
 		case r.err != nil:
 			return 0, r.err
 		case len(r.held) > r.seen:
 			r.examineHeld()
 		case len(r.held) >= len(p):
-			if r.cutPiece() {
-				continue
-			}
 			if err := r.readHeld(math.MaxInt); err != nil {
 				return 0, err
 			}
-		case r.req.state == atStart && len(p) == redconBuffer && cap(p) > redconKeeps:
-			r.ready = blankLines
 		default:
-			begun := r.begun()
 			n := copy(p, r.held)
 			r.held, r.seen = nil, 0
 			if n, err := r.readInto(p, n); n > 0 || err != nil {
-				r.whole = n > 0 && !begun && !r.begun()
 				return n, err
 			}
 		}
 	}
 }
 
-// Whole says that what the last Read returned is whole commands, of which the first begins there. It may say false of
-// some that are.
-func (r *Reader) Whole() bool { return r.whole }
+// deliver puts what is ready into p, as far as it fits there.
+func (r *Reader) deliver(p []byte) (n int) {
+	for n < len(r.ready) {
+		k := wholeCommand(r.ready[n:], &judged)
+		if n+k > len(p) && n == 0 {
+			r.long = r.take(k)
+			return copy(p, standIn)
+		}
+		if n+k > len(p) {
+			break
+		}
+		n += k
+	}
+	return copy(p, r.take(n))
+}
 
-// begun says that part of the unfinished command has been delivered.
-func (r *Reader) begun() bool { return r.req.size != r.seen }
+// take takes the first n bytes of what is ready.
+func (r *Reader) take(n int) []byte {
+	b := r.ready[:n:n]
+	if r.ready = r.ready[n:]; len(r.ready) == 0 {
+		r.ready = nil
+	}
+	return b
+}
+
+// Long returns the command in place of which the last Read has returned another
+// one, and nil if it has not. It returns it once; it is the caller's.
+func (r *Reader) Long() []byte {
+	long := r.long
+	r.long = nil
+	return long
+}
 
 // ReadAhead reads once from the source and keeps what came for later Reads. It
 // is for another goroutine that waits for the client to go away while nobody
@@ -147,7 +162,7 @@ func (r *Reader) ReadAhead(max int) error {
 // Ahead returns what ReadAhead has kept, as it came, if it begins with the next
 // command; else nothing.
 func (r *Reader) Ahead() []byte {
-	if len(r.ready) > 0 || r.begun() {
+	if len(r.ready) > 0 {
 		return nil
 	}
 	return r.held
@@ -173,10 +188,9 @@ func (r *Reader) readInto(p []byte, n int) (int, error) {
 			return 0, err
 		}
 	}
-	valid := n - r.req.line
-	r.hold(p[valid:])
-	r.seen = r.req.line
-	return valid, nil
+	r.hold(p)
+	r.seen = n
+	return 0, nil
 }
 
 // examineHeld examines what is held and not seen.
@@ -191,22 +205,14 @@ func (r *Reader) examineHeld() {
 	}
 }
 
-// cutPiece makes the held part of an unfinished command ready, but for the line
-// it ends in. It reports false when there is nothing but that line.
-func (r *Reader) cutPiece() bool {
-	valid := len(r.held) - r.req.line
-	if valid == 0 {
-		return false
-	}
-	r.ready, r.held = r.held[:valid:valid], r.held[valid:]
-	r.seen = r.req.line
-	return true
-}
-
 // readHeld reads at most room bytes behind the held ones.
 func (r *Reader) readHeld(room int) error {
-	if cap(r.held)-len(r.held) < spareMin {
-		r.held = slices.Grow(r.held, max(len(r.held), spareMin))
+	least, more := spareMin, max(len(r.held), spareMin)
+	if rest := r.req.announced(); rest > 0 {
+		least, more = min(least, rest), min(max(len(r.held), announcedMin), rest)
+	}
+	if cap(r.held)-len(r.held) < least {
+		r.held = slices.Grow(r.held, more)
 	}
 	spare := r.held[len(r.held):cap(r.held)]
 	n, err := r.fetch(spare[:min(room, len(spare))])

@@ -15,14 +15,11 @@ import (
 func TestRequests(t *testing.T) {
 	for _, q := range requests {
 		t.Run(q.name, func(t *testing.T) {
-			for _, size := range []int{4096, 1 << 20, 100, 1} {
+			for _, size := range []int{4096, 1 << 20, 100, len(standIn)} {
 				for name, chop := range map[string]func() int{
 					"whole": every(1 << 20), "bytes": every(1), "sevens": every(7), "any": anySize(1),
 				} {
 					got, err := drain(NewReader(&chopped{q.in, chop}, Limits{}), size)
-					if (q.open || q.err != "") && size < 1<<20 && strings.HasPrefix(got, q.out) {
-						got = q.out // behind it a piece of the last one may have filled p
-					}
 					if got != q.out || errText(err) != q.err {
 						t.Fatalf("read into %d, %s: got %.200q, %v; want %.200q, %s", size, name, got, err, q.out, q.err)
 					}

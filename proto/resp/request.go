@@ -235,6 +235,15 @@ func Integer(s []byte) (int64, bool) {
 	return n, true
 }
 
+// announced is how many bytes are still to come of the present argument and behind it, if it is the last one whose length
+// is known; 0 otherwise.
+func (q *request) announced() int {
+	if q.state == inBody && q.args == 1 {
+		return q.body + len("\r\n")
+	}
+	return 0
+}
+
 // wholeCommands returns how many bytes at the start of b are complete multibulk
 // commands that need no correction and break no limit. It is the fast way past
 // step, which judges whatever it stops at.
@@ -248,6 +257,9 @@ func wholeCommands(b []byte, l *Limits) (end int) {
 	}
 	return end
 }
+
+// judged are the limits of commands that have been found to be within theirs.
+var judged = Limits{Args: math.MaxInt, Bulk: math.MaxInt, Command: math.MaxInt}
 
 // wholeCommand is the length of the command at the start of b; 0: step is to judge it.
 func wholeCommand(b []byte, l *Limits) int {
@@ -293,8 +305,11 @@ func CutCommand(words [][]byte, b []byte) ([][]byte, int) {
 	return words, i
 }
 
-// shortLength reads the line at b[i:] that has that first byte and a number of at most nine digits, and returns the
-// number with the index behind the line; -1 when there is no such line.
+// shortDigits is how many digits an int has room for in any case.
+const shortDigits = 9 * (strconv.IntSize / 32)
+
+// shortLength reads the line at b[i:] that has that first byte and a number of at most shortDigits digits, and returns
+// the number with the index behind the line; -1 when there is no such line.
 func shortLength(b []byte, i int, kind byte) (n, next int) {
 	if i+4 > len(b) || b[i] != kind {
 		return -1, i
@@ -310,7 +325,7 @@ func shortLength(b []byte, i int, kind byte) (n, next int) {
 		return -1, i
 	}
 	first := i
-	for _, c := range b[i:min(len(b), i+9)] {
+	for _, c := range b[i:min(len(b), i+shortDigits)] {
 		d := c - '0'
 		if d > 9 {
 			break

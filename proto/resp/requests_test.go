@@ -143,13 +143,17 @@ func anySize(seed uint64) func() int {
 	return func() int { return 1 + rnd.IntN(1<<rnd.IntN(14)) }
 }
 
-// drain reads all that r delivers into slices of size bytes, and its error.
-func drain(r io.Reader, size int) (string, error) {
+// drain reads all that r delivers into slices of size bytes, or for which that holds a stand-in, and its error.
+func drain(r *Reader, size int) (string, error) {
 	var out []byte
 	p := make([]byte, size)
 	for {
 		n, err := r.Read(p)
-		out = append(out, p[:n]...)
+		b := p[:n]
+		if long := r.Long(); long != nil {
+			b = long
+		}
+		out = append(out, b...)
 		if err != nil {
 			return string(out), err
 		}
