@@ -26,6 +26,9 @@ func FIFO(key string, ops []*Op) (wrong []Violation, pairs int) {
 		since[o] = asked(o, ops)
 	}
 	for i, first := range fair {
+		if since[first] < first.Call {
+			continue // the place was that of an earlier request, which may have left the queue after it was seen there
+		}
 		compared := false
 		for _, o := range fair[i+1:] {
 			if since[o] <= first.Queued || slices.ContainsFunc(forced, func(f *Op) bool { return f.Call < first.Return && f.Return > first.Queued }) {

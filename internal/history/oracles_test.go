@@ -224,6 +224,10 @@ func TestFIFO(t *testing.T) {
 			0 35 b FAIRLOCK k BLOCK 4 -> nil
 			3 40 a FAIRLOCK k BLOCK 5 -> OK
 			11 30 b FAIRLOCK k BLOCK 12 -> OK`},
+		{"past one whose place was that of its owner's request without an answer", false, `
+			0 4 a FAIRLOCK k BLOCK 2 -> ?
+			4 40 a FAIRLOCK k BLOCK 5 -> OK
+			6 30 b FAIRLOCK k BLOCK 7 -> OK`},
 		{"past one that waited, by an owner who had been refused before", true, `
 			0 2 b FAIRLOCK k BLOCK 1 -> nil
 			3 40 a FAIRLOCK k BLOCK 5 -> OK
