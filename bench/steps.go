@@ -135,7 +135,7 @@ func handOn(release, acquire string) scriptCall {
 }
 
 func plainSteps() []scriptStep {
-	renew := scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "%notafter", each: "%me 30000", want: "*1\r\n:1\r\n"}
+	renew := scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "%notafter set", each: "%me 30000", want: "*1\r\n:1\r\n"}
 	renewMany := renew
 	renewMany.want = "*100\r\n:1\r\n"
 	return []scriptStep{
