@@ -193,7 +193,7 @@ func TestReplicaDies(t *testing.T) {
 				began := time.Now()
 				readAll(t, cl, name)
 				t.Logf("90 reads took %v; %+v", time.Since(began), c.Stats())
-				return c.Stats().ReplicaFailures > 0
+				return c.Stats().ReplicaFailures > 0 || n.InTrouble() // then no read is sent to it any more
 			})
 			eventually(t, "the others are read from, and fail no read", func() bool {
 				serving(t, c, 2)
