@@ -51,7 +51,7 @@ func measureScripts(ctx context.Context, s settings, b *environment, rep *report
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if errors.Is(err, errOthers) { // such as a proxy's look at the clock
+			if errors.Is(err, errOthers) { // the proxies that are measured have the same Redis
 				progress("scripts: round %d without %s: %v", round+1, step.name, err)
 				continue
 			}

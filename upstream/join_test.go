@@ -4,20 +4,24 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Who joins writes nothing: while nobody writes there is nothing to join, and the writer never passes its duty on to
-// who has joined, who may be waiting for another Redis.
+// pipeTo is a pipe over a connection, whose other end is far.
+func pipeTo(t *testing.T) (p *Pipe, l *link, far net.Conn) {
+	near, far := net.Pipe()
+	t.Cleanup(func() { far.Close() })
+	p, l = &Pipe{}, newLink(near, true, defaultMaxInflight)
+	p.link.Store(l)
+	return p, l, far
+}
+
+// A session that joins writes nothing: while nobody writes there is nothing to join, and the writer never passes its
+// duty on to a session that has joined, which may be waiting for another Redis.
 func TestJoin(t *testing.T) {
 	t.Parallel()
-	near, far := net.Pipe()
-	defer far.Close()
-	l := newLink(near, true, defaultMaxInflight)
-	p := &Pipe{}
-	p.link.Store(l)
+	p, l, far := pipeTo(t)
 	get := [][]byte{resp.AppendCommand(nil, "GET", "k")}
 	requests := make([]*Request, 3)
 	for i := range requests {
@@ -28,11 +32,11 @@ func TestJoin(t *testing.T) {
 	}
 	wrote, ended := make(chan error, 1), make(chan error, 1)
 	go func() { wrote <- p.Do(requests[0]) }()
-	for writing := false; !writing; time.Sleep(time.Millisecond) { // it is in the write, since nobody reads
+	waitFor(t, "the write, which goes on since nobody reads", func() bool {
 		l.mu.Lock()
-		writing = l.writer != nil
-		l.mu.Unlock()
-	}
+		defer l.mu.Unlock()
+		return l.writer != nil
+	})
 	if !p.Join(requests[1]) {
 		t.Fatal("not joined, though another one writes")
 	}
@@ -62,20 +66,16 @@ func TestJoin(t *testing.T) {
 // join.
 func TestJoinEnds(t *testing.T) {
 	t.Parallel()
-	near, far := net.Pipe()
-	defer far.Close()
-	l := newLink(near, true, defaultMaxInflight)
-	p := &Pipe{}
-	p.link.Store(l)
+	p, l, far := pipeTo(t)
 	request := func() *Request {
 		return &Request{Cmds: [][]byte{resp.AppendCommand(nil, "GET", "k")}, Sink: new(Gathered)}
 	}
 	inWrite := func(number uint64) {
-		for in := false; !in; time.Sleep(time.Millisecond) {
+		waitFor(t, "the next write", func() bool {
 			l.mu.Lock()
-			in = l.writer != nil && l.writes == number
-			l.mu.Unlock()
-		}
+			defer l.mu.Unlock()
+			return l.writer != nil && l.writes == number
+		})
 	}
 	take := func() {
 		if _, err := far.Read(make([]byte, 1000)); err != nil {
@@ -93,11 +93,11 @@ func TestJoinEnds(t *testing.T) {
 	take()
 	inWrite(2)
 	far.Write([]byte("$1\r\na\r\n"))
-	for served := false; !served; time.Sleep(time.Millisecond) {
+	waitFor(t, "the writer's own reply", func() bool {
 		l.mu.Lock()
-		served = l.writer.served()
-		l.mu.Unlock()
-	}
+		defer l.mu.Unlock()
+		return l.writer != nil && l.writer.served()
+	})
 	if p.Join(request()) {
 		t.Fatal("joined a writer that has its replies")
 	}

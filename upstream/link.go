@@ -106,8 +106,8 @@ func (l *link) queue(r *Request) (lead, alone bool, err error) {
 	return lead, l.count == 1, nil
 }
 
-// join queues r if some session writes, and there is room; else it does nothing and returns false. Who only still writes
-// for others is not joined: it could not pass its duty on to who joins.
+// join queues r if some session writes, and there is room; else it does nothing and returns false. A session that has
+// its replies and still writes for others is not joined, since it could not pass that duty on to a request that joins.
 func (l *link) join(r *Request) bool {
 	r.abandon(l)
 	l.mu.Lock()

@@ -408,7 +408,8 @@ func TestHeadInTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := passing(passingStore{})
 		r := Request{Key: "k", Fair: true, Blocks: true}
-		first, next := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 1}), r, time.Now()), newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 2}), r, time.Now())
+		first := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 1}), r, time.Now())
+		next := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 2}), r, time.Now())
 		m.lines.join(first)
 		m.lines.join(next)
 		m.lines.afterGrant(first, false)

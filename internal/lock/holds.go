@@ -58,7 +58,7 @@ type holds struct {
 }
 
 func newHolds(o Options, c *counts) *holds {
-	maxHold := min(o.MaxHold, lockstore.Milliseconds(math.MaxInt64)) // a moment so far away can be counted
+	maxHold := min(o.MaxHold, lockstore.Milliseconds(math.MaxInt64)) // a moment has no room for more
 	return &holds{
 		terms: terms{clock: newClock(), watchdog: o.Watchdog, maxHold: maxHold}, counts: c,
 		log: loglimit.Most(o.Logger, lossesLogged), events: o.Events,

@@ -167,7 +167,8 @@ func (s *lateRenewal) Renew(ctx context.Context, r lockstore.Renewal) ([]int64, 
 	return nil, &upstream.LostError{Cause: context.DeadlineExceeded}
 }
 
-// A visit without an answer that Redis comes to only after a verb has lengthened the lease does not cut that to what was left before.
+// A visit without an answer that Redis comes to only after a verb has lengthened the lease does not cut that to what was
+// left before.
 func TestLateVisitCutsNoLease(t *testing.T) {
 	for verb, lengthen := range map[string]func(t *testing.T, c *Client){
 		"RENEW": func(t *testing.T, c *Client) {

@@ -72,7 +72,7 @@ func (r *Reader) SetLimits(l Limits) { r.limits = l.filled() }
 
 // Unfinished returns the number of bytes that have arrived of a command that
 // is not complete, and of what was read ahead and not delivered. The buffer for
-// them may be twice as long, or announcedMin longer.
+// them may be two and a half times as long, or announcedMin longer.
 func (r *Reader) Unfinished() int {
 	return r.req.size + max(0, len(r.held)-r.seen) + len(r.ready)
 }
@@ -112,7 +112,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 // deliver puts what is ready into p, as far as it fits there.
 func (r *Reader) deliver(p []byte) (n int) {
 	for n < len(r.ready) {
-		k := wholeCommand(r.ready[n:], &judged)
+		k := wholeCommand(r.ready[n:], &noLimits)
 		if n+k > len(p) && n == 0 {
 			r.long = r.take(k)
 			return copy(p, standIn)

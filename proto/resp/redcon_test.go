@@ -46,8 +46,8 @@ func (l guardedListener) Accept() (net.Conn, error) {
 	return &guarded{Conn: c, Reader: NewReader(c, l.limits)}, nil
 }
 
-// meant has h handle the commands for which others stand in, and not these.
-func meant(h func(redcon.Conn, redcon.Command)) func(redcon.Conn, redcon.Command) {
+// withLong has h handle a long command instead of the one that stands in for it.
+func withLong(h func(redcon.Conn, redcon.Command)) func(redcon.Conn, redcon.Command) {
 	return func(c redcon.Conn, cmd redcon.Command) {
 		if long := c.NetConn().(*guarded).Long(); long != nil {
 			words, n := CutCommand(nil, long)
@@ -64,7 +64,7 @@ func serve(t *testing.T, l Limits, h func(redcon.Conn, redcon.Command)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := redcon.NewServer("", meant(h), nil, nil)
+	srv := redcon.NewServer("", withLong(h), nil, nil)
 	ended := make(chan error)
 	go runServer(srv, guardedListener{ln, l}, ended)
 	t.Cleanup(func() {
@@ -222,7 +222,7 @@ func TestByteAtATime(t *testing.T) {
 			g := &guarded{Conn: client, Reader: NewReader(client, Limits{})}
 			ln := oneConn{conns: make(chan net.Conn, 1)}
 			ln.conns <- g
-			srv := redcon.NewServer("", meant(func(c redcon.Conn, cmd redcon.Command) {
+			srv := redcon.NewServer("", withLong(func(c redcon.Conn, cmd redcon.Command) {
 				if string(cmd.Args[0]) == "PING" {
 					c.WriteString("PONG")
 					return

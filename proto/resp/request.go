@@ -258,8 +258,8 @@ func wholeCommands(b []byte, l *Limits) (end int) {
 	return end
 }
 
-// judged are the limits of commands that have been found to be within theirs.
-var judged = Limits{Args: math.MaxInt, Bulk: math.MaxInt, Command: math.MaxInt}
+// noLimits are for commands that have been found to be within their limits before.
+var noLimits = Limits{Args: math.MaxInt, Bulk: math.MaxInt, Command: math.MaxInt}
 
 // wholeCommand is the length of the command at the start of b; 0: step is to judge it.
 func wholeCommand(b []byte, l *Limits) int {
@@ -305,7 +305,7 @@ func CutCommand(words [][]byte, b []byte) ([][]byte, int) {
 	return words, i
 }
 
-// shortDigits is how many digits an int has room for in any case.
+// shortDigits is how many decimal digits always fit into an int.
 const shortDigits = 9 * (strconv.IntSize / 32)
 
 // shortLength reads the line at b[i:] that has that first byte and a number of at most shortDigits digits, and returns

@@ -18,9 +18,9 @@ import (
 // the not-after is given, is known only when it is sent. It is random because other arguments come from clients.
 func notAfterMark() string { return "not-after " + rand.Text() }
 
-// do sends a script to the node that has the slot of its first key. What was surely not done is sent again: to where a redirect says, if
-// the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of reach. In the
-// end the error is a *upstream.NotSentError.
+// do sends a script to the node that has the slot of its first key. What was surely not done is sent again: to where a
+// redirect says, if the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is
+// out of reach. In the end the error is a *upstream.NotSentError.
 func (m *masters) do(ctx context.Context, l limits, c node.Call, send sending) ([]int64, error) {
 	t := m.c.Tries(cluster.Slot([]byte(c.Keys[0])))
 	t.Until = time.Now().Add(min(l.again, m.c.RetryFor()))
