@@ -17,23 +17,30 @@ import (
 )
 
 // Wrong passwords are counted and logged, and slow down the address that they come from: once it has sent a few, and as
-// long as it goes on, each of its logins waits before Redis is asked. A right password waits no longer than a wrong
-// one, so that nobody can keep others from logging in.
+// long as it goes on, its logins wait one behind the other before Redis is asked. A right password waits no longer than
+// a wrong one, and none longer than mostLoginWait, so that nobody can keep others from logging in.
 
 const (
-	freeGuesses = 10 // an address may send so many wrong passwords at once, and one a second
-	guessTime   = 200 * time.Millisecond
-	mostGuesses = 4096 // addresses that are remembered: those that sent a wrong password last
+	freeGuesses   = 10 // an address may send so many wrong passwords at once, and one a second
+	guessTime     = 200 * time.Millisecond
+	mostLoginWait = 10 * time.Second
+	mostGuesses   = 4096 // addresses that are remembered: those that sent a wrong password last
 )
 
 // guesses are the wrong passwords of the last seconds.
 type guesses struct {
 	mu        sync.Mutex // a leaf
-	byAddress *simplelru.LRU[string, *rate.Limiter]
+	byAddress *simplelru.LRU[string, guesser]
+}
+
+// guesser is an address that has sent wrong passwords.
+type guesser struct {
+	free  *rate.Limiter // the wrong passwords that slow down nobody
+	turns *rate.Limiter // the logins of the address, while it has no free ones
 }
 
 func newGuesses() *guesses {
-	byAddress, _ := simplelru.NewLRU[string, *rate.Limiter](mostGuesses, nil) // fails for sizes below 1 only
+	byAddress, _ := simplelru.NewLRU[string, guesser](mostGuesses, nil) // fails for sizes below 1 only
 	return &guesses{byAddress: byAddress}
 }
 
@@ -41,22 +48,28 @@ func newGuesses() *guesses {
 func (g *guesses) wrong(address string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	free, known := g.byAddress.Get(address)
+	from, known := g.byAddress.Get(address)
 	if !known {
-		free = rate.NewLimiter(1, freeGuesses)
-		g.byAddress.Add(address, free)
+		from = guesser{free: rate.NewLimiter(1, freeGuesses), turns: rate.NewLimiter(rate.Every(guessTime), 1)}
+		g.byAddress.Add(address, from)
 	}
-	free.Allow()
+	from.free.Allow()
 }
 
-// wait is how long the next login from an address waits.
+// wait takes the next turn of an address for a login, and returns how long that one waits.
 func (g *guesses) wait(address string) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if free, known := g.byAddress.Peek(address); known && free.Tokens() < 1 {
-		return guessTime
+	from, known := g.byAddress.Peek(address)
+	if !known || from.free.Tokens() >= 1 {
+		return 0
 	}
-	return 0
+	turn := from.turns.Reserve()
+	if turn.Delay() > mostLoginWait {
+		turn.Cancel()
+		return mostLoginWait
+	}
+	return turn.Delay()
 }
 
 // askPassword asks Redis whether user may log in with password. It takes longer where many wrong ones come from.
