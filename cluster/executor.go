@@ -29,8 +29,7 @@ type Executor struct {
 	Upstream time.Duration // of the last Do: how long its requests took, each round by the slowest
 }
 
-// Executor returns an executor, of the client whose home that is, whose commands run as id. Close gives its connections
-// back.
+// Executor returns an executor, of the client whose home that is, whose commands run as id.
 func (c *Cluster) Executor(id upstream.Identity, home *Home) *Executor {
 	e := &Executor{c: c, home: home, links: links{c: c, id: id, open: map[linkTo]*link{}}}
 	e.round.slots = map[int]*lane{}
@@ -42,9 +41,9 @@ func (c *Cluster) Executor(id upstream.Identity, home *Home) *Executor {
 // WaitsFor says how long later commands may themselves wait, as WAIT does: their replies may take so much longer.
 func (e *Executor) WaitsFor(own time.Duration) { e.wait.own = own }
 
-// Close gives back all connections. Nothing is under way then.
+// Close gives back all connections, which later commands would open again. Nothing is under way then.
 func (e *Executor) Close() {
-	e.wait.timer.Stop()
+	e.wait.stop()
 	e.links.dropAll()
 }
 

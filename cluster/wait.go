@@ -40,6 +40,14 @@ func (w *replyWait) init(c *Cluster) {
 	w.timer.Stop()
 }
 
+// stop stops the timer until the next round.
+func (w *replyWait) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.armed = false
+}
+
 // begin begins the wait for a round.
 func (w *replyWait) begin(ctx context.Context, batches []*batch, s *Snapshot) {
 	w.mu.Lock()

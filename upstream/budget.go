@@ -212,13 +212,11 @@ func (n *Node) closeIdle(user string) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, id := range n.idle.Keys() { // oldest first
-		if p, _ := n.idle.Peek(id); user == "" || p.share.user == user {
-			n.drop(p)
-			return true
-		}
+	at := slices.IndexFunc(n.idle, func(p *Pipe) bool { return user == "" || p.share.user == user })
+	if at >= 0 {
+		n.drop(n.idle[at])
 	}
-	return false
+	return at >= 0
 }
 
 // ownShare is for a Pipe of the proxy's own.

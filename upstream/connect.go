@@ -93,7 +93,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 	conn, term := c.detach() // its end has its cause by the link
 	telemetry.Pipes.Add(1)
 	defer telemetry.Pipes.Add(-1)
-	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
+	l := newLink(conn, p.kind == sharedPipe, p.node.opts.MaxInflight)
 	l.refused = c.lookAt
 	p.link.Store(l)
 	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()

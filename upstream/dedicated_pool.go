@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
+// idleFor is how long a connection that serves one client at a time waits for its next one.
+const idleFor = 30 * time.Second
+
 // The dedicated connections that wait for their next client.
 const (
 	maxIdleDedicated = 64 // over all identities
-	idleDedicated    = 30 * time.Second
 	sweepDedicated   = 5 * time.Second
 )
 
@@ -84,11 +86,11 @@ func (s *dedicatedPool) renew(concerned func(Identity) bool) {
 	s.closeIdle(maxIdleDedicated, func(p *Dedicated) bool { return concerned(p.Identity) })
 }
 
-// sweep closes what has been idle for idleDedicated, unless another could not be had, and runs again later while
+// sweep closes what has been idle for idleFor, unless another could not be had, and runs again later while
 // something is idle.
 func (s *dedicatedPool) sweep() {
 	s.closeIdle(maxIdleDedicated, func(p *Dedicated) bool {
-		old := time.Since(p.since) > idleDedicated
+		old := time.Since(p.since) > idleFor
 		return old && !(p.spare && s.node.loggedIn(p.Identity))
 	})
 	s.mu.Lock()

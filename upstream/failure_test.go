@@ -355,7 +355,7 @@ func TestTornReplies(t *testing.T) {
 		var c client
 		got, err := c.do(p, []string{"PING"}, []string{"GET", "x"})
 		var lost *LostError
-		if !errors.As(err, &lost) || got != want || c.req.Replied != 1 || c.req.Torn != p.private {
+		if !errors.As(err, &lost) || got != want || c.req.Replied != 1 || c.req.Torn != (p.kind == privatePipe) {
 			t.Fatalf("got %q, %v, Replied %d, Torn %v", got, err, c.req.Replied, c.req.Torn)
 		}
 	}

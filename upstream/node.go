@@ -2,7 +2,7 @@
 //
 // The data plane carries clients' commands as bytes: a Node has one shared Pipe
 // for each Identity in use, on which many sessions' commands are pipelined, and
-// private Pipes for big requests and replies. The control plane is the rueidis
+// private Pipes, which one session has at a time, for big requests and replies. The control plane is the rueidis
 // clients of a Control, for scripts, renewals, topology and pub/sub.
 //
 // Every failure says what Redis can have seen: NotSentError nothing, LostError
@@ -12,29 +12,28 @@ package upstream
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // Defaults of NodeOptions.
 const (
-	DefaultDialTimeout    = 2 * time.Second
-	defaultIdleIdentities = 64
-	defaultMaxInflight    = 8 << 20
+	DefaultDialTimeout = 2 * time.Second
+	defaultIdle        = 64
+	defaultMaxInflight = 8 << 20
 )
 
 // NodeOptions are a Node's settings; zero fields stand for the defaults.
 type NodeOptions struct {
-	DialTimeout    time.Duration // for connection, TLS and handshake together
-	IdleIdentities int           // connections kept for identities that nobody uses
-	MaxInflight    int64         // bytes of unanswered requests on one connection; more must wait
-	Budget         *Budget       // of connections, shared with other nodes; nil: they have no bound
-	Logger         *slog.Logger  // nil: slog.Default()
+	DialTimeout time.Duration // for connection, TLS and handshake together
+	Idle        int           // pipes that are kept connected though nobody uses them
+	MaxInflight int64         // bytes of unanswered requests on one connection; more must wait
+	Budget      *Budget       // of connections, shared with other nodes; nil: they have no bound
+	Logger      *slog.Logger  // nil: slog.Default()
 }
 
 // Node is one Redis address and the connections there.
@@ -54,27 +53,57 @@ type Node struct {
 
 	mu     sync.Mutex // guards all below; taken before a pipe's mu
 	closed bool
-	sharedPipes
-	private map[*Pipe]struct{}
+	pipes
 	refused func(Identity, *ReplyError)
 }
 
-// sharedPipes are a node's pipes that many clients share, one for each identity.
-type sharedPipes struct {
-	shared map[Identity]*Pipe // with users, and idle
-	idle   *simplelru.LRU[Identity, *Pipe]
+// pipes are a node's.
+type pipes struct {
+	shared map[Identity]*Pipe // those that many clients share
+	alone  map[*Pipe]struct{} // all others
+	idle   []*Pipe            // of all, those that are connected and that nobody uses, the oldest first
 }
 
-// forget drops p. A newer pipe of the same identity stays.
-func (s *sharedPipes) forget(p *Pipe) {
-	if s.shared[p.id] == p {
-		delete(s.shared, p.id)
-		s.idle.Remove(p.id)
+// add enters a new pipe.
+func (s *pipes) add(p *Pipe) {
+	if p.kind == sharedPipe {
+		s.shared[p.id] = p
+		return
+	}
+	s.alone[p] = struct{}{}
+}
+
+// find is a pipe for one more use by id; nil: there is none.
+func (s *pipes) find(id Identity, kind pipeKind) *Pipe {
+	if kind == sharedPipe {
+		return s.shared[id]
+	}
+	for _, p := range slices.Backward(s.idle) {
+		if p.id == id && p.kind == kind && p.Connected() {
+			return p
+		}
+	}
+	return nil
+}
+
+// taken notes that p is idle no more.
+func (s *pipes) taken(p *Pipe) {
+	if i := slices.Index(s.idle, p); i >= 0 {
+		s.idle = slices.Delete(s.idle, i, i+1)
 	}
 }
 
+// forget drops p. A newer shared pipe of the same identity stays.
+func (s *pipes) forget(p *Pipe) {
+	if s.shared[p.id] == p {
+		delete(s.shared, p.id)
+	}
+	delete(s.alone, p)
+	s.taken(p)
+}
+
 // drop closes a pipe that nobody uses, and gives its room in the Budget back at once.
-func (s *sharedPipes) drop(p *Pipe) {
+func (s *pipes) drop(p *Pipe) {
 	s.forget(p)
 	p.close()
 	p.share.give()
@@ -103,8 +132,8 @@ func NewNode(t Target, o NodeOptions) *Node {
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = DefaultDialTimeout
 	}
-	if o.IdleIdentities <= 0 {
-		o.IdleIdentities = defaultIdleIdentities
+	if o.Idle <= 0 {
+		o.Idle = defaultIdle
 	}
 	if o.MaxInflight <= 0 {
 		o.MaxInflight = defaultMaxInflight
@@ -112,11 +141,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	n := &Node{
-		target: t, opts: o,
-		sharedPipes: sharedPipes{shared: map[Identity]*Pipe{}}, private: map[*Pipe]struct{}{},
-	}
-	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
+	n := &Node{target: t, opts: o, pipes: pipes{shared: map[Identity]*Pipe{}, alone: map[*Pipe]struct{}{}}}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.dedicated = dedicatedPool{node: n, all: map[*Dedicated]struct{}{}}
 	n.auths.logins = newLogins()
@@ -129,84 +154,72 @@ func NewNode(t Target, o NodeOptions) *Node {
 // reach or ctx ends first, a *FullError when the Budget has no room for it.
 // Opening a connected pipe costs no system call.
 func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
-	p, err := n.use(id)
+	return n.open(ctx, id, sharedPipe)
+}
+
+// Private returns a pipe that nobody shares until it is released, with the
+// errors of Open: one that was given back, or a new one. Replies on it reach
+// the Sink in pieces as they come, so that their size costs no memory and a
+// slow client slows nobody else. When it breaks it is made again, as a shared
+// pipe is: it must not carry state that Redis keeps per connection.
+func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
+	return n.open(ctx, id, privatePipe)
+}
+
+// Aside is Private for one question of the proxy's own: the Budget does not count the pipe, and Release closes it, also
+// while the question is under way.
+func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
+	own := ownShare()
+	p, err := n.pipe(id, asidePipe, own)
+	if err != nil {
+		own.give()
+		return nil, err
+	}
+	return n.connected(ctx, p)
+}
+
+func (n *Node) open(ctx context.Context, id Identity, kind pipeKind) (*Pipe, error) {
+	p, err := n.use(id, kind)
 	if err != nil {
 		return nil, err
 	}
 	return n.connected(ctx, p)
 }
 
-// use counts one more use of id's shared pipe, and makes the pipe if there is none.
-func (n *Node) use(id Identity) (*Pipe, error) {
-	p, err := n.sharedPipe(id, nil)
+// use counts one more use of a pipe of id's, and makes the pipe if there is none.
+func (n *Node) use(id Identity, kind pipeKind) (*Pipe, error) {
+	p, err := n.pipe(id, kind, nil)
 	if p != nil || err != nil {
 		return p, err
 	}
-	counted, err := n.opts.Budget.admit(id, id.alone()) // may close idle pipes, and takes mu for that
+	counted, err := n.opts.Budget.admit(id, kind == privatePipe || id.alone()) // may close idle pipes, and takes mu for that
 	if err != nil {
 		return nil, err
 	}
-	p, err = n.sharedPipe(id, counted)
-	if p == nil || p.share != counted { // another goroutine has made the pipe meanwhile
+	p, err = n.pipe(id, kind, counted)
+	if p == nil || p.share != counted { // another goroutine has made the pipe, or given it back, meanwhile
 		counted.give()
 	}
 	return p, err
 }
 
-// sharedPipe is id's pipe, with one more user. If there is none it is made as counted's, or is nil if that is nil.
-func (n *Node) sharedPipe(id Identity, counted *share) (*Pipe, error) {
+// pipe is a pipe of id's, with one more user. If there is none it is made as counted's, or is nil if that is nil.
+func (n *Node) pipe(id Identity, kind pipeKind, counted *share) (*Pipe, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := n.shared[id]
+	p := n.find(id, kind)
 	switch {
 	case n.closed:
 		return nil, &NotSentError{Cause: ErrClosed}
 	case p != nil:
-		n.idle.Remove(id)
+		n.taken(p)
 		p.users++
 	case counted != nil:
-		p = newPipe(n, id, false, counted)
-		n.shared[id] = p
+		p = newPipe(n, id, kind, counted)
+		n.add(p)
 		n.running.Go(p.run)
 	}
 	return p, nil
-}
-
-// Private returns a pipe that nobody shares, with the errors of Open. Replies
-// on it reach the Sink in pieces as they come, so that their size costs no
-// memory and a slow client slows nobody else. When it breaks it is made again,
-// as a shared pipe is: it must not carry state that Redis keeps per connection.
-func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
-	counted, err := n.opts.Budget.admit(id, true)
-	if err != nil {
-		return nil, err
-	}
-	return n.openPrivate(ctx, id, counted)
-}
-
-// Aside is Private for the proxy's own questions: the Budget does not count it.
-func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
-	return n.openPrivate(ctx, id, ownShare())
-}
-
-func (n *Node) openPrivate(ctx context.Context, id Identity, counted *share) (*Pipe, error) {
-	p := newPipe(n, id, true, counted)
-	if !n.startPrivate(p) {
-		counted.give()
-		return nil, &NotSentError{Cause: ErrClosed}
-	}
-	return n.connected(ctx, p)
-}
-
-func (n *Node) startPrivate(p *Pipe) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return false
-	}
-	n.private[p] = struct{}{}
-	n.running.Go(p.run)
-	return true
 }
 
 // connected waits until p has a connection. After an error it has released p.
@@ -264,21 +277,29 @@ func (n *Node) release(p *Pipe) {
 	p.users--
 	switch {
 	case p.users > 0 || n.closed:
-	case p.private:
-		delete(n.private, p)
-		p.close()
-	case p.Connected():
-		if n.idle.Len() >= n.opts.IdleIdentities {
-			_, oldest, _ := n.idle.GetOldest()
-			n.drop(oldest)
+	case p.kind != asidePipe && p.Connected():
+		if len(n.idle) >= n.opts.Idle {
+			n.drop(n.idle[0])
 		}
-		n.idle.Add(p.id, p)
-	case p.state().phase == backingOff:
+		n.idle = append(n.idle, p)
+		if p.unused != nil {
+			p.unused.Reset(idleFor)
+		}
+	case p.kind == sharedPipe && p.state().phase == backingOff:
 		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again
 		// and again would make a connection each time. When the back-off is over, the pipe forgets itself.
 	default:
 		n.forget(p)
 		p.close()
+	}
+}
+
+// dropUnused drops p if nobody uses it.
+func (n *Node) dropUnused(p *Pipe) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p.users == 0 {
+		n.drop(p)
 	}
 }
 
@@ -323,7 +344,7 @@ func (p *Pipe) tellRefused(err error) {
 func (p *Pipe) ofClients() bool {
 	clients := p.id.login() // neither a lane, nor reads, nor a Secret
 	clients.DB, clients.Proto = p.id.DB, p.id.Proto
-	return !p.private && p.id == clients
+	return p.kind == sharedPipe && p.id == clients
 }
 
 // eachLink calls do for the connection that each pipe has at present.
@@ -338,7 +359,7 @@ func (n *Node) eachLink(do func(id Identity, l *link)) {
 	for _, p := range n.shared {
 		see(p)
 	}
-	for p := range n.private {
+	for p := range n.alone {
 		see(p)
 	}
 }

@@ -135,11 +135,11 @@ func TestOpenDialsOnce(t *testing.T) {
 	}
 }
 
-func TestIdleIdentitiesAreBounded(t *testing.T) {
+func TestIdlePipesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	admin := s.Dial(t)
-	n := newNode(t, targetOf(t, s), NodeOptions{IdleIdentities: 2})
+	n := newNode(t, targetOf(t, s), NodeOptions{Idle: 2})
 	used := open(t, n, Identity{Proto: 2, DB: 1})
 	for db := 2; db <= 9; db++ {
 		p, err := n.Open(context.Background(), Identity{Proto: 2, DB: db})
@@ -169,13 +169,56 @@ func TestIdleIdentitiesAreBounded(t *testing.T) {
 	eventually(t, "the idle ones are forgotten", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return len(n.shared) == 1 && n.idle.Len() == 0
+		return len(n.shared) == 1 && len(n.idle) == 0
 	})
 	eventually(t, "the one in use is made again", func() bool {
 		var c client
 		_, err := c.do(used, []string{"PING"})
 		return err == nil
 	})
+}
+
+// A private pipe that was given back is the next client's, unless its connection has ended or it has been idle for long; one that was
+// aside is closed.
+func TestPrivatePipesAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
+	id := Identity{Proto: 2}
+	take := func(from func(*Node, context.Context, Identity) (*Pipe, error), id Identity) *Pipe {
+		t.Helper()
+		p, err := from(n, context.Background(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, p, "+PONG\r\n", []string{"PING"})
+		return p
+	}
+	one, two := take((*Node).Private, id), take((*Node).Private, id)
+	if one == two {
+		t.Fatal("two clients have one private pipe")
+	}
+	one.Release()
+	other := take((*Node).Private, Identity{Proto: 2, DB: 1})
+	if again := take((*Node).Private, id); again != one || other == one {
+		t.Error("the one that was given back is not the next client's")
+	}
+	one.drop(ErrLeft)
+	one.Release()
+	if again := take((*Node).Private, id); again == one {
+		t.Error("a pipe without a connection was handed out")
+	}
+	two.Release()
+	n.dropUnused(two)
+	if again := take((*Node).Private, id); again == two {
+		t.Error("a pipe that had been idle for long was handed out")
+	}
+	n.dropUnused(other) // it is in use
+	expect(t, other, "+PONG\r\n", []string{"PING"})
+	aside := take((*Node).Aside, id)
+	aside.Release()
+	if aside.ctx.Err() == nil || take((*Node).Private, id) == aside {
+		t.Error("a question's own connection is kept")
+	}
 }
 
 func TestOpenWithoutRedis(t *testing.T) {

@@ -177,7 +177,7 @@ func TestWhatIsALoss(t *testing.T) {
 		"a node of a cluster":   {err: io.EOF, nodeID: "id"},
 	} {
 		n := newNode(t, Target{Network: "tcp", Addr: "127.0.0.1:1", NodeID: c.nodeID}, NodeOptions{})
-		p := newPipe(n, Identity{}, false, &share{})
+		p := newPipe(n, Identity{}, sharedPipe, &share{})
 		if p.noteLoss(c.err); n.contact.lately() != c.want {
 			t.Errorf("%s: %v", name, !c.want)
 		}

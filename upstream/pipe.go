@@ -25,17 +25,25 @@ const (
 	ended                   // closed for good
 )
 
-// Pipe is a connection to Redis that is made again when it breaks. A shared
-// one carries the requests of many sessions, a private one those of one.
+// pipeKind is whose requests a pipe carries.
+type pipeKind uint8
+
+const (
+	sharedPipe  pipeKind = iota // many sessions'
+	privatePipe                 // one session's at a time
+	asidePipe                   // one question of the proxy's own
+)
+
+// Pipe is a connection to Redis that is made again when it breaks.
 type Pipe struct {
 	// Static after construction.
-	node    *Node
-	id      Identity
-	private bool
-	share   *share          // of the node's budget
-	ctx     context.Context // ends when the pipe is closed
-	stop    context.CancelFunc
-	demand  chan struct{} // one slot: someone needs the pipe that rests, or backs off
+	node   *Node
+	id     Identity
+	kind   pipeKind
+	share  *share          // of the node's budget
+	ctx    context.Context // ends when the pipe is closed
+	stop   context.CancelFunc
+	demand chan struct{} // one slot: someone needs the pipe that rests, or backs off
 
 	link atomic.Pointer[link] // the current one; nil when there is none
 
@@ -43,7 +51,8 @@ type Pipe struct {
 	standing
 
 	// Guarded by node.mu.
-	users int
+	users  int
+	unused *time.Timer // drops a private pipe that nobody has used for idleFor; nil: of another kind
 }
 
 // standing is the state of a pipe's connection.
@@ -55,10 +64,13 @@ type standing struct {
 	changed   chan struct{} // closed at the next change of these
 }
 
-func newPipe(n *Node, id Identity, private bool, counted *share) *Pipe {
-	p := &Pipe{node: n, id: id, private: private, share: counted, demand: make(chan struct{}, 1), users: 1}
+func newPipe(n *Node, id Identity, kind pipeKind, counted *share) *Pipe {
+	p := &Pipe{node: n, id: id, kind: kind, share: counted, demand: make(chan struct{}, 1), users: 1}
 	p.standing = standing{changed: make(chan struct{}), attempt: 1}
 	p.ctx, p.stop = context.WithCancel(n.ctx)
+	if kind == privatePipe {
+		p.unused = time.AfterFunc(idleFor, func() { n.dropUnused(p) })
+	}
 	return p
 }
 
@@ -233,7 +245,7 @@ func (p *Pipe) close() {
 	p.drop(ErrClosed)
 }
 
-// Release gives the pipe back, once for every Open or Private; the caller must
-// not use it afterwards. A shared pipe without users is kept connected for a
-// while, a private one is closed.
+// Release gives the pipe back, once for every Open, Private or Aside; the
+// caller must not use it afterwards. Without users it is kept connected for the
+// next one, unless it was Aside or too many are; a private one for idleFor.
 func (p *Pipe) Release() { p.node.release(p) }

@@ -6,12 +6,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Commands that are long, or are known to have long replies, go over a connection of the client's own, so that others do
-// not wait behind them. After two long replies, close by, that were not expected, all that the client sends goes there for
-// some time.
+// Commands that are long, or are known to have long replies, go over a connection that nobody else uses until their replies
+// are there, so that others do not wait behind them. After two long replies, close by, that were not expected, all that the
+// client sends goes that way for some time.
 const (
 	// Big is the length above which a command is forwarded by itself, and a reply is remembered.
 	Big      = 64 << 10
@@ -19,24 +18,21 @@ const (
 
 	closeBy = 16 // commands between two long replies that were not expected, so that the next ones are not, either
 
-	// backAfter is after how many small commands a client goes back, and BackAfterAge after how long.
+	// backAfter is after how many small commands a client goes back, and backAfterAge after how long.
 	backAfter    = 1000
-	BackAfterAge = 10 * time.Second
+	backAfterAge = 10 * time.Second
 )
 
 // bigTraffic decides between the shared pipe and a private one.
 type bigTraffic struct {
-	pipe  *upstream.Pipe
 	on    bool
 	left  int       // commands until the last long reply that was not expected no longer counts; 0 or less: none does
 	since time.Time // of that reply
-	used  time.Time // when connections for it were last used
-	back  *time.Timer
-	proof int // commands a run may have, so that its replies come to some runBytes; 0: firstRun
+	proof int       // commands a run may have, so that its replies come to some runBytes; 0: firstRun
 }
 
-// isBig says whether a command is to go over a connection of the client's own, by itself, because it is long, or
-// because its reply was long when somebody gave it before.
+// isBig says whether a command is to go over a private pipe, by itself, because it is long, or because its reply was long
+// when somebody gave it before.
 func (f *Forwarder) isBig(raw []byte, words [][]byte, c *commandtable.Command) bool {
 	return len(raw) > Big || f.large.expected(c, words)
 }
@@ -53,49 +49,8 @@ func (b *bigTraffic) wanted(n int) bool {
 	if !b.on {
 		return false
 	}
-	if b.left < 0 || time.Since(b.since) > BackAfterAge {
-		b.on = false // the connection is given back when it has not been used for a while
-		return false
-	}
-	return true
-}
-
-// leave goes back to the shared pipe.
-func (b *bigTraffic) leave() {
-	b.on = false
-	b.drop()
-	if b.back != nil {
-		b.back.Stop()
-	}
-}
-
-// usesOwn notes that connections are in use that only this client's big traffic needs. A timer has them given back some
-// time after the last use, so that idle clients do not keep them.
-func (f *Forwarder) usesOwn() {
-	b := &f.big
-	b.used = time.Now()
-	if b.back == nil {
-		b.back = time.AfterFunc(f.OwnFor, f.client.Reader.Notify)
-		return
-	}
-	b.back.Reset(f.OwnFor)
-}
-
-// ReturnOwn gives such connections back if they have not been used for OwnFor. No command is at work.
-func (f *Forwarder) ReturnOwn() {
-	if f.big.used.IsZero() || time.Since(f.big.used) < f.OwnFor {
-		return
-	}
-	f.big.used = time.Time{}
-	f.big.leave()
-	f.path.leave(true)
-}
-
-func (b *bigTraffic) drop() {
-	if b.pipe != nil {
-		b.pipe.Release()
-		b.pipe = nil
-	}
+	b.on = b.left >= 0 && time.Since(b.since) <= backAfterAge
+	return b.on
 }
 
 func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }

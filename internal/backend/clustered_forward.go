@@ -21,7 +21,7 @@ type clusteredPath struct {
 	nodes    *Clustered
 	home     *cluster.Home
 	plain    *cluster.Executor // nil: not needed yet
-	own      *cluster.Executor // of connections that only this client uses; nil: not needed yet
+	own      *cluster.Executor // of private connections, which it has while it is at work; nil: not needed yet
 	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
 	lane     *scriptcache.Lane // the lane of quick
 	presence *upstream.Pipe    // see show; nil: none
@@ -53,14 +53,7 @@ func (u *clusteredPath) newExecutor(id upstream.Identity) *cluster.Executor {
 	return u.nodes.Executor(id, u.home).For(u.client)
 }
 
-func (u *clusteredPath) leave(big bool) {
-	if u.own != nil {
-		u.own.Close()
-		u.own = nil
-	}
-	if big {
-		return
-	}
+func (u *clusteredPath) leave() {
 	if u.plain != nil {
 		u.plain.Close()
 	}
@@ -71,7 +64,7 @@ func (u *clusteredPath) leave(big bool) {
 		u.quick.Close()
 		u.lane.Leave()
 	}
-	u.plain, u.quick, u.lane, u.presence = nil, nil, nil, nil
+	u.plain, u.own, u.quick, u.lane, u.presence = nil, nil, nil, nil, nil
 }
 
 // show opens that connection, at any node.
@@ -193,7 +186,7 @@ func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, over way) (took
 		t.finish()
 	}
 	if over != shared {
-		u.usesOwn()
+		e.Close()
 	}
 	if u.resumable(b) {
 		return took, false

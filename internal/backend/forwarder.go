@@ -25,7 +25,6 @@ type Common struct {
 	Routes  atomic.Pointer[Routes] // of the present command table
 	Scripts *scriptcache.Cache
 	Lanes   *scriptcache.Lanes
-	OwnFor  time.Duration // how long a client keeps a connection for big traffic that it does not use
 
 	// OneLine says that Redis, when it was last asked, wrote the errors of scripts in one line each, whatever a script
 	// put into them. Redis 8.2.3 does not: there an error looks like as many replies as its script likes.
@@ -91,8 +90,8 @@ type path interface {
 	selectDB(id upstream.Identity) ([]byte, error)
 	// show opens a shared connection as the client's user.
 	show(ctx context.Context)
-	// leave gives connections back: all, or those that big traffic alone needs.
-	leave(big bool)
+	// leave gives all connections back.
+	leave()
 }
 
 // NewForwarder returns the Forwarder to b of client c.
@@ -187,8 +186,8 @@ type way uint8
 
 const (
 	shared  way = iota
-	private     // over the client's own, or over shared ones if the budget allows no further connection
-	alone       // over the client's own, or not at all
+	private     // over connections that nobody else uses meanwhile, or over shared ones if the budget allows no further
+	alone       // over such connections, or not at all
 )
 
 // Place is where something is asked; the zero Place is any node.
@@ -261,10 +260,7 @@ func (f *Forwarder) SelectDB(id upstream.Identity) ([]byte, error) { return f.pa
 func (f *Forwarder) Show(ctx context.Context) { f.path.show(ctx) }
 
 // Leave gives all connections back.
-func (f *Forwarder) Leave() {
-	f.big.leave()
-	f.path.leave(false)
-}
+func (f *Forwarder) Leave() { f.path.leave() }
 
 // EndWait ends the wait for replies to what was sent at that step, and says whether there was such a wait. Any
 // goroutine may call it.

@@ -113,11 +113,7 @@ func (u *singlePath) show(ctx context.Context) {
 	}
 }
 
-// leave gives the shared connections back. The one for big traffic is bigTraffic.leave's.
-func (u *singlePath) leave(big bool) {
-	if big {
-		return
-	}
+func (u *singlePath) leave() {
 	if u.shared != nil {
 		u.shared.Release()
 		u.shared = nil
@@ -145,7 +141,7 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 	}
 	if p != u.shared {
 		u.SetIdentity(id)
-		u.leave(false)
+		u.leave()
 		u.shared = p
 	}
 	answer, _ := resp.ParseReply(got)
@@ -199,19 +195,16 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 	}
 }
 
-// forwardPrivate sends the run over the private pipe.
+// forwardPrivate sends the run over a private pipe, which is given back with the replies.
 func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	t := u.newStream(b)
 	r := u.runRequest(b, t)
-	err := u.openBig()
+	p, err := u.node.Private(u.Context, u.client.Identity())
 	if err == nil {
-		err = u.big.pipe.Do(r)
+		err = p.Do(r)
+		p.Release()
 		u.took(r, err)
 		u.disconnected(err)
-		u.usesOwn()
-	}
-	if err != nil {
-		u.big.drop()
 	}
 	if over == private && cluster.NoConnection(err) {
 		u.forwardShared(b)
@@ -222,13 +215,6 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	if err != nil {
 		u.fail(b, err, b.cmds[r.Replied:])
 	}
-}
-
-func (u *singlePath) openBig() (err error) {
-	if u.big.pipe == nil {
-		u.big.pipe, err = u.node.Private(u.Context, u.client.Identity())
-	}
-	return err
 }
 
 // scriptLane is a client's use of the quick lane, which its first quick script opens.

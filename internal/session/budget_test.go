@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -158,17 +157,23 @@ func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
 	w.expect("*-1\r\n", "BLPOP", "x", "0.01")
 }
 
-// TestBigTrafficsConnectionIsGivenBack by a timer, and not by what its client sends next.
+// TestBigTrafficsConnectionIsGivenBack with the reply: the next client takes it, and whoever must have one of its own has its place.
 func TestBigTrafficsConnectionIsGivenBack(t *testing.T) {
 	t.Parallel()
-	p, b := budgeted(t, testredis.Start(t), 4)
-	p.srv.up.common.OwnFor = 50 * time.Millisecond
-	w := dialWire(t, p.addr)
-	w.expect("+OK\r\n", "SET", "k", "v")
+	p, b := budgeted(t, testredis.Start(t), 1)
+	big := strings.Repeat("x", backend.Big+1)
+	first := dialWire(t, p.addr)
+	first.expect("+OK\r\n", "SET", "k", "v")
 	before, _ := b.Used()
-	for range 2 {
-		w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", backend.Big+1))
-		eventually(t, "its connection is given back", func() bool { used, _ := b.Used(); return used == before })
+	for range 3 {
+		dialWire(t, p.addr).expect("+OK\r\n", "SET", "big", big)
+	}
+	if used, _ := b.Used(); used != before+1 {
+		t.Errorf("%d connections after three clients' long commands, %d before", used, before)
+	}
+	first.expect("+OK\r\n", "WATCH", "k")
+	if used, _ := b.Used(); used != before+1 {
+		t.Errorf("%d connections with one that watches", used)
 	}
 }
 

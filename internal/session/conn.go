@@ -22,14 +22,13 @@ func closeHow(how downstream.How) lock.CloseHow {
 	return lock.Left
 }
 
-// Notified does what other sessions ask of this one, and gives back what it has not needed for a while.
+// Notified does what other sessions ask of this one, and gives back what it does not need any more.
 func (s *Session) Notified() {
 	s.access.refuseRemote()
 	if s.own.Requested() {
 		s.own.ServeRequest(s.access.Admitted())
 	}
 	s.own.ReleaseUnneeded()
-	s.pipes.ReturnOwn()
 }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -104,7 +103,6 @@ func TestRefusedCommandsAreHarmless(t *testing.T) {
 func TestValuesOfAllSizes(t *testing.T) {
 	t.Parallel()
 	p, b := budgeted(t, testredis.Start(t), 4)
-	p.srv.up.common.OwnFor = time.Second
 	w, small := dialWire(t, p.addr), dialWire(t, p.addr)
 	small.expect("+PONG\r\n", "PING")
 	before, _ := b.Used()
@@ -122,5 +120,7 @@ func TestValuesOfAllSizes(t *testing.T) {
 		}
 		small.expect("+PONG\r\n", "PING")
 	}
-	eventually(t, "the connection for long values is given back", func() bool { used, _ := b.Used(); return used <= before })
+	if used, _ := b.Used(); used > before+1 {
+		t.Errorf("%d connections for long values", used-before)
+	}
 }

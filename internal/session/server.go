@@ -208,8 +208,7 @@ func NewServer(o Options) *Server {
 	s.process.Log = s.log
 	s.process.SlowFrom.Store(int64(o.Slow))
 	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged,
-		Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(),
-		OwnFor: backend.BackAfterAge}
+		Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes()}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.refuseRemote, Keeps: s.keepsPlaces,
