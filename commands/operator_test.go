@@ -15,7 +15,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/share"
-	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -29,7 +28,6 @@ type operator struct {
 	proto   int
 	drained bool
 	paused  bool
-	log     slowlog.Log
 }
 
 func (o *operator) Operates() bool { return o.may }
@@ -75,8 +73,6 @@ func (*operator) LogLevel(_ *client.Client, to string) (string, error) {
 
 func (o *operator) Pause(*client.Client, time.Duration, bool) { o.paused = true }
 func (o *operator) Resume(*client.Client)                     { o.paused = false }
-
-func (o *operator) Slow() *slowlog.Log { return &o.log }
 
 // said is what a call is answered.
 func (o *operator) said(call string) string {

@@ -11,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/share"
-	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -110,8 +109,6 @@ type Operator interface {
 	// Proxies are this proxy and the others; Others is what is held and waited for there, as far as they tell.
 	Proxies(ctx context.Context) []proxies.State
 	Others(ctx context.Context) []lock.Entry
-	// Slow are the last commands that took long.
-	Slow() *slowlog.Log
 	// Pause holds back what clients send, or only what may write, for that long; it replaces the pause there is. Resume
 	// ends it.
 	Pause(by *client.Client, d time.Duration, writes bool)

@@ -221,7 +221,7 @@ func limits(cfg config.Config) session.Limits {
 // rules are what the operator says of commands.
 func (a *app) rules(cfg config.Config) session.CommandRules {
 	return session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken,
-		Operators: cfg.Commands.Operators, Slow: cfg.Commands.Slow}
+		Operators: cfg.Commands.Operators}
 }
 
 // checkStart says which settings the start would refuse.

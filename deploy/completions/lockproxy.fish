@@ -68,7 +68,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l allow -x -
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l deny -x -d 'commands to refuse'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l blocking-commands -x -d 'Commands that may wait, as BLPOP does, although Redis does not say so, such as a module’s'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l operators -x -d 'Users of Redis who may run LOCKPROXY'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l slowlog-slower-than -x -d 'Commands that take longer, from arrival until their reply is here, are listed by LOCKPROXY SLOWLOG'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l metrics-listen -x -d '/metrics, /livez and /readyz'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l trace-lock-names -x -a 'yes no' -d 'no: spans do not have the names of locks'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l ready-needs -x -a 'redis locks' -d 'What /readyz needs'

@@ -148,10 +148,7 @@ func (f *Forwarder) Send() {
 		f.client.Step.Next()
 		f.spent = 0
 		f.forward(b)
-		if took := b.Timing.forwarded(f.spent); f.IsSlow(took) {
-			f.Slow(&client.Slow{Client: f.client, Took: took, Upstream: f.spent, Command: b.cmds[0],
-				Words: b.nodes.args[0], Commands: len(b.run)})
-		}
+		b.Timing.forwarded(f.spent)
 	}
 	if b.rights.Any {
 		f.RightsChanged(b.rights)

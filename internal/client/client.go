@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -26,7 +25,6 @@ type Client struct {
 	Replies Replies
 	Debugs  bool // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
 	Step    Steps
-	Waited  time.Duration // spent in Watch; whoever measures a command sets it to 0 before
 
 	unwatch func() // ends the watch of a verb that has waited; nil: there is none
 
@@ -128,9 +126,8 @@ func (c *Client) Unwatch() {
 // watchedWait is the context of WatchWaits.
 type watchedWait struct {
 	context.Context
-	of    *Client
-	once  sync.Once
-	began time.Duration // 0: nobody has waited
+	of   *Client
+	once sync.Once
 }
 
 // Done is called by those that wait.
@@ -140,17 +137,12 @@ func (w *watchedWait) Done() <-chan struct{} {
 		if !w.of.Watched() {
 			w.of.unwatch = w.of.Reader.Watch()
 		}
-		w.began = telemetry.Clock()
 	})
 	return w.Context.Done()
 }
 
-func (w *watchedWait) end() {
-	w.once.Do(func() {})
-	if w.began > 0 {
-		w.of.Waited += telemetry.Clock() - w.began
-	}
-}
+// end has nobody watch the client who has not waited by then.
+func (w *watchedWait) end() { w.once.Do(func() {}) }
 
 // Steps counts what a client begins that may make it wait. Now is 0 while no command is at work.
 type Steps struct {

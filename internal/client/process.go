@@ -6,9 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Process is what the clients of a process share.
@@ -17,9 +15,6 @@ type Process struct {
 	Log     *slog.Logger
 	Writes  Writes
 	Relearn chan struct{} // what is known of Redis is asked again when something comes here
-
-	SlowFrom atomic.Int64 // nanoseconds from which on a command is slow; 0: none is
-	Slow     func(*Slow)  // is told of slow commands, by any goroutine; it must not block
 }
 
 // LearnAgain has Redis be asked again for its commands and settings: another one may have taken its place. It never
@@ -56,33 +51,4 @@ func (w *Writes) Paused() bool {
 	}
 	until := w.until.Load()
 	return until != 0 && time.Now().UnixNano() < until
-}
-
-// Slow is a command that took long, or a run of commands.
-type Slow struct {
-	Client   *Client
-	Took     time.Duration
-	Upstream time.Duration         // of that, for Redis; below 0: it was not asked
-	Command  *commandtable.Command // nil: it is in no table
-	Words    [][]byte              // of the first command
-	Commands int                   // how many there were
-}
-
-// IsSlow says whether a command that took so long is slow.
-func (p *Process) IsSlow(took time.Duration) bool {
-	from := p.SlowFrom.Load()
-	return from > 0 && int64(took) >= from
-}
-
-// Timed notes how long Redis took for a command on a connection of the client's own; call is the beginning of what was
-// sent. Any goroutine may call it.
-func (c *Client) Timed(cmd *commandtable.Command, call string, took time.Duration) {
-	family := telemetry.Other
-	if cmd != nil {
-		family = cmd.Family
-	}
-	family.Upstream(took)
-	if c.Process.IsSlow(took) {
-		c.Process.Slow(&Slow{Client: c, Took: took, Upstream: took, Command: cmd, Words: wordsIn(call), Commands: 1})
-	}
 }

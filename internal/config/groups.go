@@ -109,8 +109,7 @@ type Commands struct {
 	Deny     []string
 	Blocking []string
 
-	Operators []string      // users, who may run LOCKPROXY
-	Slow      time.Duration // 0: none is
+	Operators []string // users, who may run LOCKPROXY
 }
 
 // Log is what is logged, and how.

@@ -333,7 +333,7 @@ var subjects = []subject{
 		"unix-socket-mode unix-socket-group reuse-port attached"},
 	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user " +
 		"tls-auth-user-passwords"},
-	{"Commands", "allow deny blocking-commands operators slowlog-slower-than"},
+	{"Commands", "allow deny blocking-commands operators"},
 	{"Limits", "max-clients max-clients-per-address max-clients-per-user max-commands-per-user max-locks-per-user " +
 		"max-waits-per-user max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},

@@ -189,8 +189,6 @@ var settings = []setting{
 		commandNames(func(c *Config) *[]string { return &c.Commands.Blocking })},
 	{"operators", "", true, "Users of Redis who may run `LOCKPROXY`: see docs/OPERATIONS.md. Where Redis asks for no password, `default` is everybody. Empty: nobody.",
 		list(func(c *Config) *[]string { return &c.Commands.Operators })},
-	{"slowlog-slower-than", "10ms", false, "Commands that take longer, from arrival until their reply is here, are listed by `LOCKPROXY SLOWLOG`. Waiting, as in `LOCK … BLOCK` and `BLPOP`, does not count. 0: none are.",
-		duration(0, func(c *Config) *time.Duration { return &c.Commands.Slow })},
 
 	{"metrics-listen", "", false, "`host:port` of `/metrics` for Prometheus, and of `/livez` and `/readyz`. Empty: off. OTLP is set by `OTEL_` variables: see docs/OPERATIONS.md.",
 		text(func(c *Config) *string { return &c.Admin.Metrics })},

@@ -15,12 +15,8 @@ const (
 	MostPendingBlocked = 1 << 10
 )
 
-// pendingBytes is about how much is kept for a pending reply, beside what is kept of the call. It counts for
-// --max-reply-memory.
+// pendingBytes is about how much is kept for a pending reply. It counts for --max-reply-memory.
 const pendingBytes = 256
-
-// callBytes is how much of a command is kept to tell which one took long.
-const callBytes = 256
 
 // Reply is the reply that a command has yet to get. It belongs to the connection from when the command is sent until it
 // is answered.
@@ -45,8 +41,7 @@ type Reply struct {
 	Lost error // the connection ended first
 
 	quiet bool          // CLIENT REPLY: no reply is wanted
-	call  string        // the command's first bytes; "": nobody is told how long it takes
-	sent  time.Duration // by telemetry.Clock
+	sent  time.Duration // by telemetry.Clock; 0: how long it takes does not count
 }
 
 // Wait describes a command that may wait in Redis.
@@ -58,7 +53,7 @@ type Wait struct {
 
 // bytes is how much is kept for it, about.
 func (e *Reply) bytes() int {
-	n := pendingBytes + len(e.call)
+	n := pendingBytes
 	if e.Effect != nil {
 		n += e.Effect.bytes()
 	}

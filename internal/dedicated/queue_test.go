@@ -13,10 +13,10 @@ func TestQueue(t *testing.T) {
 	if q.oldest() != nil || q.most() != mostPending {
 		t.Error("something is pending")
 	}
-	first, second := &Reply{sent: 1 * time.Second, call: "GET"}, &Reply{sent: 2 * time.Second, Wait: Wait{Blocks: true}, Effect: Caching("yes")}
+	first, second := &Reply{sent: 1 * time.Second}, &Reply{sent: 2 * time.Second, Wait: Wait{Blocks: true}, Effect: Caching("yes")}
 	q.add(first)
 	q.add(second)
-	if want := 2*pendingBytes + len("GET") + len("yes"); q.bytes != want || q.most() != MostPendingBlocked || q.oldest() != first {
+	if want := 2*pendingBytes + len("yes"); q.bytes != want || q.most() != MostPendingBlocked || q.oldest() != first {
 		t.Errorf("%d bytes, want %d; at most %d", q.bytes, want, q.most())
 	}
 	if took := q.pop(5 * time.Second); took != 4*time.Second || q.oldest() != second {

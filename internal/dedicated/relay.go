@@ -169,8 +169,8 @@ var unknownCommand = []byte("-ERR unknown command")
 // answered takes the oldest command off the list, to which this was the last frame.
 func (p *Conn) answered(e *Reply, frame []byte) {
 	took := p.said.pending.pop(telemetry.Clock())
-	if e.call != "" && !e.waits(p.said.state.multi()) { // else nobody knows whether it did
-		p.Client.Timed(e.Cmd, e.call, took)
+	if e.sent > 0 && !e.waits(p.said.state.multi()) { // else nobody knows whether it did
+		e.Cmd.Family.Upstream(took)
 	}
 	if e.Wait.Shuts {
 		p.Client.Process.Writes.Shutting(-1)

@@ -14,8 +14,8 @@ import (
 func (p *Conn) Send(e *Reply, raw []byte) {
 	p.Client.Flush()
 	e.quiet = p.Client.Replies.Silent
-	if e.forClient() && e.Instead == "" {
-		e.call, e.sent = string(raw[:min(len(raw), callBytes)]), telemetry.Clock()
+	if e.Cmd != nil && e.forClient() && e.Instead == "" {
+		e.sent = telemetry.Clock()
 	}
 	p.mu.Lock()
 	if !p.add(e) { // lost: the replies pending before have been answered

@@ -5,7 +5,6 @@ import (
 	"html"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/hottest"
@@ -255,28 +254,5 @@ func (d *document) hottest(v *view) {
 			d.put("</td>\n"+`<td class="num" data-label="Waits">%s`, display.Number(e.Waits))
 			d.when(e.Over > 0, ` <span class="note">or up to %s fewer</span>`, display.Number(e.Over))
 			d.put("</td>\n"+`<td class="fig">%s</td>`+"\n", display.Ago(e.Waited))
-		})
-}
-
-// happened draws when something was.
-func (d *document) happened(at time.Time, ago time.Duration) {
-	d.put(`<td class="fig"><time datetime="%s">%s ago</time></td>`+"\n", at.UTC().Format(time.RFC3339), display.Ago(ago))
-}
-
-func (d *document) slow(v *view) {
-	list(d, v.Slow, "No command has taken long.",
-		`<th scope="col">When</th><th scope="col">Command</th><th scope="col">Took</th><th scope="col">Client</th>`, func(s slow) {
-			d.put("<tr>\n")
-			d.happened(s.At, s.Ago)
-			d.put(`<td class="key">`)
-			for _, word := range s.Words() {
-				d.put(`<bdi>%s</bdi> `, display.Shown(word))
-			}
-			d.when(s.More() > 0, `<span class="note">and %d with it</span>`, s.More())
-			d.put("</td>\n"+`<td data-label="Took" class="num">%s`, display.Brief(s.Took))
-			d.note(` <span class="note">Redis %s</span>`, s.Redis())
-			d.put("</td>\n"+`<td data-label="Client"><code>%s</code>`, display.Shown(s.Addr))
-			d.note(` <bdi>%s</bdi>`, display.Shown(s.Name))
-			d.put("</td>\n")
 		})
 }

@@ -32,7 +32,7 @@ func sheets() []sheet {
 // section is one section of a page.
 type section struct {
 	name, title string          // its name in the document, and its heading
-	class       string          // "half": beside another one on a wide screen; "quiet": only screen readers say the heading
+	class       string          // "quiet": only screen readers say the heading
 	beside      func(*document) // what is beside the heading, such as a form, and stays as it came; nil: nothing
 	draw        func(*document) // what page.js keeps fresh; nil: nothing
 }

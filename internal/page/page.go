@@ -18,7 +18,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/share"
-	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/internal/webserver"
 )
 
@@ -53,7 +52,6 @@ type Proxies interface {
 // Options set a page up.
 type Options struct {
 	Locks
-	Slow  func(most int) []slowlog.Entry
 	Force func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
 	// Search makes a step of a scan for locks in Redis, from a cursor, and says where the next goes on: at "0" nowhere.
 	Search  func(ctx context.Context, db int, match, cursor string) (next string, found []lock.Found, err error)

@@ -28,7 +28,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/share"
-	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
 // engine is a lock engine that has what a test gave it.
@@ -39,7 +38,6 @@ type engine struct {
 	events *events.Log
 	info   lock.Info
 	stats  lock.Stats
-	slow   []slowlog.Entry
 	hot    []hottest.Entry
 	forced []string // who said it, and of which lock
 	kept   bool     // a force frees nothing
@@ -96,7 +94,6 @@ func (e *engine) options() Options {
 				return slices.ContainsFunc(e.clients, func(c Client) bool { return c.ID == id && c.Addr == addr })
 			},
 		},
-		Slow:    func(int) []slowlog.Entry { return e.slow },
 		Trouble: func(context.Context) []string { return nil },
 		Nodes: func(context.Context) []Node {
 			return []Node{{Name: "10.0.0.1:6379", Role: "master", State: "up", Took: time.Millisecond}, {Name: "10.0.0.2:6379", Role: "replica", State: "down", Trouble: "dial: <refused>"}}
@@ -155,14 +152,10 @@ func TestPageShowsLocks(t *testing.T) {
 	e.stats = lock.Stats{Held: 2, Waiting: 3, Lost: 1}
 	e.lost = []events.Event{lost("gone", "worker-7", "unrenewed")}
 	e.lost[0].At = time.Now().Add(-time.Minute)
-	e.slow = []slowlog.Entry{
-		{At: time.Now().Add(-20 * time.Second), Took: 1500 * time.Millisecond, Upstream: 12300 * time.Microsecond, Args: []string{"SET", "the-key", "the-value"}, Commands: 3, Client: slowlog.Client{Addr: "10.9.9.9:9"}},
-		{At: time.Now(), Took: 20 * time.Millisecond, Upstream: -1, Args: []string{"PING"}, Commands: 1},
-	}
 	p := New(e.options())
 	w := ask(t, p, "GET", home+"/", "")
 	text := w.Body.String()
-	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", `href="/events?kind=loss"`, "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks", "20 s ago", "the-key", "and 2 with it", "1.5 s", "Redis 12 ms", "10.9.9.9:9", "20 ms<")
+	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", `href="/events?kind=loss"`, "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks")
 	has(t, ask(t, p, "GET", home+"/events?kind=loss", "").Body.String(), "worker-7", "unrenewed", e.lost[0].At.UTC().Format(clock))
 	if strings.Contains(text, "the-value") {
 		t.Error("what a client wrote is shown")
@@ -211,7 +204,6 @@ func TestHostileNames(t *testing.T) {
 		one := held(name, name)
 		one.Name, one.Owner = name, name
 		e.list = append(e.list, one, waits(name, name, time.Second))
-		e.slow = append(e.slow, slowlog.Entry{Args: []string{name, name}, Client: slowlog.Client{Addr: name, Name: name}})
 		l := lost(name, name, name)
 		l.Client = events.Client{Addr: name, User: name, Name: name}
 		e.lost = append(e.lost, l)
@@ -444,7 +436,7 @@ func TestPartsThatHaveChanged(t *testing.T) {
 		return n
 	}
 	all := look()
-	if len(all.Parts) != 5 || all.Next < rest.Milliseconds() {
+	if len(all.Parts) != 4 || all.Next < rest.Milliseconds() {
 		t.Errorf("%d parts, the next in %d ms", len(all.Parts), all.Next)
 	}
 	has(t, all.Parts["locks"].HTML, "name=first")
@@ -455,7 +447,7 @@ func TestPartsThatHaveChanged(t *testing.T) {
 	e.list = []lock.Entry{held("second", "10.1.1.1:1")}
 	p.look.taken = time.Time{} // as if it had been long ago
 	changed := look(have...)
-	if _, same := changed.Parts["slow"]; same {
+	if _, same := changed.Parts["hottest"]; same {
 		t.Error("what is as before is sent again")
 	}
 	has(t, changed.Parts["locks"].HTML, "name=second")

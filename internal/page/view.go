@@ -10,13 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/proxies"
-	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
 // filter is what somebody wants to see.
@@ -29,7 +27,6 @@ type filter struct {
 type view struct {
 	filter
 	Cards          []card
-	Slow           []slow
 	Hottest        []hottest.Entry
 	Locks          []row
 	Shown          int // of so many
@@ -95,26 +92,6 @@ type holder struct {
 type waiter struct {
 	client
 	Fair bool
-}
-
-// slow is one line of what took long.
-type slow struct {
-	slowlog.Entry
-	Ago time.Duration
-}
-
-// Words are what shows which command it was: others may be data.
-func (s slow) Words() []string { return s.Args[:min(len(s.Args), 2)] }
-
-// More is how many others were sent with it.
-func (s slow) More() int { return s.Commands - 1 }
-
-// Redis is what of the time was not the proxy's; "": Redis was not asked.
-func (s slow) Redis() string {
-	if s.Upstream < 0 {
-		return ""
-	}
-	return display.Brief(s.Upstream)
 }
 
 // look is what was last seen of the engine, for all who look at the same time.
@@ -202,8 +179,7 @@ func (p *Page) locksView(r *http.Request) []section {
 		{name: "cards", title: "The last hour", class: "quiet", draw: func(d *document) { d.cards(v) }},
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks in Redis, also of Redisson", beside: func(d *document) { d.searching("", 0) }},
-		{name: "hottest", title: "Waited for most", class: "half", draw: func(d *document) { d.hottest(v) }},
-		{name: "slow", title: "Slow commands", class: "half", draw: func(d *document) { d.slow(v) }},
+		{name: "hottest", title: "Waited for most", draw: func(d *document) { d.hottest(v) }},
 	}
 }
 
@@ -213,9 +189,6 @@ func (p *Page) view(w filter) *view {
 	now := time.Now()
 	v := &view{filter: w}
 	v.Cards = p.history.cards(p.Stats(), longest, slices.ContainsFunc(p.losses(), func(e events.Event) bool { return now.Sub(e.At) < historyKept && bad(e) }))
-	for _, e := range p.Options.Slow(mostPast) {
-		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
-	}
 	v.Hottest = p.Hottest(mostPast)
 	v.Locks, v.Of = choose(all, w, mostRows)
 	v.Shown = len(v.Locks)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // call is a command on its way.
@@ -107,7 +106,7 @@ func (s *Session) ranOnOwn(c *call) (taken bool) {
 		s.notAdmitted(c, err)
 		taken = true
 	}
-	s.batch.Timing.Answered() // a wait there does not count for the next command
+	s.batch.Timing.Elsewhere()
 	return taken
 }
 
@@ -143,16 +142,9 @@ func (s *Session) answer(c *call) {
 	if s.pipes.Send(); s.client.End.Over() {
 		return
 	}
-	t, began := &s.batch.Timing, telemetry.Clock()
-	s.client.Waited = 0
+	s.batch.Timing.Elsewhere()
 	defer s.client.Unwatch()
 	c.answer(s, c.Args)
-	t.Answered()
-	took := telemetry.Clock() - began - s.client.Waited
-	if s.srv.process.IsSlow(took) && c.row.Conn == commandtable.ConnNone { // a command that may wait is not slow
-		s.srv.process.Slow(&client.Slow{Client: s.client, Took: took, Upstream: -1, Command: c.row, Words: c.Args,
-			Commands: 1})
-	}
 	if s.batch.Full() || s.client.Watched() { // a verb that has waited is answered before the watch is ended
 		s.client.Flush()
 	}

@@ -165,7 +165,7 @@ func (r *CommandRules) misnamed(told []*commandtable.Command) error {
 	return fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
 }
 
-// Change puts other limits, Allow, Deny, Operators and Slow in force from the next command on, for clients that are
+// Change puts other limits, Allow, Deny and Operators in force from the next command on, for clients that are
 // there as well, or changes nothing and returns an error. The rest of l and r stays as it was in Options.
 func (s *Server) Change(l Limits, r CommandRules) error {
 	if err := s.changeRules(r); err != nil {
@@ -192,7 +192,6 @@ func (s *Server) changeRules(r CommandRules) error {
 		}
 	}
 	s.facts.rules.Store(&r)
-	s.process.SlowFrom.Store(int64(r.Slow))
 	s.setTable(told)
 	return nil
 }
@@ -319,7 +318,7 @@ func (s *Session) resolve(c *call) {
 		return
 	}
 	c.row, c.answer = s.lookedUp(c.Args)
-	s.batch.Timing.Answered()
+	s.batch.Timing.Elsewhere()
 }
 
 func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {

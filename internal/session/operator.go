@@ -14,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/share"
-	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -68,9 +67,6 @@ type Operators struct{ s *Server }
 
 // Operators is what operators ask.
 func (s *Server) Operators() Operators { return Operators{s} }
-
-// Slow implements commands.Operator.
-func (o Operators) Slow() *slowlog.Log { return &o.s.slowest }
 
 // Reload implements commands.Operator.
 func (o Operators) Reload(by *client.Client) (said string, err error) {

@@ -90,7 +90,7 @@ func (s *Session) standStill(wait func(ctx context.Context)) {
 	s.client.Step.Rest() // nothing is under way
 	s.client.Watch(wait)
 	s.client.Step.Next()
-	s.batch.Timing.Answered() // so that the wait is not counted as any command's time
+	s.batch.Timing.Elsewhere()
 }
 
 // Pause implements commands.Operator.

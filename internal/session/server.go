@@ -28,7 +28,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/share"
-	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -97,8 +96,7 @@ type CommandRules struct {
 	Blocking []string    // names of commands that may wait although Redis does not say so
 	Fatal    func(error) // called soon after the start if no command has a name in these; nil: it is logged
 
-	Operators []string      // users who may run LOCKPROXY
-	Slow      time.Duration // a command that takes so long goes into the slow log; 0: none does
+	Operators []string // users who may run LOCKPROXY
 }
 
 // Steering is what operators ask of the process.
@@ -136,7 +134,6 @@ type Server struct {
 	figures telemetry.Readings // static after construction
 
 	facts   facts
-	slowest slowlog.Log
 	lastOut atomic.Bool // of a drain only operators' connections are left: they may go, too
 	access  serverAccess
 	clients clients
@@ -204,9 +201,8 @@ func NewServer(o Options) *Server {
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
-	s.process.Context, s.process.Relearn, s.process.Slow = s.ctx, make(chan struct{}, 1), s.noteSlow
+	s.process.Context, s.process.Relearn = s.ctx, make(chan struct{}, 1)
 	s.process.Log = s.log
-	s.process.SlowFrom.Store(int64(o.Slow))
 	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged,
 		Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes()}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{

@@ -201,22 +201,3 @@ func readText(m rueidis.RedisMessage) string {
 	text, _ := m.ToString()
 	return text
 }
-
-// slowFields are the places of an entry's fields in LOCKPROXY SLOWLOG GET, but for the command's, 3.
-var slowFields = map[string]int{"id": 0, "at": 1, "took": 2, "addr": 4, "name": 5, "user": 6, "upstream": 7}
-
-// readSlow reads an entry of the slow log, which is an array, as those of Redis' SLOWLOG GET are.
-func readSlow(m rueidis.RedisMessage) record {
-	r := record{}
-	fields, _ := m.ToArray()
-	for name, at := range slowFields {
-		if at < len(fields) {
-			r[name] = readText(fields[at])
-		}
-	}
-	if len(fields) > 3 {
-		command, _ := fields[3].AsStrSlice()
-		r["command"] = words(command)
-	}
-	return r
-}

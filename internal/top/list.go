@@ -72,11 +72,6 @@ var lists = []list{
 		{"LOCK", "key", false, lockName}, count("DB", "db"), count("WAITS", "waits"), count("OR FEWER BY", "waits-over"),
 		span("WAITED", "waited-ms"),
 	}},
-	{"Slow", []string{"LOCKPROXY", "SLOWLOG", "GET"}, false, readSlow, []string{"id"}, []column{
-		{"AT", "at", true, func(r record) string { return time.Unix(r.number("at"), 0).Format(time.TimeOnly) }},
-		micros("TOOK", "took"), micros("REDIS", "upstream"), {"CLIENT", "addr", false, client}, text("USER", "user"),
-		text("COMMAND", "command"),
-	}},
 	{"Events", []string{"LOCKPROXY", "EVENTS"}, false, readMap, []string{"id"}, []column{
 		{"AT", "at", false, moment}, text("EVENT", "event"), {"LOCK", "key", false, lockName}, count("DB", "db"),
 		text("KIND", "kind"), text("OWNER", "owner"), {"CLIENT", "addr", false, client}, text("USER", "user"),
@@ -196,26 +191,6 @@ func use(title, field string) column {
 		}
 		return text
 	}}
-}
-
-// micros is a column that shows µs as ms.
-func micros(title, field string) column {
-	return column{title, field, true, func(r record) string {
-		if r[field] == "" {
-			return ""
-		}
-		return display.Brief(time.Duration(r.number(field)) * time.Microsecond)
-	}}
-}
-
-// words are those of a command, as one would type them.
-func words(command []string) string {
-	for i, word := range command {
-		if word == "" || strings.ContainsAny(word, " \"") {
-			command[i] = `"` + strings.ReplaceAll(word, `"`, `\"`) + `"`
-		}
-	}
-	return strings.Join(command, " ")
 }
 
 // head tells of the proxy itself, with what went by since the facts before, if there are any.
