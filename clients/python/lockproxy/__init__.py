@@ -1,22 +1,36 @@
 """Locks of lockproxy's for redis-py: `with lock(r, "orders") as held`. lockproxy.aio has the same for asyncio."""
-import contextlib
+from __future__ import annotations
+
+import os
 import threading
 import time
 import weakref
+from types import TracebackType
+from typing import Any, Callable, Optional, Type, Union
 
 import redis
+import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ._hold import Hold, Lost, NotAcquired, Terms, acquire, keep, release
+from ._hold import Hold, Lost, NotAcquired, Steps, Terms, acquire, keep, release
 
-__all__ = ["Hold", "Lost", "NotAcquired", "lock"]
-_pools, _guard = weakref.WeakKeyDictionary(), threading.Lock()
+__all__ = ["Hold", "Lock", "Lost", "NotAcquired", "lock"]
+_pools: weakref.WeakKeyDictionary[Any, dict[float, redis.ConnectionPool]] = weakref.WeakKeyDictionary()
+_guard = threading.Lock()
 
 
-@contextlib.contextmanager
-def lock(r, name, wait=None, lease=30.0, *, watched=False, fair=False):
-    """Holds a lock while the block runs, and gives the block a Hold.
+def _new_guard() -> None:
+    global _guard
+    _guard = threading.Lock()  # another thread may have had it when the process was forked
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_guard)
+
+
+class Lock:
+    """A lock of a name: `with lock(...) as held`, or acquire and release. One critical section at a time uses it.
 
     wait is in seconds: 0 asks once; without it this waits for ever. NotAcquired: somebody else had the lock for that long.
 
@@ -26,40 +40,110 @@ def lock(r, name, wait=None, lease=30.0, *, watched=False, fair=False):
 
     Lost is raised at the end of the block if the lock was lost meanwhile. An error of the block's own is raised as it is.
     """
-    terms = Terms(name, wait, lease, watched, fair)
-    line = _Line(_pool_for(r, terms.patience))
-    hold = Hold(name, terms.owner, terms.lease, time.monotonic)
-    try:
-        _drive(acquire(terms, hold, time.monotonic), line)
-    except BaseException:
-        line.drop()  # what was granted meanwhile is given back by the proxy, because its client has gone
-        raise
-    done = threading.Event()
-    heart = threading.Thread(target=_drive, args=(keep(terms, hold, time.monotonic), line, done.wait), name=f"lock {name}", daemon=True)
-    heart.start()
-    give_back = True
-    try:
-        yield hold
-        hold.check()
-    except (redis.ConnectionError, redis.TimeoutError):
-        give_back = False  # a write of the block's may still be on its way: the lock is left to expire
-        raise
-    finally:
-        done.set()
-        heart.join()
-        if give_back:
-            _drive(release(terms, hold), line)
-        line.leave(terms.watched and not give_back)
-    hold.check()  # UNLOCK may have said that the lock was gone
+
+    def __init__(self, r: Union[redis.Redis, redis.RedisCluster], name: str, wait: Optional[float] = None, lease: float = 30.0, *,
+                 watched: bool = False, fair: bool = False) -> None:
+        if isinstance(r, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
+            raise TypeError("this is a client of redis.asyncio: use `async with` and lockproxy.aio.lock")
+        self._client, self._options = r, (name, wait, lease, watched, fair)
+        self._section: Optional[_Section] = None
+        Terms(*self._options)
+
+    def acquire(self) -> Hold:
+        """Takes the lock. From then on it is renewed, until release."""
+        return self._acquire(threading.Event())
+
+    def release(self) -> None:
+        """Gives the lock back, or raises Lost if it was lost."""
+        section, self._section = self._section, None
+        if section is None:
+            raise RuntimeError("this Lock object has no lock to give back")
+        if section.end():
+            section.hold.check()
+
+    def __enter__(self) -> Hold:
+        over = threading.Event()
+        # An interrupt may come where no block's end gives back what was granted: on the way into it, or out of it.
+        weakref.finalize(self, over.set).atexit = False
+        return self._acquire(over)
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        section, self._section = self._section, None
+        if section is None:
+            return  # the block has said release
+        if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
+            section.hold.leave()  # a write of the block's may still be on its way
+        if section.end() and error is None:
+            section.hold.check()
+
+    def _acquire(self, over: threading.Event) -> Hold:
+        if self._section is not None:
+            raise RuntimeError("this Lock object is in use: make another for each critical section")
+        terms = Terms(*self._options)
+        self._section = _Section(terms, _pool_for(self._client, terms.patience), over)
+        try:
+            return self._section.begin()
+        except BaseException:
+            over.set()  # what is granted after that is given back
+            self._section = None
+            raise
+
+
+lock = Lock
+
+
+class _Section:
+    """One critical section. A thread of its own asks all its questions, so no signal's exception comes between one and its answer."""
+
+    def __init__(self, terms: Terms, pool: redis.ConnectionPool, over: threading.Event) -> None:
+        self.terms, self.line = terms, _Line(pool)
+        self.hold = Hold(terms.name, terms.owner, terms.lease, time.monotonic)
+        self.told, self.over = threading.Event(), over
+        self.error: Optional[BaseException] = None
+        self.thread = threading.Thread(target=self._run, name=f"lock {terms.name}", daemon=True)
+
+    def begin(self) -> Hold:
+        """Returns when the lock is granted, or raises why it is not."""
+        self.thread.start()
+        self.told.wait()
+        if self.error is None:
+            return self.hold
+        try:
+            raise self.error
+        finally:
+            self.error = None  # which has this frame in its traceback
+
+    def end(self) -> bool:
+        """Ends the hold, and says whether it was lost. The child of a fork has no part in it."""
+        lost = self.hold.lost
+        if not self.hold._forked:
+            self.over.set()
+            self.thread.join()
+        return lost or bool(self.hold._why)
+
+    def _run(self) -> None:
+        terms, hold = self.terms, self.hold
+        try:
+            _drive(acquire(terms, hold, time.monotonic, self.over.is_set), self.line, self.over.wait)
+        except BaseException as error:
+            self.error = error
+            self.told.set()
+        else:
+            self.told.set()
+            _drive(keep(terms, hold, time.monotonic), self.line, self.over.wait)
+            self.over.wait()
+        _drive(release(terms, hold), self.line, time.sleep)
+        self.line.leave(terms.watched and hold._left)
 
 
 class _Line:
     """The connection of one critical section. It is none of the program's pool, whose connections the block itself needs."""
 
-    def __init__(self, pool):
-        self.pool, self.conn = pool, None
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        self.pool = pool
+        self.conn: Any = None
 
-    def ask(self, words):
+    def ask(self, words: list[Any]) -> Any:
         """Redis' answer; redis.ResponseError for its errors. After any other error the connection is closed."""
         if self.conn is None:
             self.conn = self.pool.get_connection()
@@ -69,14 +153,10 @@ class _Line:
         except redis.ResponseError:
             raise
         except BaseException:
-            self.drop()
+            self.leave(True)  # the next question makes another
             raise
 
-    def drop(self):
-        """Closes the connection. The next question makes another."""
-        self.leave(True)
-
-    def leave(self, close):
+    def leave(self, close: bool) -> None:
         """Gives the connection back for the next critical section; close: closed."""
         conn, self.conn = self.conn, None
         if conn is not None:
@@ -85,7 +165,7 @@ class _Line:
             self.pool.release(conn)
 
 
-def _drive(steps, line, pause=time.sleep):
+def _drive(steps: Steps, line: _Line, pause: Callable[[float], Any]) -> None:
     """Asks and pauses as steps say."""
     try:
         step = next(steps)
@@ -100,7 +180,7 @@ def _drive(steps, line, pause=time.sleep):
         pass
 
 
-def _pool_for(r, patience):
+def _pool_for(r: Any, patience: float) -> redis.ConnectionPool:
     """The connections of this client's locks: made as its own are, as many as there are critical sections at once."""
     with _guard:
         pools = _pools.setdefault(r, {})

@@ -1,14 +1,17 @@
 """What a hold is worth and what is asked for it, without a connection, a thread or an event loop.
 
 acquire, keep and release are generators, which the sync and the asyncio lock drive. They yield the words of a question (a list), whose
-answer or error they are given, or seconds to pause (a number).
+answer or error they are given, or seconds to pause (a number), and are told whether the caller has ended meanwhile.
 """
+from __future__ import annotations
+
 import builtins
 import logging
 import math
 import os
 import socket
 import uuid
+from typing import Any, Callable, Generator, Optional
 
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
@@ -17,6 +20,7 @@ NoReply = (RedisError, OSError)
 
 # Redis' words for: this owner does not have the lock. Any other error to a RENEW leaves the hold as it is.
 GONE = ("NOTHELD", "LOCKLOST")
+UNKNOWN = "the reply to this LOCK was lost"  # Redis may have granted it, or may yet
 WATCHED_QUESTION = 5.0  # seconds between questions about a lock that the proxy watches, and for each answer
 
 
@@ -31,29 +35,44 @@ class Lost(RuntimeError):
 class Hold:
     """A lock in its holder's hands, as `with lock(...) as held` gives it. Any thread may ask it."""
 
-    def __init__(self, name, owner, lease, clock):
-        self.name, self.owner, self.token = name, owner, None
+    def __init__(self, name: str, owner: Optional[str], lease: Optional[float], clock: Callable[[], float]) -> None:
+        self.name, self.owner = name, owner
+        self.token = 0  # the fencing token, once the lock is granted
         self._lease, self._clock = lease or math.inf, clock
-        self._until, self._why = -math.inf, None
+        self._until, self._why = -math.inf, ""
+        self._granted = False
+        self._asked = False  # a LOCK has had no answer: Redis may have granted it
+        self._left = False
+        self._process = os.getpid()
 
     @property
-    def lost(self):
+    def lost(self) -> bool:
         """Whether somebody else may have the lock. Once it is true it stays so. Ask before each step that needs the lock."""
-        if self._why is None and self._clock() >= self._until:
+        if not self._why and self._forked:
+            self._why = "it is held by the process that this one was forked from"
+        if not self._why and self._clock() >= self._until:
             self._why = "no renewal was confirmed in time"
-        return self._why is not None
+        return bool(self._why)
 
-    def check(self):
+    def check(self) -> None:
         """Raises Lost if the lock was lost."""
         if self.lost:
             raise Lost(f"{self.name}: {self._why}")
 
-    def _answered(self, sent):
-        """Redis has confirmed the lease, which counts from before the question was sent: never later than Redis has it."""
-        if not self.lost or self._until == -math.inf:
-            self._why, self._until = None, max(self._until, sent + self._lease)
+    def leave(self) -> None:
+        """Leaves the lock to its lease: its end will only end the renewals. For a write that has had no answer, and may still be on its way."""
+        self._left = True
 
-    def _gone(self, why):
+    @property
+    def _forked(self) -> bool:
+        return os.getpid() != self._process
+
+    def _answered(self, sent: float) -> None:
+        """Redis has confirmed the lease, which counts from before the question was sent: never later than Redis has it."""
+        if not self._granted or not self.lost:
+            self._granted, self._until = True, max(self._until, sent + self._lease)
+
+    def _gone(self, why: object) -> None:
         """Redis or the connection has said that the lock is not held any more."""
         self._why = self._why or str(why)
 
@@ -61,10 +80,10 @@ class Hold:
 class Terms:
     """What is asked of a lock, and the words of each question."""
 
-    def __init__(self, name, wait, lease, watched, fair):
-        if not watched and lease < 1:
-            raise ValueError("a lease below a second cannot be renewed in time")
-        if wait is not None and wait < 0:
+    def __init__(self, name: str, wait: Optional[float], lease: float, watched: bool, fair: bool) -> None:
+        if not watched and (lease is None or not lease >= 1):
+            raise ValueError("lease is a second or more, since a shorter one cannot be renewed in time; watched=True is without one")
+        if wait is not None and not wait >= 0:
             raise ValueError("wait is 0 (ask once), a number of seconds, or None (for ever)")
         self.name, self.wait, self.watched = name, wait, watched
         self.lease = None if watched else lease
@@ -103,12 +122,16 @@ class Terms:
         return self.patience if confirmed else self.patience / 4
 
 
-def acquire(terms, hold, clock):
-    """Takes the lock, or raises NotAcquired or the error of a question."""
+Steps = Generator[Any, Any, None]
+
+
+def acquire(terms: Terms, hold: Hold, clock: Callable[[], float], ended: Callable[[], bool]) -> Steps:
+    """Takes the lock, or raises NotAcquired or the error of a question. ended says that nobody waits for it any more."""
     began, trouble = clock(), None
-    while True:
+    while not ended():
         sent = clock()
         words, last = terms.lock(sent - began)
+        hold._asked = True
         try:
             token = yield words
         except (ConnectionError, TimeoutError):
@@ -118,16 +141,22 @@ def acquire(terms, hold, clock):
             trouble = sent if trouble is None else trouble
             yield terms.patience / 100
             continue
-        trouble = None
+        except ResponseError as error:
+            hold._asked = UNKNOWN in str(error)
+            if str(error).startswith("unknown command"):
+                raise ResponseError(f"this is no lockproxy: {error}") from error
+            raise
+        hold._asked, trouble = False, None
         if token is not None:
             hold.token = int(token)
             hold._answered(sent)
             return
         if last:
-            raise NotAcquired(f"{terms.name}: somebody else has had it for {terms.wait} s")
+            break
+    raise NotAcquired(f"{terms.name}: somebody else has had it for {terms.wait} s")
 
 
-def keep(terms, hold, clock):
+def keep(terms: Terms, hold: Hold, clock: Callable[[], float]) -> Steps:
     """Renews the lease until the lock is lost, or the driver, which is to pause, says that the block is over."""
     confirmed = True
     while not hold.lost:
@@ -143,21 +172,25 @@ def keep(terms, hold, clock):
                 hold._gone(error)
 
 
-def release(terms, hold):
-    """Gives the lock back. What fails here is no error of the block's: the lease ends by itself."""
+def release(terms: Terms, hold: Hold) -> Steps:
+    """Gives the lock back, if Redis may have granted it. What fails here is no error of the block's: the lease ends by itself."""
+    if hold._left or not (hold._granted or hold._asked):
+        return
     answered = True
-    for left in reversed(range(terms.unlocks)):
+    for turn in range(terms.unlocks):
         if terms.watched and hold.lost:
             return
+        if turn > 0:
+            # A LOCK without an answer may be carried out after the first UNLOCK, since that comes over another connection.
+            yield terms.patience / 20 if hold._granted else terms.patience / 800 * 4 ** turn
         try:
             yield terms.unlock()
             return
         except NoReply as error:
-            if terms.ended_by(error):
+            if terms.ended_by(error) and hold._granted:
                 if answered:  # else the UNLOCK before was done
                     hold._gone(error)
                 return
             why, answered = error, answered and isinstance(error, ResponseError)
-        if left:
-            yield terms.patience / 20
-    log.warning("%s was not given back and ends with its lease: %s", terms.name, why)
+    if hold._granted:
+        log.warning("%s was not given back and ends with its lease: %s", terms.name, why)

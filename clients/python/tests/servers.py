@@ -1,5 +1,6 @@
 """A redis-server and a lockproxy of the tests' own. LOCKPROXY is the program; it stands in the environment."""
 import os
+import select
 import socket
 import subprocess
 import tempfile
@@ -47,17 +48,16 @@ def start_redis():
                    "--dir", tempfile.mkdtemp()], port)
 
 
-def start_proxy(upstream):
+def start_proxy(upstream, *more):
     port = free_port()
-    return Server([os.environ["LOCKPROXY"], "--listen", f"127.0.0.1:{port}", 
-                   "--upstream", f"redis://127.0.0.1:{upstream}"], port)
+    return Server([os.environ["LOCKPROXY"], "--listen", f"127.0.0.1:{port}", "--upstream", f"redis://127.0.0.1:{upstream}", *more], port)
 
 
-class Balancer:
-    """Passes bytes on, and closes what was idle for so many seconds, as load balancers do."""
+class Wire:
+    """Passes bytes on."""
 
-    def __init__(self, to, idle):
-        self.to, self.idle = to, idle
+    def __init__(self, to):
+        self.to = to
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -71,8 +71,41 @@ class Balancer:
             server = socket.create_connection(("127.0.0.1", self.to))
             threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
 
+    def close(self):
+        self.listener.close()
+
+
+class Cut(Wire):
+    """Closes a connection at the reply to each of the first four commands of a verb."""
+
+    def __init__(self, to, verb):
+        super().__init__(to)
+        self.verb, self.times = verb, 0
+
     def _pass(self, client, server):
-        import select
+        try:
+            while data := client.recv(65536):
+                server.sendall(data)
+                reply = server.recv(65536)
+                if b"\r\n" + self.verb + b"\r\n" in data and self.times < 4:
+                    self.times += 1
+                    return
+                client.sendall(reply)
+        except OSError:
+            pass
+        finally:
+            client.close()
+            server.close()
+
+
+class Balancer(Wire):
+    """Closes what was idle for so many seconds, as load balancers do."""
+
+    def __init__(self, to, idle):
+        super().__init__(to)
+        self.idle = idle
+
+    def _pass(self, client, server):
         try:
             while True:
                 ready, _, _ = select.select([client, server], [], [], self.idle)
@@ -88,6 +121,3 @@ class Balancer:
         finally:
             client.close()
             server.close()
-
-    def close(self):
-        self.listener.close()

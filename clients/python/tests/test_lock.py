@@ -1,15 +1,20 @@
 """What a program with a pool may rely on, before real servers: `python -m unittest discover -s tests`."""
 import asyncio
 import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
+import typing
 import unittest
 
 import redis
 import redis.asyncio
 
 import servers
-from lockproxy import Lost, NotAcquired, aio, lock
+from lockproxy import Hold, Lost, NotAcquired, aio, lock
 
 
 class Case(unittest.TestCase):
@@ -109,6 +114,225 @@ class Waiters(Case):
             await r.aclose()
 
         asyncio.run(main())
+
+
+    def held(self, names):
+        r = self.client()
+        return [name for name in names if r.exists(name)]
+
+    def test_a_cancelled_task_leaves_nothing(self):
+        """Also when the grant has arrived already, and when the event loop ends at once."""
+        async def main():
+            r = redis.asyncio.Redis(port=self.proxy.port)
+
+            async def section(name):
+                async with aio.lock(r, name):
+                    pass
+
+            async def warm(i):
+                async with aio.lock(r, f"warm{i}"):
+                    await asyncio.sleep(0.3)
+
+            await asyncio.gather(*map(warm, range(20)))
+            for i in range(40):
+                task = asyncio.create_task(section(f"cancel{i}"))
+                for _ in range(3 + i % 10):
+                    await asyncio.sleep(0)
+                time.sleep(0.03)  # the reply arrives
+                task.cancel()
+                await asyncio.wait([task])
+            self.last = [asyncio.create_task(section(f"end{i}")) for i in range(20)]
+            for _ in range(8):
+                await asyncio.sleep(0)
+            time.sleep(0.1)
+
+        asyncio.run(main())
+        self.assertEqual(self.held([f"cancel{i}" for i in range(40)] + [f"end{i}" for i in range(20)]), [])
+
+    def test_a_cancelled_wait_leaves_no_waiter(self):
+        async def main():
+            r = redis.asyncio.Redis(port=self.proxy.port)
+            with lock(self.client(), "waited for"):
+                for watched in (False, True):
+                    began = time.monotonic()
+                    with self.assertRaises(asyncio.TimeoutError):
+                        await asyncio.wait_for(aio.lock(r, "waited for", watched=watched).acquire(), 0.3)
+                    self.assertLess(time.monotonic() - began, 1.3)
+                    self.assertNotIn("waiting", str(await r.execute_command("LOCKLIST", "MATCH", "waited for")))
+            await r.aclose()
+
+        asyncio.run(main())
+
+    def test_a_signal_ends_a_wait(self):
+        """What is granted to it is given back, whether that comes before the signal, with it or later."""
+        class Interrupt(BaseException):
+            pass
+
+        def handler(*_):
+            raise Interrupt
+
+        r, other = self.client(), lock(self.client(), "signal")
+        old = signal.signal(signal.SIGALRM, handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        other.acquire()
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with self.assertRaises(Interrupt), lock(r, "signal", wait=None, lease=2):
+            self.fail("two have it")
+        other.release()
+        interrupted = 0
+        for i in range(60):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0002 + i * 0.00005)
+                with lock(r, f"signal{i}"):
+                    pass
+                time.sleep(0.01)
+            except (Interrupt, KeyError, RuntimeError):  # those of threading, which does not foresee it
+                interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        self.assertGreater(interrupted, 0)
+        end = time.monotonic() + 5
+        while time.monotonic() < end and self.held(["signal"] + [f"signal{i}" for i in range(60)]):
+            time.sleep(0.05)
+        self.assertEqual(self.held(["signal"] + [f"signal{i}" for i in range(60)]), [])
+
+    def test_a_grant_whose_reply_was_lost_is_given_back(self):
+        """The connections break behind LOCK until the caller gives up, and then no more."""
+        cut = servers.Cut(self.proxy.port, b"LOCK")
+        self.addCleanup(cut.close)
+        r = self.client(cut.port)
+
+        async def main():
+            async with aio.lock(redis.asyncio.Redis(port=cut.port), "unheard-aio", wait=0):
+                self.fail("it was heard")
+
+        with self.assertRaises(redis.ConnectionError), lock(r, "unheard", wait=0):
+            self.fail("it was heard")
+        with self.assertRaises(redis.ConnectionError):
+            asyncio.run(main())
+        self.assertEqual(cut.times, 4)
+        end = time.monotonic() + 10
+        while self.held(["unheard", "unheard-aio"]) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(self.held(["unheard", "unheard-aio"]), [])
+
+
+class Objects(Case):
+    def test_acquire_and_release(self):
+        r = self.client()
+        for watched in (False, True):
+            orders = lock(r, "object", wait=0, watched=watched)
+            for _ in range(2):
+                held = orders.acquire()
+                self.assertFalse(held.lost)
+                with self.assertRaisesRegex(RuntimeError, "in use"):
+                    orders.acquire()
+                with self.assertRaises(NotAcquired):
+                    lock(r, "object", wait=0).acquire()
+                orders.release()
+            with self.assertRaisesRegex(RuntimeError, "no lock"):
+                orders.release()
+            orders.acquire()
+            r.execute_command("UNLOCK", "object", "FORCE")
+            with self.assertRaises(Lost):
+                orders.release()
+        with orders:
+            orders.release()
+            lock(r, "object", wait=0).acquire()
+
+    def test_acquire_and_release_in_tasks(self):
+        async def main():
+            r = redis.asyncio.Redis(port=self.proxy.port)
+            orders = aio.lock(r, "object-aio", wait=0)
+            await orders.acquire()
+            with self.assertRaises(NotAcquired):
+                await aio.lock(r, "object-aio", wait=0).acquire()
+            await asyncio.create_task(orders.release())
+            async with orders as held:
+                held.leave()
+            with self.assertRaises(NotAcquired):
+                await orders.acquire()
+            await r.aclose()
+
+        asyncio.run(main())
+
+    def test_the_wrong_client(self):
+        with self.assertRaisesRegex(TypeError, "lockproxy.aio.lock"):
+            lock(redis.asyncio.Redis(port=1), "wrong")
+        with self.assertRaisesRegex(TypeError, "use lockproxy.lock"):
+            aio.lock(redis.Redis(port=1), "wrong")
+
+    def test_types(self):
+        for function in (lock.acquire, lock.__enter__, aio.lock.acquire, aio.lock.__aenter__):
+            self.assertIs(typing.get_type_hints(function)["return"], Hold)
+
+    def test_no_lockproxy(self):
+        with self.assertRaisesRegex(redis.ResponseError, "this is no lockproxy"), lock(self.client(self.redis.port), "bare"):
+            pass
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
+    def test_a_fork_within_a_block(self):
+        """The child has no part in the hold: it is lost there, and given back by the parent alone."""
+        r = self.client()
+        with lock(r, "fork", lease=2) as held:
+            child = subprocess.run([sys.executable, "-c", FORK, str(self.proxy.port)], capture_output=True, text=True, timeout=60)
+            self.assertEqual((child.stdout, child.returncode), ("child Lost\nnew\nparent\n", 0), child.stderr)
+            self.assertFalse(held.lost)
+
+    def test_one_client_in_several_loops(self):
+        r = redis.asyncio.Redis(port=self.proxy.port, single_connection_client=False)
+
+        async def main():
+            async with aio.lock(r, "loops"):
+                pass
+            await r.connection_pool.disconnect()
+
+        for _ in range(3):
+            asyncio.run(main())
+        self.assertEqual(len(aio._pools[r]), 1)
+
+
+FORK = """
+import os, sys, time, redis
+from lockproxy import lock, Lost
+r = redis.Redis(port=int(sys.argv[1]))
+try:
+    with lock(r, "forked", lease=2) as held:
+        pid = os.fork()
+        if pid:
+            assert os.waitpid(pid, 0)[1] == 0
+            assert not held.lost
+except Lost:
+    print("child Lost", flush=True)
+    with lock(r, "forked in the child"):
+        print("new", flush=True)
+    time.sleep(3)  # the parent renews on
+    os._exit(0)
+with lock(r, "forked", wait=0):
+    print("parent")
+"""
+
+
+class Cluster(unittest.TestCase):
+    """Clients in cluster mode, of a proxy that presents a cluster."""
+
+    def test_both(self):
+        store = servers.start_redis()
+        self.addCleanup(store.kill)
+        proxy = servers.start_proxy(store.port, "--present", "cluster")
+        self.addCleanup(proxy.kill)
+        r = redis.RedisCluster(port=proxy.port, host="127.0.0.1")
+        self.addCleanup(r.close)
+
+        async def main():
+            async with redis.asyncio.RedisCluster(port=proxy.port, host="127.0.0.1") as a:
+                with self.assertRaises(NotAcquired):
+                    await aio.lock(a, "cluster", wait=0).acquire()
+                async with aio.lock(a, "cluster-aio", watched=True) as held:
+                    self.assertGreater(held.token, 0)
+
+        with lock(r, "cluster"):
+            asyncio.run(main())
 
 
 class Holders(Case):

@@ -16,7 +16,7 @@ class Clock:
 
 class Steps(unittest.TestCase):
     def setUp(self):
-        self.clock = Clock()
+        self.clock, self.ended = Clock(), False
 
     def terms(self, **options):
         options = {"wait": 10, "lease": 30, "watched": False, "fair": False} | options
@@ -46,7 +46,7 @@ class Steps(unittest.TestCase):
 
     def test_a_lease_counts_from_before_the_answered_question(self):
         terms, hold = self.terms(wait=None)
-        steps = acquire(terms, hold, self.clock)
+        steps = acquire(terms, hold, self.clock, lambda: self.ended)
         next(steps)
         self.clock.now += 7.5
         steps.send(None)  # asked again
@@ -62,7 +62,7 @@ class Steps(unittest.TestCase):
 
     def test_the_end_of_the_wait(self):
         terms, hold = self.terms(wait=0)
-        steps = acquire(terms, hold, self.clock)
+        steps = acquire(terms, hold, self.clock, lambda: self.ended)
         self.assertNotIn("BLOCK", next(steps))
         with self.assertRaises(NotAcquired):
             steps.send(None)
@@ -71,7 +71,7 @@ class Steps(unittest.TestCase):
         """The first is asked again in any case; after that it goes on for a third of the lease, and no longer than the wait."""
         for wait, most in ((None, 10), (2, 2), (0, 0)):
             terms, hold = self.terms(wait=wait)
-            steps = acquire(terms, hold, self.clock)
+            steps = acquire(terms, hold, self.clock, lambda: self.ended)
             began = self.clock.now
             self.assertIsInstance(next(steps), list)
             with self.assertRaises(ConnectionError):
@@ -80,6 +80,47 @@ class Steps(unittest.TestCase):
                     self.clock.now += 0.5
                     self.assertIsInstance(next(steps), list)
             self.assertAlmostEqual(self.clock.now - began, max(most, 0.5), delta=0.5)
+
+    def test_a_wait_that_has_ended(self):
+        """It asks no more, and gives back what may have been granted: nothing if the last answer was nil."""
+        for answer, given_back in ((42, True), (None, False), (ConnectionError("closed"), True),
+                                   (ResponseError("the reply to this LOCK was lost and Redis cannot be asked"), True),
+                                   (ResponseError("WRONGTYPE"), False)):
+            with self.subTest(answer=answer):
+                terms, hold = self.terms(wait=None)
+                self.ended = False
+                steps = acquire(terms, hold, self.clock, lambda: self.ended)
+                next(steps)
+                self.ended = True
+                try:
+                    if isinstance(answer, Exception):
+                        steps.throw(answer)
+                        next(steps)
+                    else:
+                        steps.send(answer)
+                except (StopIteration, NotAcquired, ResponseError):
+                    pass
+                self.assertEqual(next(release(terms, hold), None), terms.unlock() if given_back else None)
+
+    def test_unlock_of_what_may_have_been_granted(self):
+        """NOTHELD is not the last word: the LOCK without an answer may be carried out after it."""
+        terms, hold = self.terms()
+        next(acquire(terms, hold, self.clock, lambda: False))
+        steps, asked = release(terms, hold), []
+        with self.assertRaises(StopIteration):
+            step = next(steps)
+            while True:
+                asked.append(step)
+                step = steps.throw(ResponseError("NOTHELD this owner")) if isinstance(step, list) else next(steps)
+        self.assertEqual(asked, [terms.unlock(), 0.05, terms.unlock(), 0.2, terms.unlock(), 0.8, terms.unlock()])
+
+    def test_no_lockproxy(self):
+        terms, hold = self.terms()
+        steps = acquire(terms, hold, self.clock, lambda: self.ended)
+        next(steps)
+        with self.assertRaisesRegex(ResponseError, "^this is no lockproxy: unknown command 'LOCK'"):
+            steps.throw(ResponseError("unknown command 'LOCK', with args beginning with: 'k' "))
+        self.assertEqual(list(release(terms, hold)), [])
 
     def test_renewals(self):
         for error, watched, lost in ((ResponseError("NOTHELD this owner"), False, True), (ResponseError("LOCKLOST 'k'"), True, True),
@@ -131,6 +172,11 @@ class Steps(unittest.TestCase):
                 next(steps)
                 asked += 1
         self.assertEqual(asked, 4)
+
+    def test_a_lock_that_is_left(self):
+        terms, hold = self.held()
+        hold.leave()
+        self.assertEqual(list(release(terms, hold)), [])
 
 
 if __name__ == "__main__":
