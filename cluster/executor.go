@@ -107,8 +107,6 @@ func (e *Executor) finish(ctx context.Context, plans []*Plan) {
 			return
 		case e.c.ctx.Err() != nil:
 			giveUp(plans, upstream.ErrClosed)
-		case e.round.scanning != nil:
-			e.scan(ctx, e.round.scanning)
 		case e.round.live > 0:
 			e.send(ctx)
 			e.settle(ctx)
@@ -141,10 +139,6 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 		pending, kind = true, p.kind
 		if p.whole != nil && !e.spread(p) {
 			return max(time.Until(p.whole.ready), 0), true
-		}
-		if kind == byCursor {
-			e.round.scanning = p
-			break
 		}
 		left, all := e.addUnits(p, now)
 		wait = min(wait, left)
@@ -183,7 +177,9 @@ func (e *Executor) spread(p *Plan) bool {
 	case p.whole.ready.After(time.Now()):
 		return false
 	case e.seen.whole, p.cmd.Facts.Partial:
-		if p.kind == byNode {
+		if p.kind == byCursor {
+			p.scanStep(e.seen)
+		} else {
 			p.fanOut(e.seen)
 		}
 		return true

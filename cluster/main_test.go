@@ -114,8 +114,7 @@ type client struct {
 	table table
 	e     *Executor
 
-	large bool            // the cursors of a SCAN may reach 2^53
-	step  func(steps int) // called after each step of a SCAN; nil: nothing is
+	large bool // the cursors of a SCAN may reach 2^53
 }
 
 func newClient(t testing.TB, c *Cluster, all table, proto int) *client {

@@ -134,6 +134,8 @@ func (p *Plan) join(replies []resp.Reply) []byte {
 // joinAny is for commands without a policy: arrays, and sets, become one; of other replies any will do.
 func (p *Plan) joinAny(replies []resp.Reply) []byte {
 	switch kind := replies[0].Kind; {
+	case p.kind == byCursor:
+		return p.scanReply(replies[0])
 	case p.cmd.Facts.Name == "mget":
 		return p.inOrder(replies)
 	case kind == '*', kind == '~':

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,24 +100,21 @@ func TestSlotsWithoutAMaster(t *testing.T) {
 	}
 }
 
-// What a node says of itself is not believed in part: who names slots that no cluster has has said nothing.
-func TestSelfDescriptionOfSlotsOutsideTheCluster(t *testing.T) {
+// Which slots a node says it gives away. Those that no cluster has are passed over.
+func TestSlotsThatLeave(t *testing.T) {
 	t.Parallel()
-	for slots, want := range map[string]bool{
-		"0-5 7":                           true,
-		"0-5 [5->-abc]":                   true,
-		"0-5 [6-<-abc]":                   true,
-		"0-16384":                         false,
-		"-1":                              false,
-		"0-5 [16384->-abc]":               false,
-		"0-5 [99999->-abc]":               false,
-		"0-5 [-1->-abc]":                  false,
-		"0-5 [x->-abc]":                   false,
-		"0-5 [9999999999999999999->-abc]": false,
+	for slots, want := range map[string][]int{
+		"0-5 7":                           nil,
+		"0-5 [5->-abc] [3->-def]":         {5, 3},
+		"0-5 [6-<-abc]":                   nil,
+		"0-5 [16384->-abc]":               nil,
+		"0-5 [-1->-abc]":                  nil,
+		"0-5 [x->-abc]":                   nil,
+		"0-5 [9999999999999999999->-abc]": nil,
 	} {
-		own, ok := readSelfDescription("id h:1@2 myself,master - 0 0 3 connected " + slots + "\n")
-		if ok != want || ok && (!own.has[5] || own.epoch != 3) {
-			t.Errorf("%q: got %v, %+v", slots, ok, own)
+		line := "id h:1@2 %s - 0 0 3 connected " + slots + "\n"
+		if got := leaving(fmt.Sprintf(line+line, "master", "myself,master")); !slices.Equal(got, want) {
+			t.Errorf("%q: got %v", slots, got)
 		}
 	}
 }

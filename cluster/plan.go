@@ -44,9 +44,13 @@ type Plan struct {
 	kind  planKind
 	units []unit
 	one   [1]unit // units of a plan that is not split, without another allocation
-	whole *unit   // of a plan by node: its wait for a topology in which no slot is without a master
+	whole *unit   // of a plan by node, or of SCAN: its wait for a topology in which no slot is without a master
 	merge bool    // the replies of the units become one
 	done  bool
+
+	// Of a SCAN: where it is, and how many masters it goes over.
+	at      scanPosition
+	masters int
 }
 
 // planKind is where a plan's units go.

@@ -120,10 +120,8 @@ func (c *Cluster) lookForMoves(n *Node) {
 	if err != nil {
 		return
 	}
-	if own, ok := readSelfDescription(string(said[0].Text)); ok {
-		for slot := range own.moving {
-			c.replicaReads.hold(slot, n)
-		}
+	for _, slot := range leaving(string(said[0].Text)) {
+		c.replicaReads.hold(slot, n)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 type round struct {
 	batches  []*batch // the first live ones are in use
 	live     int
-	scanning *Plan         // SCAN, which goes its own way; nil: none
 	orderly  bool          // the first round of a Do without replica reads and commands with several keys: nothing waits
 	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
 	lanes    []*lane       // to be used again
@@ -106,7 +105,7 @@ func (r *round) clear() {
 		b.sink.direct = nil
 		b.req.Cmds, b.units, b.link, b.err = b.req.Cmds[:0], b.units[:0], nil, nil
 	}
-	r.live, r.scanning = 0, nil
+	r.live = 0
 	if len(r.slots) > 0 {
 		for _, l := range r.slots {
 			clear(l.many)

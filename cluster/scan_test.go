@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -26,9 +23,6 @@ func (c *client) scanAll(t testing.TB, args ...string) (keys map[string]int, ste
 			keys[string(k.Text)]++
 		}
 		steps++
-		if c.step != nil {
-			c.step(steps)
-		}
 		cursor = string(v.Elems[0].Text)
 		if n, err := strconv.ParseUint(cursor, 10, 63); err != nil || n >= 1<<53 && !c.large {
 			t.Fatalf("cursor %s", cursor)
@@ -57,14 +51,9 @@ func TestScan(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 2)
-	// A node that does not say in time what it knows of its slots is scanned once more.
-	eventually(t, "nothing comes, in three steps", func() bool {
-		keys, steps := cl.scanAll(t)
-		if len(keys) != 0 {
-			t.Errorf("%d keys in %d steps", len(keys), steps)
-		}
-		return steps == 3
-	})
+	if keys, steps := cl.scanAll(t); len(keys) != 0 || steps != 3 {
+		t.Errorf("%d keys in %d steps", len(keys), steps)
+	}
 	cl.expect("SCAN", "-ERR wrong number of arguments for 'scan' command\r\n")
 	cl.expect("SCAN x", "-ERR invalid cursor\r\n")
 	cl.expect("SCAN 0 COUNT", "-ERR syntax error\r\n")
@@ -72,18 +61,15 @@ func TestScan(t *testing.T) {
 	const n = 3000
 	fill(t, cl, n, func(i int) string { return fmt.Sprint("key", i) })
 	cl.expect("SADD aset 1", ":1\r\n")
-	eventually(t, "each key comes once", func() bool {
-		keys, steps := cl.scanAll(t, "COUNT", "100", "MATCH", "key*")
-		if len(keys) != n || steps < n/100 {
-			t.Errorf("%d keys in %d steps", len(keys), steps)
+	keys, steps := cl.scanAll(t, "COUNT", "100", "MATCH", "key*")
+	if len(keys) != n || steps < n/100 || steps > 2*n/100 {
+		t.Errorf("%d keys in %d steps", len(keys), steps)
+	}
+	for key, times := range keys {
+		if times != 1 {
+			t.Errorf("%s came %d times", key, times)
 		}
-		for _, times := range keys {
-			if times != 1 {
-				return false
-			}
-		}
-		return steps <= 2*n/100
-	})
+	}
 	if keys, _ := cl.scanAll(t, "TYPE", "set"); len(keys) != 1 || keys["aset"] != 1 {
 		t.Errorf("got %v", keys)
 	}
@@ -95,122 +81,103 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// A slot that is half moved is scanned on both sides.
-func TestScanOfMigratingSlots(t *testing.T) {
+// A scan goes over the masters in the order of their ids, and begins anew when they are not those that there were.
+func TestScanGoesFromMasterToMaster(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 0)
-	c := openCluster(t, tc, Options{})
-	cl := newClient(t, c, learn(t, c), 3)
-	const n = 900
-	fill(t, cl, n, func(i int) string { return fmt.Sprint("key", i) })
-	slots := []int{0, 1, 700, 5461, 9000, Slots - 1}
-	for _, slot := range slots {
-		tag := keyIn(slot)
-		fill(t, cl, 20, func(i int) string { return fmt.Sprintf("{%s}%d", tag, i) })
-		from, err := tc.Owner(slot)
-		if err != nil {
-			t.Fatal(err)
+	s := thirds()
+	ids := func(masters []*Node) (all string) {
+		for _, n := range masters {
+			all += n.ID
 		}
-		to := tc.Servers[0]
-		if from == to {
-			to = tc.Servers[2]
-		}
-		if err := tc.BeginMove(slot, from, to); err != nil {
-			t.Fatal(err)
-		}
-		if moved, err := tc.MoveKeys(slot, from, to, 10); moved != 10 || err != nil {
-			t.Fatal(moved, err)
-		}
+		return all
 	}
-	want := n + 20*len(slots)
-	keys, steps := cl.scanAll(t, "COUNT", "50")
-	t.Logf("%d steps", steps)
-	if len(keys) != want {
-		t.Errorf("%d keys of %d", len(keys), want)
+	masters, mark := s.scanned()
+	if ids(masters) != "abc" {
+		t.Fatal(ids(masters))
+	}
+	moved := thirds() // a slot has moved, and who is first: the masters are the same
+	moved.give(0, moved.Owner(Slots-1))
+	if again, same := moved.scanned(); ids(again) != "abc" || same != mark {
+		t.Errorf("%s, %d and %d", ids(again), same, mark)
+	}
+	failed := thirdsOf("a", "d", "c")
+	for name, c := range map[string]struct {
+		cursor uint64
+		by     *Snapshot
+		node   string
+		own    string
+	}{
+		"the beginning":             {0, s, "a", "0"},
+		"within the first":          {cursorOf(t, scanPosition{0, mark, 17}), s, "a", "17"},
+		"the beginning of a second": {cursorOf(t, scanPosition{1, mark, 0}), s, "b", "0"},
+		"the same, a slot moved":    {cursorOf(t, scanPosition{1, mark, 5}), moved, "b", "5"},
+		"another master":            {cursorOf(t, scanPosition{1, mark, 5}), failed, "a", "0"},
+		"no such master":            {cursorOf(t, scanPosition{3, mark, 5}), s, "a", "0"},
+		"none of ours":              {1<<63 - 1, s, "a", "0"},
+	} {
+		p := NewPlan(Command{Args: [][]byte{[]byte("SCAN"), strconv.AppendUint(nil, c.cursor, 10), []byte("COUNT"), []byte("5")}, Facts: &Facts{Name: "scan"}})
+		p.scanStep(c.by)
+		want := string(resp.AppendCommand(nil, "SCAN", c.own, "COUNT", "5"))
+		if u := p.only(); u != nil || len(p.units) != 1 || p.units[0].fixed.ID != c.node || string(p.units[0].raw) != want {
+			t.Errorf("%s: %+v", name, p.units)
+		}
 	}
 }
 
-func TestScanWhileResharding(t *testing.T) {
-	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 0)
-	c := openCluster(t, tc, Options{})
-	all := learn(t, c)
-	cl := newClient(t, c, all, 2)
-	const n, tagged = 2000, 60
-	fill(t, cl, n, func(i int) string { return fmt.Sprint("key", i) })
-	slots := []int{0, 1, 2, 3000, 5461, 5462, 8000, 10923, 12000, Slots - 1}
-	for _, slot := range slots {
-		tag := keyIn(slot)
-		fill(t, cl, tagged, func(i int) string { return fmt.Sprintf("{%s}%d", tag, i) })
-	}
-	want := n + tagged*len(slots)
-	m := startMover(t, tc, slots)
-	scans, total, came, lost := 0, 0, 0, 0
-	for over := time.Now().Add(4 * time.Minute); scans < 5 || m.moves.Load() < 15 && time.Now().Before(over); scans++ {
-		keys, steps := cl.scanAll(t, "COUNT", "100")
-		total += steps
-		for _, times := range keys {
-			came += times
-		}
-		if len(keys) != want {
-			t.Fatalf("scan %d: %d keys of %d", scans, len(keys), want)
-		}
-		lost += want - naiveScan(t, tc)
-	}
-	m.end()
-	t.Logf("%d slots moved; %d scans, %d steps each, each key %.1f times; node by node %d keys were missed",
-		m.moves.Load(), scans, total/scans, float64(came)/float64(scans*want), lost)
-	if m.err != nil || m.moves.Load() < 15 {
-		t.Fatal(m.moves.Load(), m.err)
-	}
-}
-
-// naiveScan counts the keys that SCAN finds node by node.
-func naiveScan(t *testing.T, tc *testredis.Cluster) int {
+// cursorOf is the cursor of a position.
+func cursorOf(t *testing.T, at scanPosition) uint64 {
 	t.Helper()
-	keys := map[string]bool{}
-	for _, s := range tc.Servers {
-		for cursor := "0"; ; {
-			reply, err := redis.Values(s.Do(t, "SCAN", cursor, "COUNT", 100), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found, _ := redis.Strings(reply[1], nil)
-			for _, k := range found {
-				keys[k] = true
-			}
-			if cursor, _ = redis.String(reply[0], nil); cursor == "0" {
-				break
-			}
-		}
+	cursor, fits := at.cursor()
+	if !fits || scanPositionOf(cursor) != at {
+		t.Fatalf("%+v is %d", at, cursor)
 	}
-	return len(keys)
+	return cursor
 }
 
-// A slot may lose its owner between the look for one and the step itself.
-func TestScanGoesByOneTopology(t *testing.T) {
-	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 0)
-	c := openCluster(t, tc, Options{Refresh: time.Hour})
-	cl := newClient(t, c, learn(t, c), 2)
-	scan := NewPlan(cl.table.command("SCAN", "0"))
-	if _, pending := cl.e.gather([]*Plan{scan}); !pending || cl.e.round.scanning != scan {
-		t.Fatal("nothing is to be scanned")
-	}
-	whole := c.Snapshot()
-	broken := *whole
-	broken.whole = false
-	for slot := range Slots {
-		if broken.Owner(slot) == whole.Owner(0) {
-			broken.give(slot, nil)
+// thirds is a cluster of three masters with a third of the slots each.
+func thirds() *Snapshot { return thirdsOf("a", "b", "c") }
+
+func thirdsOf(ids ...string) *Snapshot {
+	s := &Snapshot{whole: true}
+	for i, id := range ids {
+		n := &Node{ID: id}
+		s.Masters = append(s.Masters, n)
+		for slot := Slots * i / 3; slot < Slots*(i+1)/3; slot++ {
+			s.give(slot, n)
 		}
 	}
-	c.snapshot.Store(&broken)
-	cl.e.scan(t.Context(), scan)
-	if v, ok := resp.ParseReply(scan.Reply); scan.Err != nil || !ok || len(v.Elems) != 2 {
-		t.Errorf("got %q, %v", scan.Reply, scan.Err)
+	return s
+}
+
+// What a cursor holds, and that clients can hold it: it is below 2^63, and below 2^53 where that is promised.
+func TestCursor(t *testing.T) {
+	t.Parallel()
+	const mark = 1<<scanMarkBits - 1
+	bySlot := func(place uint64) uint64 { return place<<14 | Slots - 1 }
+	for name, c := range map[string]struct {
+		master  int
+		own     uint64
+		masters int
+		next    scanPosition
+		fits    bool
+		doubles bool
+	}{
+		"one table":                   {1, 1<<32 - 1, 3, scanPosition{1, mark, 1<<32 - 1}, true, true},
+		"by slot":                     {1, bySlot(1<<19 - 1), 3, scanPosition{1, mark, bySlot(1<<19 - 1)}, true, true},
+		"by slot, larger":             {1, bySlot(1<<29 - 1), 3, scanPosition{1, mark, bySlot(1<<29 - 1)}, true, false},
+		"by slot, too large":          {1, bySlot(1 << 29), 3, scanPosition{}, false, false},
+		"the end of one":              {1, 0, 3, scanPosition{2, mark, 0}, true, true},
+		"the end of all":              {2, 0, 3, scanPosition{}, true, true},
+		"more masters than have room": {1023, 0, 2000, scanPosition{}, false, false},
+	} {
+		cursor, fits := scanPosition{master: c.master, mark: mark, own: 9}.after(c.own, c.masters)
+		if fits != c.fits {
+			t.Errorf("%s: fits %v", name, fits)
+		}
+		if got := scanPositionOf(cursor); fits && (got != c.next || cursor >= 1<<63 || (cursor < 1<<53) != c.doubles) {
+			t.Errorf("%s: %d, %+v", name, cursor, got)
+		}
 	}
-	c.snapshot.Store(whole)
 }
 
 // A handler that panics closes its client, and nobody else's.

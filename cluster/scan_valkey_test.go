@@ -53,36 +53,3 @@ func TestScanOfValkey(t *testing.T) {
 		t.Errorf("%d keys match", len(keys))
 	}
 }
-
-// A change ahead of a large slot, in it, and a slot that is half moved, have parts of the scan done again, in smaller stages.
-func TestScanOfValkeyWhileSlotsMove(t *testing.T) {
-	t.Parallel()
-	tc, cl, n := valkeys(t)
-	cl.large = true
-	half := largeSlotAt + 5
-	tag := keyIn(half)
-	fill(t, cl, 200, func(i int) string { return fmt.Sprintf("{%s}%d", tag, i) })
-	n += 200
-	if err := tc.BeginMove(half, tc.Servers[1], tc.Servers[2]); err != nil {
-		t.Fatal(err)
-	}
-	if moved, err := tc.MoveKeys(half, tc.Servers[1], tc.Servers[2], 100); moved != 100 || err != nil {
-		t.Fatal(moved, err)
-	}
-	moves := 0
-	cl.step = func(steps int) {
-		if steps%40 != 10 || moves == 3 {
-			return
-		}
-		slot := []int{6000, 7001, 6999}[moves]
-		if err := tc.MoveSlot(slot, tc.Servers[1], tc.Servers[0]); err != nil {
-			t.Error(err)
-		}
-		moves++
-	}
-	keys, steps := cl.scanAll(t, "COUNT", "20000")
-	t.Logf("%d keys in %d steps, with %d moves", len(keys), steps, moves)
-	if len(keys) != n || moves != 3 {
-		t.Errorf("%d keys of %d, %d moves", len(keys), n, moves)
-	}
-}

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"net"
 	"slices"
 	"strings"
@@ -165,39 +167,16 @@ func (s *Snapshot) order(v *view, nodes []*Node) {
 }
 
 func (s *Snapshot) fingerprint() uint64 {
-	h := uint64(0)
-	for first := 0; first < Slots; {
-		end := s.runEnd(first)
-		if n := s.Owner(first); n != nil {
-			h = mix(h, n.ID, s.epochs[n], first, end)
+	h, before := fnv.New64a(), (*Node)(nil)
+	for slot, n := range s.all() {
+		if n == before {
+			continue
 		}
-		first = end
-	}
-	return h
-}
-
-// runEnd is the first slot after slot that has another owner.
-func (s *Snapshot) runEnd(slot int) int {
-	end := slot + 1
-	for end < Slots && s.Owner(end) == s.Owner(slot) {
-		end++
-	}
-	return end
-}
-
-// mix is FNV-1a over what it is given, the same in every process, because SCAN's cursors carry a part of it to other
-// proxies.
-func mix(h uint64, id string, epoch int64, first, end int) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211
-	h ^= offset
-	for i := range len(id) {
-		h = (h ^ uint64(id[i])) * prime
-	}
-	for _, n := range [...]uint64{uint64(epoch), uint64(first), uint64(end)} {
-		for range 8 {
-			h = (h ^ n&0xff) * prime
-			n >>= 8
+		if before = n; n == nil {
+			_, _ = fmt.Fprintln(h, slot)
+		} else {
+			_, _ = fmt.Fprintln(h, slot, n.ID, s.epochs[n])
 		}
 	}
-	return h
+	return h.Sum64()
 }

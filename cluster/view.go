@@ -234,48 +234,18 @@ func nodeLines(text string) iter.Seq[nodeLine] {
 	}
 }
 
-// selfDescription is what a node says about itself in CLUSTER NODES.
-type selfDescription struct {
-	epoch  int64
-	master bool
-	has    [Slots]bool
-	moving map[int]string // slots being migrated away, and the id of the node they go to
-}
-
-// readSelfDescription finds the line of CLUSTER NODES with the flag "myself". False: there is none, or it names
-// slots that no cluster has.
-func readSelfDescription(text string) (o *selfDescription, ok bool) {
+// leaving are the slots that a node gives away, by what it says of itself in CLUSTER NODES: "[1->-id]".
+func leaving(text string) (slots []int) {
 	for l := range nodeLines(text) {
-		if l.is("myself") {
-			o = &selfDescription{moving: map[int]string{}, master: l.is("master"), epoch: l.epoch}
-			odd := func(word string) bool { return !o.read(word) }
-			return o, !slices.ContainsFunc(l.slots, odd)
+		if !l.is("myself") {
+			continue
+		}
+		for _, word := range l.slots {
+			slot, _, leaves := strings.Cut(strings.TrimPrefix(word, "["), "->-")
+			if n, _, ok := slotRange(slot, slot); leaves && ok {
+				slots = append(slots, n)
+			}
 		}
 	}
-	return nil, false
-}
-
-// read reads "1", "1-5", "[1->-id]" for a slot that goes to a node, or "[1-<-id]" for one that comes. False: no
-// cluster has such slots.
-func (o *selfDescription) read(word string) bool {
-	if moves, brackets := strings.CutPrefix(word, "["); brackets {
-		slot, to, leaves := strings.Cut(strings.TrimSuffix(moves, "]"), "->-")
-		if !leaves {
-			return true
-		}
-		n, _, ok := slotRange(slot, slot)
-		o.moving[n] = to
-		return ok
-	}
-	from, to, many := strings.Cut(word, "-")
-	if !many {
-		to = from
-	}
-	first, last, ok := slotRange(from, to)
-	if ok {
-		for s := first; s <= last; s++ {
-			o.has[s] = true
-		}
-	}
-	return ok
+	return slots
 }
