@@ -6,15 +6,15 @@ export class Lost extends Error {}
 export class NoAnswer extends Error {}
 
 export interface Options {
-  /** How long to wait for somebody else's lock, in ms: 0 asks once. Without it the wait has no end. */
+  /** How long to wait for somebody else's lock, in whole ms: 0 asks once. Without it the wait has no end. */
   waitMs?: number;
-  /** After this the lock is free if the program has died, in ms, at least 1,000. It is renewed every third of it. 30,000 at first. */
+  /** After this the lock is free if the program has died, in whole ms, at least 1,000. It is renewed every third of it. 30,000 at first. */
   leaseMs?: number;
   /** No lease: the proxy renews the lock, which is the connection's, and gives it back at once when that ends. */
   watched?: boolean;
   /** First come, first served, Redisson's fair waiters included. */
   fair?: boolean;
-  /** Ends the wait. */
+  /** Ends the wait. What is granted after that is given back. */
   signal?: AbortSignal;
 }
 
@@ -29,10 +29,21 @@ export interface Held {
   lost(): boolean;
   /** Throws Lost if the lock was lost. */
   check(): void;
+  /** Leaves the lock to its lease: release will only end its renewals. For a write that has had no answer, and may still be on its way. */
+  leave(): void;
 }
 
-/** A client of node-redis, or of ioredis. */
+/** What acquire returns; `await using` releases it. */
+export interface Acquired extends Held {
+  /** Gives the lock back, once. Rejects with Lost if it was lost. */
+  release(): Promise<void>;
+}
+
+/** A client or a cluster's client of node-redis, or of ioredis. */
 export interface RedisClient { duplicate(...options: any[]): any }
 
 /** Holds the lock while work runs, and resolves to what that returns. Rejects with NotAcquired, Lost, or the error of work as it is. */
 export function withLock<T>(client: RedisClient, name: string, work: (held: Held) => T | Promise<T>, options?: Options): Promise<T>;
+
+/** Takes the lock, which is renewed until release. Rejects with NotAcquired. */
+export function acquire(client: RedisClient, name: string, options?: Options): Promise<Acquired>;

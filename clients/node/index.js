@@ -1,5 +1,6 @@
 // Locks of lockproxy's for node-redis and ioredis: withLock takes a lock, runs a function, and gives the lock back.
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -21,33 +22,72 @@ const most = 2 ** 31 - 1; // ms that a timer can wait
  * client is one of node-redis or ioredis; the locks have connections of their own, made as its is.
  */
 export async function withLock(client, name, work, options = {}) {
-  const section = new Section(name, options);
-  const line = new Line(idle(client), section.third);
-  const hold = await section.acquire(line, options.signal);
-  const held = {
-    token: hold.token, owner: section.owner, signal: hold.signal, lost: () => hold.lost, check: () => hold.check(),
-  };
-  const kept = section.keep(line, hold);
-  let result, release = true;
+  if (typeof work !== 'function') throw new TypeError('withLock(client, name, work, options): work is a function');
+  const held = await acquire(client, name, options);
+  let result;
   try {
     result = await work(held);
-    hold.check();
+    held.check();
   } catch (error) {
-    release = !broken(error); // a write may still be on its way: then the lock is left to its lease
+    if (broken(error)) held.leave(); // a write may still be on its way
+    await held.release().catch(ignore);
     throw error;
-  } finally {
+  }
+  await held.release(); // UNLOCK may say that the lock is gone
+  return result;
+}
+
+/** Takes the lock, which is renewed until release() is called. */
+export async function acquire(client, name, options = {}) {
+  const section = new Section(name, checked(options));
+  const line = new Line(idle(client), section.third);
+  const hold = await section.acquire(line, options.signal);
+  const kept = section.keep(line, hold);
+  let left = false, ended;
+  const end = async () => {
     hold.end();
     await kept;
-    if (release) await section.release(line, hold);
+    if (!left) await section.release(line, hold);
+    if (left && section.endsWithItsConnection) line.drop();
     line.leave();
+    hold.check();
+  };
+  const held = {
+    token: hold.token, owner: section.owner, signal: hold.signal, lost: () => hold.lost, check: () => hold.check(),
+    leave: () => { left = true; }, release: () => ended ??= end(),
+  };
+  if (Symbol.asyncDispose) held[Symbol.asyncDispose] = held.release;
+  return held;
+}
+
+const known = ['waitMs', 'leaseMs', 'watched', 'fair', 'signal'];
+
+// checked is the options, if they are what they may be.
+function checked(options) {
+  if (options === null || typeof options !== 'object') throw new TypeError(`options are an object with ${known}`);
+  for (const [key, value] of Object.entries(options)) {
+    if (value === undefined) continue;
+    if (key === 'waitMs' || key === 'leaseMs') {
+      if (typeof value !== 'number') throw new TypeError(`${key} is a number of milliseconds`);
+      if (!Number.isSafeInteger(value) && !(key === 'waitMs' && value === Infinity)) throw new RangeError(`${key} is a whole number`);
+    } else if (key === 'watched' || key === 'fair') {
+      if (typeof value !== 'boolean') throw new TypeError(`${key} is true or false`);
+    } else if (key === 'signal') {
+      if (!(value instanceof AbortSignal)) throw new TypeError('signal is an AbortSignal');
+    } else {
+      throw new TypeError(`there is no option ${key}, but ${known}`);
+    }
   }
-  hold.check(); // UNLOCK may have said that the lock was gone
-  return result;
+  return options;
 }
 
 // Section is the words of one critical section, which do not change, so that each may be said again.
 class Section {
+  // unheard: a LOCK has had no answer, and Redis may have granted it, or may yet.
+  unheard = false;
+
   constructor(name, { waitMs = Infinity, leaseMs = 30_000, watched = false, fair = false }) {
+    if (typeof name !== 'string' && !Buffer.isBuffer(name)) throw new TypeError('a lock has a name');
     if (!(leaseMs >= 1000)) throw new RangeError('a lease below a second cannot be renewed in time');
     if (!(waitMs >= 0)) throw new RangeError('waitMs is 0 (ask once), a number of ms, or Infinity');
     const verb = fair ? 'FAIRLOCK' : 'LOCK';
@@ -61,20 +101,30 @@ class Section {
     this.third = watched ? watchedThird : leaseMs / 3;
   }
 
-  // acquire asks until the lock is granted or the wait is over. A connection whose caller has gone is closed: the proxy then
-  // gives back what it was granted.
+  // acquire asks until the lock is granted or the wait is over. What is granted after that is given back.
   async acquire(line, signal) {
-    const stop = () => line.drop();
+    signal?.throwIfAborted();
+    let stop;
+    const aborted = new Promise((_, reject) => { stop = () => reject(signal.reason); });
     signal?.addEventListener('abort', stop);
+    const taking = this.ask(line, signal);
     try {
-      return await this.ask(line, signal);
+      return await Promise.race([taking, aborted]);
     } catch (error) {
-      line.leave();
-      signal?.throwIfAborted();
-      throw error;
+      this.giveBack(taking, line, signal?.aborted ? line.stop() : ignore);
+      throw signal?.aborted ? signal.reason : error;
     } finally {
       signal?.removeEventListener('abort', stop);
     }
+  }
+
+  // giveBack gives back what was granted to a wait that has ended, or may have been.
+  async giveBack(taking, line, close) {
+    const hold = await taking.catch(ignore);
+    close();
+    hold?.end();
+    if (hold || this.unheard && !this.endsWithItsConnection) await this.release(line, hold);
+    line.leave();
   }
 
   async ask(line, signal) {
@@ -83,13 +133,20 @@ class Section {
     for (;;) {
       signal?.throwIfAborted();
       const sent = performance.now(), left = this.waitMs - (sent - began), block = Math.min(left, this.third * 3 / 4);
+      this.unheard = true;
       try {
         const token = await line.ask(block > 0 ? [...this.lock, 'BLOCK', `${Math.ceil(block)}`] : this.lock);
+        this.unheard = false;
         if (token !== null) return new Hold(this, Number(token), sent);
         if (block >= left) throw new NotAcquired(`${this.name}: somebody else has had it for ${this.waitMs} ms`);
         [answered, trouble] = [performance.now(), false];
       } catch (error) {
-        if (error instanceof NotAcquired || isReply(error)) throw error;
+        if (error instanceof NotAcquired) throw error;
+        if (isReply(error)) {
+          this.unheard = error.message.includes('the reply to this LOCK was lost');
+          if (/^(ERR )?unknown command/.test(error.message)) throw new Error(`this is no lockproxy: ${error.message}`, { cause: error });
+          throw error;
+        }
         // An idle connection may have been closed on the way, or the proxy is away: to ask again joins what was granted.
         const now = performance.now();
         if (trouble && (now - answered >= this.third || now - began >= this.waitMs)) throw error;
@@ -118,20 +175,21 @@ class Section {
   // gone: the error means that the lock is not held. Of a lease only Redis can say so.
   gone(error) { return isReply(error) ? /^(NOTHELD|LOCKLOST)/.test(error.message) : this.endsWithItsConnection; }
 
-  // release gives the lock back. If that cannot be done it ends with its lease.
+  // release gives the lock back. If that cannot be done it ends with its lease. Without a hold: a LOCK without an answer may have
+  // taken it, or may yet, since UNLOCK comes over another connection.
   async release(line, hold) {
     let answered = true; // an UNLOCK that has had no answer may have been done
-    for (let i = 0; i < unlocks; i++) {
+    for (let i = 1; i <= unlocks; i++) {
       try {
         await line.ask(this.unlock);
         return;
       } catch (error) {
-        if (this.gone(error)) {
+        if (hold && this.gone(error)) {
           if (answered) hold.lose(error);
           return;
         }
         answered &&= isReply(error);
-        await sleep(this.third / 20);
+        if (i < unlocks) await sleep(hold ? this.third / 20 : this.third / 800 * 4 ** i);
       }
     }
   }
@@ -169,10 +227,12 @@ class Hold {
   // lose: the first cause counts.
   lose(cause) { this.#end.abort(new Lost(`${this.section.name}: ${cause.message}`, { cause })); }
 
-  // end: the work is over.
+  // end: the work is over, and says whether the lock was lost. From now on the clock says nothing.
   end() {
+    const lost = this.lost;
     this.#over.abort();
     clearTimeout(this.#timer);
+    return lost;
   }
 
   // pause waits for so many ms; false: the hold has ended.
@@ -223,34 +283,43 @@ class Line {
     return null;
   }
 
-  drop() {
-    const conn = this.#conn;
-    this.#conn = null;
-    Promise.resolve(conn).then((c) => c?.close()).catch(ignore); // it may be closed already
+  // stop ends the wait of a LOCK that is under way, whose answer comes at once then, and returns what closes its connection.
+  stop() {
+    const conn = this.#take();
+    conn.then((c) => c?.send(['QUIT'])).catch(ignore);
+    return () => conn.then((c) => c?.close()).catch(ignore);
   }
 
-  // leave keeps the connection for another section.
-  leave() {
+  drop() { this.#take().then((c) => c?.close()).catch(ignore); } // it may be closed already
+
+  // leave keeps the connection for another section, for as long as the client is open.
+  leave() { this.#take().then((c) => c && (this.pool.ended() ? c.close() : this.pool.free.push(c))).catch(ignore); }
+
+  async #take() {
     const conn = this.#conn;
     this.#conn = null;
-    Promise.resolve(conn).then((c) => c && this.pool.free.push(c)).catch(ignore);
+    return conn;
   }
 }
 
 const pools = new WeakMap();
 
-// idle is the connections for a client's locks: made as its own are, as many as there are sections at once.
+// idle is the connections for a client's locks: made as its own are, as many as there are sections at once, closed with it.
 function idle(client) {
-  const library = typeof client.call === 'function' ? ioredis : nodeRedis;
-  if (!pools.has(client)) pools.set(client, { free: [], open: library(client) });
+  if (!pools.has(client)) {
+    const pool = { free: [], ...(typeof client?.call === 'function' ? ioredis(client) : nodeRedis(client)) };
+    const close = () => { if (pool.ended()) for (const conn of pool.free.splice(0)) conn.close(); };
+    for (const event of ['end', 'node-disconnect']) client.on(event, close); // node-redis' cluster has the second alone
+    pools.set(client, pool);
+  }
   return pools.get(client);
 }
 
 const ignore = () => {}; // the question that fails says so
 
 function ioredis(client) {
-  return async () => {
-    const c = client.duplicate({
+  const open = async () => {
+    const c = (await ioredisNode(client)).duplicate({
       lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0, enableOfflineQueue: false, keepAlive: 1000,
     });
     c.on('error', ignore);
@@ -258,19 +327,30 @@ function ioredis(client) {
     c.stream?.unref?.();
     return { send: (words) => c.call(...words), alive: () => c.status === 'ready', close: () => c.disconnect() };
   };
+  return { open, ended: () => client.status === 'end' };
+}
+
+// ioredisNode is the client itself, or that of a node of a cluster's.
+async function ioredisNode(client) {
+  if (!client.isCluster) return client;
+  if (client.status === 'wait') await client.connect();
+  if (client.status !== 'ready') await once(client, 'ready');
+  return client.nodes('master')[0];
 }
 
 function nodeRedis(client) {
-  if (typeof client.duplicate !== 'function') {
-    throw new TypeError('withLock makes its own connections like those of a client: give it createClient(options), not a pool');
+  if (typeof client?.duplicate !== 'function') {
+    throw new TypeError('locks make their own connections like those of a client: give createClient(options), not a pool');
   }
-  return async () => {
-    const c = client.duplicate({ disableOfflineQueue: true, socket: { ...client.options?.socket, reconnectStrategy: false } });
+  const open = async () => {
+    const node = typeof client.nodeClient === 'function' ? await client.nodeClient(client.masters[0]) : client;
+    const c = node.duplicate({ disableOfflineQueue: true, socket: { ...node.options?.socket, reconnectStrategy: false } });
     c.on('error', ignore);
     await c.connect();
     c.unref?.();
     return { send: (words) => c.sendCommand(words), alive: () => c.isReady, close: () => c.isOpen && c.destroy() };
   };
+  return { open, ended: () => !client.isOpen };
 }
 
 // isReply: an error is Redis' own reply. Both libraries name it so.

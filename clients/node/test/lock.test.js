@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Redis from 'ioredis';
-import { createClient } from 'redis';
-import { Lost, NotAcquired, withLock } from '../index.js';
-import { balancer, start } from './servers.js';
+import { createClient, createCluster } from 'redis';
+import { Lost, NotAcquired, acquire, withLock } from '../index.js';
+import { balancer, cut, start } from './servers.js';
 
 let servers;
 before(async () => { servers = await start(); });
@@ -105,6 +105,90 @@ for (const [name, connect] of Object.entries(libraries)) {
       });
     }
 
+    // Also when the grant has arrived already.
+    test('waits that are given up leave nothing', async () => {
+      await Promise.all(Array.from({ length: 20 }, (_, i) => withLock(r.client, key(`warm${i}`), () => sleep(300))));
+      const cell = new Int32Array(new SharedArrayBuffer(4));
+      const names = Array.from({ length: 40 }, (_, i) => key(`left${i}`));
+      for (const [i, name] of names.entries()) {
+        const end = new AbortController();
+        const wait = withLock(r.client, name, () => {}, { signal: end.signal }).catch(() => {});
+        for (let j = 0; j < 1 + i % 4; j++) await new Promise((done) => setImmediate(done));
+        Atomics.wait(cell, 0, 0, 20); // the reply arrives
+        end.abort();
+        await wait;
+      }
+      await sleep(200);
+      assert.equal(Number(await r.ask('EXISTS', ...names)), 0);
+      await withLock(r.client, key('waited for'), async () => {
+        const wait = withLock(r.client, key('waited for'), () => {}, { signal: AbortSignal.timeout(200) });
+        await assert.rejects(wait, (error) => error.name === 'TimeoutError');
+        await sleep(200);
+        assert.doesNotMatch(JSON.stringify(await r.ask('LOCKLIST', 'MATCH', key('waited for'))), /waiting/);
+      });
+    });
+
+    test('a grant whose reply was lost is given back', async () => {
+      const server = await cut(servers.proxy.port, 2);
+      const far = await connect(server.address().port);
+      await assert.rejects(withLock(far.client, key('unheard'), () => assert.fail('heard'), { waitMs: 0 }));
+      await sleep(2000);
+      assert.equal(Number(await r.ask('EXISTS', key('unheard'))), 0);
+      await withLock(far.client, key('unheard'), () => {}, { waitMs: 0 });
+      far.close();
+      server.close();
+    });
+
+    test('connections are closed with their client', async () => {
+      const connections = async () => `${await r.ask('CLIENT', 'LIST')}`.trim().split('\n').length;
+      const before = await connections();
+      for (let i = 0; i < 5; i++) {
+        const other = await connect(servers.proxy.port);
+        await withLock(other.client, key('closed'), () => {});
+        if (i === 0) {
+          const late = await acquire(other.client, key('closed'));
+          other.close();
+          await late.release();
+        } else {
+          other.close();
+        }
+      }
+      for (const end = Date.now() + 10_000; await connections() > before; await sleep(50)) assert.ok(Date.now() < end, 'still open');
+    });
+
+    test('acquire and release', async () => {
+      for (const watched of [false, true]) {
+        const held = await acquire(r.client, key('object'), { watched });
+        await assert.rejects(acquire(r.client, key('object'), { waitMs: 0 }), NotAcquired);
+        await held.release();
+        await held.release();
+        const lost = await acquire(r.client, key('object'), { watched, waitMs: 0 });
+        await r.ask('UNLOCK', key('object'), 'FORCE');
+        await assert.rejects(lost.release(), Lost);
+        const left = await acquire(r.client, key('object'), { watched, waitMs: 0, leaseMs: 1000 });
+        left.leave();
+        await left.release();
+        if (!watched) await assert.rejects(acquire(r.client, key('object'), { waitMs: 0 }), NotAcquired);
+        await withLock(r.client, key('object'), () => {}, { waitMs: 3000 });
+      }
+    });
+
+    test('a server that is no lockproxy', async () => {
+      const bare = await connect(servers.redis.port);
+      await assert.rejects(withLock(bare.client, key('bare'), () => {}), /^Error: this is no lockproxy: /);
+      bare.close();
+    });
+
+    test('options that cannot be', async () => {
+      const options = [[{ wait: 1 }, TypeError], [{ leaseMs: '3000' }, TypeError], [{ waitMs: null }, TypeError], [{ leaseMs: 1500.5 }, RangeError],
+        [{ leaseMs: Infinity }, RangeError], [{ waitMs: NaN }, RangeError], [{ leaseMs: 999 }, RangeError], [{ watched: 1 }, TypeError],
+        [{ signal: {} }, TypeError], [null, TypeError], [5, TypeError]];
+      for (const [o, kind] of options) await assert.rejects(withLock(r.client, key('options'), () => {}, o), kind, JSON.stringify(o));
+      await assert.rejects(withLock(r.client, key('options'), { waitMs: 1 }), TypeError);
+      await assert.rejects(withLock(r.client, undefined, () => {}), TypeError);
+      await withLock(r.client, key('options'), () => {}, { waitMs: undefined });
+    });
+
     test('a wait longer than the lease', async () => {
       const holder = withLock(r.client, key('long'), () => sleep(3000));
       await sleep(200);
@@ -176,4 +260,25 @@ for (const [name, connect] of Object.entries(libraries)) {
 
 test('a pool of node-redis is refused with a reason', async () => {
   await assert.rejects(withLock({ sendCommand() {} }, 'orders', () => {}), /createClient/);
+});
+
+test('clients of a cluster', async () => {
+  const { redis, proxy } = await start('--present', 'cluster');
+  const node = { host: '127.0.0.1', port: proxy.port };
+  const cluster = createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${proxy.port}` }] });
+  await cluster.connect();
+  const others = [new Redis.Cluster([node]), new Redis.Cluster([node], { lazyConnect: true }), cluster];
+  await Promise.all(others.map((client, i) => withLock(client, `cluster ${i}`, () => {})));
+  await withLock(others[0], 'cluster', async () => {
+    for (const client of others) await assert.rejects(acquire(client, 'cluster', { waitMs: 0 }), NotAcquired);
+  });
+  for (const client of others) client[client === cluster ? 'destroy' : 'disconnect']();
+  const look = createClient({ url: `redis://127.0.0.1:${proxy.port}` });
+  await look.connect();
+  for (const end = Date.now() + 10_000; `${await look.sendCommand(['CLIENT', 'LIST'])}`.trim().includes('\n'); await sleep(50)) {
+    assert.ok(Date.now() < end, 'connections are open');
+  }
+  look.destroy();
+  await proxy.kill();
+  await redis.kill();
 });

@@ -41,11 +41,12 @@ class Server {
   }
 }
 
-export async function start() {
+export async function start(...more) {
   const at = await freePort(), front = await freePort();
   const redis = await new Server(at, ['redis-server', '--port', `${at}`, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'yes',
     '--appendfsync', 'always', '--dir', mkdtempSync(join(tmpdir(), 'redis-'))]).start();
-  const proxy = await new Server(front, [process.env.LOCKPROXY, '--listen', `127.0.0.1:${front}`, '--upstream', `redis://127.0.0.1:${at}`]).start();
+  const proxy = await new Server(front, [process.env.LOCKPROXY, '--listen', `127.0.0.1:${front}`, '--upstream', `redis://127.0.0.1:${at}`,
+    ...more]).start();
   return { redis, proxy };
 }
 
@@ -57,6 +58,19 @@ export async function balancer(to, idle) {
       a.setTimeout(idle, () => { client.destroy(); up.destroy(); });
       a.on('error', () => {}).on('close', () => b.destroy()).pipe(b);
     }
+  }).listen(0, '127.0.0.1');
+  await new Promise((done) => server.once('listening', done));
+  return server;
+}
+
+// cut passes bytes on, and closes a connection at the reply to each of the first few LOCKs.
+export async function cut(to, times) {
+  const server = createServer((client) => {
+    const up = createConnection(to, '127.0.0.1');
+    let asked = false;
+    client.on('data', (data) => { asked = `${data}`.includes('LOCK\r\n') && !`${data}`.includes('UNLOCK'); up.write(data); });
+    up.on('data', (data) => { if (asked && times-- > 0) client.destroy(); else client.write(data); });
+    for (const [a, b] of [[client, up], [up, client]]) a.on('error', () => {}).on('close', () => b.destroy());
   }).listen(0, '127.0.0.1');
   await new Promise((done) => server.once('listening', done));
   return server;
