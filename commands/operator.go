@@ -15,7 +15,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/proxies"
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -187,15 +186,6 @@ func operatorConfig(c *Client, args [][]byte, out []byte) []byte {
 		}
 	}
 	return appendValue(out, c.proto(), all)
-}
-
-// operatorUsers is LOCKPROXY USERS.
-func operatorUsers(c *Client, args [][]byte, out []byte) []byte {
-	use := func(u share.Use) fields { return fields{{"now", u.Now}, {"max", u.Max}, {"refused", u.Refused}} }
-	return counted(c, args, out, c.Operator.Users, func(a share.Account) fields {
-		return fields{{"user", a.User}, {"address", a.Address}, {"clients", use(a.Clients)}, {"commands", use(a.Commands)},
-			{"locks", use(a.Locks)}, {"waits", use(a.Waits)}}
-	})
 }
 
 // operatorLocks is LOCKPROXY LOCKS [count] [ALL].

@@ -14,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -59,10 +58,6 @@ func (*operator) Proxies(context.Context) []proxies.State {
 	return []proxies.State{{State: "self"}, {State: "down", Trouble: "x\r\n"}}
 }
 func (*operator) Others(context.Context) []lock.Entry { return nil }
-
-func (*operator) Users(n int) []share.Account {
-	return []share.Account{{User: "app\r\n", Locks: share.Use{Now: 2, Max: 3, Refused: 4}}, {Address: "10.0.0.1"}}[:min(n, 2)]
-}
 
 func (*operator) LogLevel(_ *client.Client, to string) (string, error) {
 	if to == "x" {
@@ -205,16 +200,6 @@ func TestOperatorConfig(t *testing.T) {
 	}
 	if got := (&operator{may: true, proto: 3}).said("LOCKPROXY STATS"); !strings.Contains(got, "OK; taken: deny; a restart is needed for: threads") {
 		t.Errorf("STATS does not tell of the last reload: %q", got)
-	}
-}
-
-// USERS tells the share of each, whatever its name is.
-func TestOperatorUsers(t *testing.T) {
-	t.Parallel()
-	r, _ := resp.ParseReply([]byte((&operator{may: true, proto: 2}).said("LOCKPROXY USERS 1")))
-	const want = "user app\r\n address  clients now 0 max 0 refused 0 commands now 0 max 0 refused 0 locks now 2 max 3 refused 4 waits now 0 max 0 refused 0 "
-	if got := flat(r); got != want {
-		t.Errorf("%q", got)
 	}
 }
 

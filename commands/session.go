@@ -10,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -104,8 +103,6 @@ type Operator interface {
 	InForce() inforce.State
 	// LogLevel sets the log's level until the next reload, unless to is "", and returns the one that holds.
 	LogLevel(by *client.Client, to string) (now string, err error)
-	// Users are the accounts of users, those first that hold most locks, n at most.
-	Users(n int) []share.Account
 	// Proxies are this proxy and the others; Others is what is held and waited for there, as far as they tell.
 	Proxies(ctx context.Context) []proxies.State
 	Others(ctx context.Context) []lock.Entry

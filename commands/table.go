@@ -167,7 +167,6 @@ func operatorCommands() []*Subcommand {
 		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does, and says what was taken, and what needs a restart; an error says what stays as it was, too.", do: operatorReload},
 		{Name: "resume", Summary: "Ends a PAUSE.", do: operatorResume},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
-		{Name: "users", takes: []argument{howMany}, Summary: "Lists users, those with most locks first (100; -1: all): what of its share each has now, the limit (0: none), and how often it was refused; clients that have not logged in by their address.", do: operatorUsers},
 		{Name: "waiters", takes: []argument{howMany, everywhere}, Summary: "Lists who waits for a lock at this proxy, or all proxies, those who have waited longest first (100; -1: all).", do: operatorWaiters},
 	}
 }

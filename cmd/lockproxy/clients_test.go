@@ -73,14 +73,6 @@ func clientsOnThePage(t *testing.T, upstream string, server *testredis.Server) {
 	if text := get("/clients"); !strings.Contains(text, "pay&lt;b&gt;roll") {
 		t.Error(text)
 	}
-	if text := get("/users.json"); !strings.Contains(text, `{"user":"","address":"127.0.0.1","clients":{"now":2,"max":0,"refused":0}`) ||
-		!strings.Contains(text, `"locks":{"now":3,"max":3,"refused":1}`) {
-		t.Errorf("users: %s", text)
-	}
-	users, err := other.Do("LOCKPROXY", "USERS")
-	if got := inWords(users); err != nil || !strings.Contains(got, "user  address 127.0.0.1 clients now 2 max 0 refused 0 commands now -1 max 0 refused 0 locks now 3 max 3 refused 1") {
-		t.Errorf("USERS: %s, %v", got, err)
-	}
 	var proxy struct{ Proxy string }
 	if err := json.Unmarshal([]byte(get("/nodes.json")), &proxy); err != nil {
 		t.Fatal(err)

@@ -215,7 +215,7 @@ func limits(cfg config.Config) session.Limits {
 		MaxQueryMemory: l.MaxQueryMemory, MaxReplyMemory: l.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(l.NormalOutput), PubSubOutput: downstream.OutputLimit(l.PubSubOutput),
 		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes",
-		PerUser: session.UserLimits(l.User)}
+		LocksPerUser: l.LocksPerUser}
 }
 
 // rules are what the operator says of commands.

@@ -258,8 +258,8 @@ func Refused(line string) *Command {
 	return &Command{Refusal: true, Barred: true, Here: true, Line: line}
 }
 
-// OverShare stands for a command that its user may not run just now: one too many in this second.
-var OverShare = Refused("ERR max number of commands a second per user reached")
+// Elsewhere stands for a command that is not run where the client is: at the admin socket, or on a place for operators.
+var Elsewhere = Refused("ERR not here")
 
 // Unlisted stands for a command that Redis has said it does not have. No other client's commands go over the connection that it is sent
 // on: should Redis know it by then, it may do anything to that.

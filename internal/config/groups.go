@@ -92,15 +92,7 @@ type Limits struct {
 	PubSubOutput       OutputLimit
 	IdleTimeout        time.Duration // 0 is no limit
 	HandshakeTimeout   time.Duration // 0 is no limit
-	User               User
-}
-
-// User is how much the clients of one user may take together; 0 is no limit.
-type User struct {
-	Clients  int
-	Commands int // a second
-	Locks    int
-	Waits    int
+	LocksPerUser       int           // 0 is no limit
 }
 
 // Commands is what is said of commands by their names, in lower case.

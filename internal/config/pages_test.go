@@ -334,8 +334,8 @@ var subjects = []subject{
 	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user " +
 		"tls-auth-user-passwords"},
 	{"Commands", "allow deny blocking-commands operators"},
-	{"Limits", "max-clients max-clients-per-address max-clients-per-user max-commands-per-user max-locks-per-user " +
-		"max-waits-per-user max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
+	{"Limits", "max-clients max-clients-per-address max-locks-per-user " +
+		"max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},
 	{"Metrics, traces and the page for operators", "metrics-listen ready-needs trace-lock-names admin-socket admin-listen " +
 		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca event-log event-wait"},

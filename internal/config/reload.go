@@ -4,8 +4,7 @@ import "slices"
 
 // live are the settings that may change while the process runs.
 var live = []string{
-	"log-level", "event-wait", "deny", "allow", "operators", "max-clients", "max-clients-per-address", "max-clients-per-user", "max-commands-per-user",
-	"max-locks-per-user", "max-waits-per-user", "max-bulk", "max-args", "max-command",
+	"log-level", "event-wait", "deny", "allow", "operators", "max-clients", "max-clients-per-address", "max-locks-per-user", "max-bulk", "max-args", "max-command",
 	"client-output-buffer-limit", "idle-timeout", "handshake-timeout", "drain-delay", "drain-timeout",
 }
 

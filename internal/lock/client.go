@@ -11,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/internal/share"
 )
 
 // ClientInfo describes a connection to others.
@@ -49,7 +48,7 @@ type Client struct {
 	info    ClientInfo
 	owner   string
 	library atomic.Bool
-	share   share.Client
+	share   share
 
 	// guarded by holds.mu
 	holds  chain.Chain[*record]
@@ -76,7 +75,7 @@ func (m *Manager) NewClient(ci ClientInfo) *Client {
 	if ci.Close == nil {
 		ci.Close = func(string) {}
 	}
-	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10)}
+	return &Client{m: m, share: share{of: m.shares}, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10)}
 }
 
 // Owner is the connection as an owner, `<uuid>:<n>`.
@@ -87,12 +86,12 @@ func (c *Client) Owner() string { return c.owner }
 func (c *Client) SetLibrary(named bool) { c.library.Store(named) }
 
 // SetUser counts the client's locks for that user. It is called like a verb.
-func (c *Client) SetUser(u *share.User) { c.m.holds.countFor(c, u) }
+func (c *Client) SetUser(u User) { c.m.holds.countFor(c, u) }
 
-func (hs *holds) countFor(c *Client, u *share.User) {
+func (hs *holds) countFor(c *Client, u User) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	c.share.Move(u, c.holds.Len())
+	c.share.move(u, c.holds.Len())
 }
 
 // Info is Manager.Info.
@@ -176,7 +175,7 @@ func (hs *holds) detach(c *Client) (own []*record) {
 	defer hs.mu.Unlock()
 	for rec := range c.holds.All() {
 		c.holds.Drop(&rec.ofClient)
-		c.share.Held(-1)
+		c.share.leave()
 		rec.client = nil
 		own = append(own, rec)
 	}

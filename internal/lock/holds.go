@@ -275,7 +275,7 @@ func (hs *holds) list(rec *record) {
 	hs.live++
 	if c := rec.client; c != nil {
 		c.holds.Add(&rec.ofClient, rec)
-		c.share.Held(1)
+		c.share.hold()
 	}
 }
 
@@ -291,7 +291,7 @@ func (hs *holds) unlist(rec *record) {
 	rec.inChunk, rec.leaving, rec.releasing = nil, false, false
 	if c := rec.client; c != nil {
 		c.holds.Drop(&rec.ofClient)
-		c.share.Held(-1)
+		c.share.leave()
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/share"
 )
 
 // leases is what was granted to named owners through this proxy, for LOCKLIST, the page and their users' shares. It
@@ -17,8 +16,9 @@ import (
 type leases struct {
 	vacate func(id lockstore.ID, at, until time.Time) // wakes those that wait for a lock whose lease is over
 	events *events.Log
+	shares *shares
 
-	mu   sync.Mutex // a leaf
+	mu   sync.Mutex // a leaf, but for that of shares
 	byID map[lockstore.ID]*lease
 	ends agenda.Agenda[*lease]
 }
@@ -30,12 +30,13 @@ type lease struct {
 	granted time.Time     // when it was first noted
 	length  time.Duration // as the owner has chosen it last
 	until   time.Time
-	share   share.Lease // counts for the user as whom the owner was named last
+	user    User // for whom it counts: as whom the owner was named last
 	place   int32
 }
 
-func newLeases(to *events.Log) *leases {
+func newLeases(to *events.Log, s *shares) *leases {
 	return &leases{
+		shares: s,
 		events: to,
 		byID:   map[lockstore.ID]*lease{},
 		ends:   agenda.New(func(l *lease) *int32 { return &l.place }),
@@ -49,12 +50,14 @@ func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until t
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
 	if l == nil {
-		l = &lease{id: id, granted: time.Now(), share: c.share.Lease()}
+		l = &lease{id: id, granted: time.Now(), user: c.share.user}
 		ls.byID[id] = l
+		c.share.hold()
 	}
-	if !c.share.Counts(l.share) {
-		l.share.End()
-		l.share = c.share.Lease()
+	if l.user != c.share.user {
+		ls.shares.count(l.user, -1)
+		l.user = c.share.user
+		c.share.hold()
 	}
 	l.by, l.length, l.until = by, length, until
 	ls.ends.Put(l, until)
@@ -65,7 +68,7 @@ func (ls *leases) counts(c *Client, id lockstore.ID) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
-	return l != nil && c.share.Counts(l.share)
+	return l != nil && l.user == c.share.user
 }
 
 // noted says whether a lease is noted.
@@ -91,7 +94,7 @@ func (ls *leases) forget(id lockstore.ID) (granted time.Time) {
 func (ls *leases) drop(l *lease) {
 	ls.ends.Drop(l)
 	delete(ls.byID, l.id)
-	l.share.End()
+	ls.shares.count(l.user, -1)
 }
 
 // watchLeases drops the notes of leases that are over, until ctx ends.

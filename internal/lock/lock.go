@@ -184,10 +184,10 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (Grant, e
 		return Grant{}, errDraining
 	}
 	if counted := held || named && c.m.leases.counts(c, id); !counted {
-		if err := c.share.Ask(); err != nil {
+		if err := c.share.ask(); err != nil {
 			return Grant{}, err
 		}
-		defer c.share.Answered()
+		defer c.share.answered()
 	}
 	if !held && !r.Blocks && c.m.lines.behind(id) && !(named && c.m.has(id)) {
 		return Grant{}, ErrNotAcquired

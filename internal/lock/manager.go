@@ -30,6 +30,7 @@ type Manager struct {
 
 	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the
 	// order of mutexes.
+	shares    *shares
 	leases    *leases
 	holds     *holds
 	lines     *lines
@@ -55,8 +56,9 @@ func New(open lockstore.Opener, o Options) *Manager {
 		opts: o, log: o.Logger, uuid: cmp.Or(o.UUID, uuid.NewString()),
 		life:   &life{drained: make(chan struct{}), ended: make(chan struct{})},
 		counts: newCounts(),
-		leases: newLeases(o.Events),
+		shares: &shares{log: o.Logger, locks: map[User]int64{}},
 	}
+	m.leases = newLeases(o.Events, m.shares)
 	m.holds = newHolds(o, m.counts)
 	m.lines = newLines(m.life, o, m.holds)
 	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
@@ -113,6 +115,9 @@ func (l *life) draining() bool {
 }
 
 var errDraining = &Error{Code: "DRAINING", Text: "this proxy is shutting down and gives no new locks"}
+
+// LimitUsers bounds how many locks the clients of one user may hold or wait for; 0: no limit. Those that have more keep them.
+func (m *Manager) LimitUsers(most int) { m.shares.most.Store(int64(most)) }
 
 // background runs work that outlives the verb that began it; Run waits for it.
 func (l *life) background(work func()) { l.tasks.Go(work) }

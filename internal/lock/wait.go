@@ -13,10 +13,6 @@ import (
 // wait stands in line until the lock is ours, the time since then is over, the client goes, or the proxy drains.
 func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant, err error) {
 	m := c.m
-	if err := c.share.Wait(); err != nil {
-		return Grant{}, err
-	}
-	defer c.share.Waited()
 	w := newWaiter(ctx, c, r, since)
 	defer func() { err = explained(r.verb(), err) }()
 	if r.Fair {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/inforce"
-	"github.com/lockproxy/lockproxy/internal/share"
 )
 
 func TestClients(t *testing.T) {
@@ -104,17 +103,11 @@ func TestSettings(t *testing.T) {
 			Settings: []inforce.Setting{{Name: "deny", Value: "get,set", From: "file", Live: true}, {Name: "listen", Value: ":1", From: "flag", Waiting: new("")}},
 			Reload:   inforce.Reload{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Faults: []string{"line 3: <bad>"}, Taken: []string{"a.pem"}},
 		},
-		users: []share.Account{
-			{User: "app", Clients: share.Use{Now: 2, Max: 3, Refused: 4000}, Commands: share.Use{Now: -1}}, {Address: "10.0.0.9"},
-		},
 	}
 	p := New(e.options())
 	text := ask(t, p, "GET", home+"/settings", "").Body.String()
 	has(t, text, "2026-01-02 03:04:05 UTC", "line 3: &lt;bad&gt;", "taken: a.pem", `class="said bad"`, "get,set", "by a reload",
-		"by a restart, for which <bdi>(nothing)</bdi> waits", "app", "of 3", "4,000 refused", "not counted", "not logged in", "10.0.0.9")
+		"by a restart, for which <bdi>(nothing)</bdi> waits")
 	has(t, ask(t, p, "GET", home+"/settings.json", "").Body.String(), `{"name":"listen","value":":1","from":"flag","live":false,"waiting":""}`,
 		`"waiting":null`, `"last_reload":{"at":"2026-01-02T03:04:05Z","taken":["a.pem"],"faults":["line 3: <bad>"]}`)
-	has(t, ask(t, p, "GET", home+"/users.json", "").Body.String(), `{"user":"app","address":"","clients":{"now":2,"max":3,"refused":4000},"commands":{"now":-1,`)
-	e.users = nil
-	has(t, ask(t, p, "GET", home+"/users.json", "").Body.String(), `{"users":[]}`)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/webserver"
 )
 
@@ -72,7 +71,6 @@ type People struct {
 	InForce func() inforce.State
 	Drain   func() *inforce.Drain                   // how far a drain is; nil: there is none
 	Level   func(to string) (now string, err error) // sets the log's level
-	Users   func(most int) []share.Account
 	// Clients are so many of those that have a text in their address, name or user, those with most locks first, and how
 	// many have it.
 	Clients func(most int, part string) (some []Client, of int)
@@ -156,7 +154,6 @@ func (p *Page) routes() []route {
 		{"POST /client", p.kill},
 		{"GET /clients.json", p.clientsJSON},
 		{"GET /settings.json", p.settingsJSON},
-		{"GET /users.json", p.usersJSON},
 		{"POST /log-level", p.logLevel},
 	}
 	all = append(all, p.profiles()...)

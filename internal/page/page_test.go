@@ -27,7 +27,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/share"
 )
 
 // engine is a lock engine that has what a test gave it.
@@ -45,7 +44,6 @@ type engine struct {
 	unable error
 
 	clients []Client
-	users   []share.Account
 	state   inforce.State
 	killed  []string
 	levels  []string // of the log, that were set
@@ -87,7 +85,6 @@ func (e *engine) options() Options {
 			InForce: func() inforce.State { return e.state },
 			Drain:   func() *inforce.Drain { return e.state.Drain },
 			Level:   e.level,
-			Users:   func(int) []share.Account { return e.users },
 			Clients: func(int, string) ([]Client, int) { return e.clients, len(e.clients) + 1000 },
 			Kill: func(id int64, addr string) bool {
 				e.killed = append(e.killed, fmt.Sprint(id, " ", addr))
@@ -209,7 +206,6 @@ func TestHostileNames(t *testing.T) {
 		e.lost = append(e.lost, l)
 		e.hot = append(e.hot, hottest.Entry{Name: hottest.Name{Key: name, DB: 3}, Waits: 4321, Over: 98765})
 		e.clients = append(e.clients, Client{ID: int64(len(e.clients)), Addr: name, Name: name, User: name, Library: name, Last: name, WaitsFor: name})
-		e.users = append(e.users, share.Account{User: name}, share.Account{Address: name})
 		e.state.Settings = append(e.state.Settings, inforce.Setting{Name: "listen", Value: name, Waiting: &name})
 		e.state.Reload.Faults = append(e.state.Reload.Faults, name)
 		e.state.Files = append(e.state.Files, inforce.File{Name: name, Holds: "passwords", Trouble: name})

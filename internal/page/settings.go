@@ -8,15 +8,13 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/inforce"
-	"github.com/lockproxy/lockproxy/internal/share"
 )
 
-// settingsView is what the operator has set, how it was read last, and what users have of their shares.
+// settingsView is what the operator has set, and how it was read last.
 func (p *Page) settingsView(*http.Request) []section {
-	state, users := p.InForce(), p.Users(mostRows)
+	state := p.InForce()
 	return []section{
 		{name: "reload", title: "Read last", draw: func(d *document) { d.reload(state.Reload) }},
-		{name: "users", title: "Users", draw: func(d *document) { d.users(users) }},
 		{name: "settings", title: "Settings in force", draw: func(d *document) { d.settings(state.Settings) }},
 		{name: "files", title: "Certificates and passwords", draw: func(d *document) { d.files(time.Now(), state.Files) }},
 		{name: "level", title: "Log level until the next reload", beside: (*document).levels},
@@ -24,10 +22,6 @@ func (p *Page) settingsView(*http.Request) []section {
 }
 
 func (p *Page) settingsJSON(w http.ResponseWriter, _ *http.Request) { sendJSON(w, p.InForce()) }
-
-func (p *Page) usersJSON(w http.ResponseWriter, _ *http.Request) {
-	sendJSON(w, map[string][]share.Account{"users": append([]share.Account{}, p.Users(mostRows)...)})
-}
 
 func (d *document) reload(r inforce.Reload) {
 	d.put(`<p class="said %s">%s UTC: %s</p>`+"\n", either(r.Good(), "good", "bad"), r.At.UTC().Format(clock), display.Whole(r.Said()))
@@ -51,28 +45,4 @@ func (d *document) settings(all []inforce.Setting) {
 			}
 			d.put("</td>\n")
 		})
-}
-
-func (d *document) users(all []share.Account) {
-	list(d, all, "Nobody is connected.", `<th scope="col">User</th><th scope="col">Clients</th><th scope="col">Commands a second</th>`+
-		`<th scope="col">Locks</th><th scope="col">Waits</th>`, func(a share.Account) {
-		d.put(`<tr><td class="key">`)
-		if a.User == "" {
-			d.put(`<span class="note">not logged in, from</span> <code>%s</code></td>`, display.Shown(a.Address))
-		} else {
-			d.put(`<bdi>%s</bdi></td>`, display.Shown(a.User))
-		}
-		d.use("Clients", a.Clients)
-		d.use("Commands a second", a.Commands)
-		d.use("Locks", a.Locks)
-		d.use("Waits", a.Waits)
-	})
-}
-
-// use draws what there is of one kind, of how many, and how often more was refused.
-func (d *document) use(what string, u share.Use) {
-	d.put(`<td class="num" data-label="%s">%s`, what, either(u.Now < 0, "not counted", display.Number(u.Now)))
-	d.when(u.Max > 0, ` <span class="note">of %s</span>`, display.Number(int64(u.Max)))
-	d.when(u.Refused > 0, ` <span class="tag">%s refused</span>`, display.Number(u.Refused))
-	d.put("</td>\n")
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -20,7 +19,6 @@ type access struct {
 	client *client.Client
 	pipes  *backend.Forwarder
 
-	user     *share.User               // for whom the client is counted
 	remote   bool                      // it came from another machine, and protected mode has yet to let it stay
 	due      func(s *Session, c *call) // comes before the next command: fitsLowered or byCertificate; nil: nothing
 	admitted atomic.Bool               // Redis serves it although it has not authenticated: see Admitted

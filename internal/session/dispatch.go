@@ -56,7 +56,7 @@ func (s *Session) unusual(t *answers, c *call) bool {
 	switch {
 	case c.row == nil, c.answer == nil && !t.Learned():
 		return true
-	case s.access.due != nil, s.access.user.Paced(), s.client.Debugs, s.client.Place.Kept():
+	case s.access.due != nil, s.client.Debugs, s.client.Place.Kept():
 		return true
 	}
 	return s.srv.pauses.now.Load() != nil
@@ -88,7 +88,6 @@ var unusualSteps = []func(s *Session, c *call){
 	(*Session).awaitTable,  // Redis tells which commands it has
 	(*Session).undebugged,  // a script is not run that was to be debugged
 	(*Session).onKeptPlace, // an operator's place is for some commands only
-	(*Session).withinShare, // the user's commands in a second
 	(*Session).heldBack,    // an operator has clients wait
 	(*Session).resolve,     // Redis is asked what a command is that it has not listed
 }

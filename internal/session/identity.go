@@ -37,16 +37,14 @@ func (s *Session) authenticate(user, password string, words []string) error {
 	if err := s.askPassword(user, password); err != nil {
 		return err
 	}
-	return s.takeShare(client.UserName(user), func() error {
-		if err := s.own.Authenticate(upstream.Identity{User: user, Password: password}, words...); err != nil {
-			return err
-		}
-		id := s.client.Identity()
-		id.User, id.Password = user, password
-		s.identity(id)
-		s.client.Reader.SetLimits(s.srv.limitsFor(true))
-		return nil
-	})
+	if err := s.own.Authenticate(upstream.Identity{User: user, Password: password}, words...); err != nil {
+		return err
+	}
+	id := s.client.Identity()
+	id.User, id.Password = user, password
+	s.identity(id)
+	s.client.Reader.SetLimits(s.srv.limitsFor(true))
+	return nil
 }
 
 // hostOf returns an address without its port. Addresses take turns when Redis is asked about passwords.
@@ -146,8 +144,8 @@ func (s *Session) Reset() {
 func (s *Session) identity(id upstream.Identity) {
 	s.pipes.SetIdentity(id)
 	s.activity.operates.Store(false)
-	if id.Anonymous() {
-		s.countFor(s.srv.users.JoinNobody(networkOf(s.client.Peer.Addr)))
+	if l := s.engine(); l != nil {
+		l.SetUser(s.counted())
 	}
 }
 

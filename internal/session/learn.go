@@ -176,7 +176,7 @@ func (s *Server) Change(l Limits, r CommandRules) error {
 			c.client.BoundsChanged()
 		}
 	}
-	s.users.Set(l.PerUser)
+	s.o.Locks.LimitUsers(l.LocksPerUser)
 	return nil
 }
 

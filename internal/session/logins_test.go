@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -79,32 +78,5 @@ func TestWrongPasswordsLeaveATrace(t *testing.T) {
 	}
 	if said := log.String(); !strings.Contains(said, "a login failed") || !strings.Contains(said, w.conn.LocalAddr().String()) || strings.Contains(said, "wrong-guess") {
 		t.Errorf("the log says %q", said)
-	}
-}
-
-// What is never refused waits for its turn, so that no command is free of charge.
-func TestNoCommandIsFree(t *testing.T) {
-	t.Parallel()
-	server := startRedis(t)
-	do := admin(t, server)
-	const limit, over = 20, 30
-	p := startProxy(t, server.URL(), func(o *Options) { o.PerUser = share.Limits{Commands: limit} })
-	for i, line := range []string{"UNLOCK none", "RENEW none OWNER me PX 1000", "MULTIUNLOCK 1 none", "SELECT 0", "AUTH user3 pw", "CLIENT SETNAME x", "CLUSTER SLOTS", "MULTI", "RESET"} {
-		user := "user" + string(rune('0'+i))
-		do("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all")
-		t.Run(line, func(t *testing.T) {
-			t.Parallel()
-			w := dialWire(t, p.addr)
-			w.expect("+OK\r\n", "AUTH", user, "pw")
-			began := time.Now()
-			for range limit + over {
-				if got := w.do(strings.Fields(line)...); strings.HasPrefix(got, "-ERR max number") {
-					t.Fatal(got)
-				}
-			}
-			if took := time.Since(began); took < (over-2)*time.Second/limit {
-				t.Errorf("%d took %v with a limit of %d", limit+over, took, limit)
-			}
-		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/inforce"
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -39,7 +38,7 @@ func (s *Session) onKeptPlace(c *call) {
 	if c.row != nil && c.row.Kept || !s.client.Place.Kept() {
 		return
 	}
-	c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) {
+	c.refuse(commandtable.Elsewhere, func(s *Session, _ [][]byte) {
 		line := s.client.Place.NoteRefused(s.client.RemoteAddr())
 		s.client.Error(line)
 		s.client.Replies.Finish = true
@@ -90,9 +89,6 @@ func (o Operators) LogLevel(by *client.Client, to string) (now string, err error
 
 // InForce implements commands.Operator.
 func (o Operators) InForce() inforce.State { return o.s.o.InForce() }
-
-// Users implements commands.Operator.
-func (o Operators) Users(n int) []share.Account { return o.s.users.Accounts(n) }
 
 // Holders is commands.Proxy's, for the page.
 func (o Operators) Holders(n int, part string) (some []commands.ClientHolds, of int) {

@@ -27,7 +27,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -85,8 +84,8 @@ type Limits struct {
 	PubSubOutput     downstream.OutputLimit
 	IdleTimeout      time.Duration
 	HandshakeTimeout time.Duration // to the first command, and to the password where one is asked for; 0: no limit
-	PerUser          share.Limits
-	Protected        bool // clients from other machines are refused while Redis asks no password
+	LocksPerUser     int           // held by the clients of one user, or waited for; 0: no limit
+	Protected        bool          // clients from other machines are refused while Redis asks no password
 }
 
 // CommandRules are what the operator says of commands.
@@ -130,7 +129,6 @@ type Server struct {
 
 	process client.Process // what all clients share
 	gate    *downstream.Gate
-	users   *share.Users
 	figures telemetry.Readings // static after construction
 
 	facts   facts
@@ -197,7 +195,9 @@ func NewServer(o Options) *Server {
 		clients: clients{sessions: make(map[int64]*Session), proxies: o.Proxies, events: o.Events},
 	}
 	s.clients.about, s.figures = s.about, s.readings()
-	s.users = share.New(o.PerUser, s.log)
+	if o.Locks != nil { // some tests have none
+		o.Locks.LimitUsers(o.LocksPerUser)
+	}
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())

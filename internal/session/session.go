@@ -43,10 +43,9 @@ type activity struct {
 // batch is what a session needs while it works, from a pool: an idle session holds no buffers.
 type batch struct {
 	backend.Batch
-	caller  commands.Client  // for what is answered here, once something is
-	answer  []byte           // the reply of the command that is answered here
-	next    []redcon.Command // of the same pipeline, behind the command at work
-	refused int              // commands that were refused because the user is over its share
+	caller commands.Client  // for what is answered here, once something is
+	answer []byte           // the reply of the command that is answered here
+	next   []redcon.Command // of the same pipeline, behind the command at work
 }
 
 const keepBytes = 128 << 10 // of a buffer that is kept for the next batch
@@ -55,7 +54,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // recycle returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) recycle() {
-	b.next, b.refused = nil, 0
+	b.next = nil
 	if b.caller.Client != nil {
 		b.caller = commands.Client{}
 	}
@@ -70,7 +69,6 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 	x := &Session{srv: s, client: c, pipes: backend.NewForwarder(s.up.backend, s.up.common, c)}
 	x.access.srv, x.access.client, x.access.pipes = s, c, x.pipes
 	x.access.remote = s.o.Protected && !g.Peer.Local
-	x.access.user = s.users.JoinNobody(networkOf(c.Peer.Addr))
 	x.access.certificate()
 	x.pushes.to = c
 	x.own = own.New(&s.up.own, c, x.pipes)
@@ -102,10 +100,8 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	}
 	s.batch = nil
 	s.pipes.Rest()
-	refused := b.refused
 	b.recycle()
 	s.client.Step.Rest()
-	s.slowDown(refused)
 }
 
 // writeAll sends what waits to be sent, over connections that clients share or one of the client's own, and writes all
@@ -139,7 +135,6 @@ func (s *Session) End() {
 		c.Close()
 		c.CloseAccounts()
 		s.pushes.end()
-		s.srv.users.Leave(s.access.user)
 		s.srv.clients.forget(s)
 	})
 }

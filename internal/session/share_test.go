@@ -4,9 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -18,7 +16,7 @@ func TestShareOfAUser(t *testing.T) {
 	for _, user := range []string{"alice", "bob"} {
 		do("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all")
 	}
-	p := startProxy(t, server.URL(), func(o *Options) { o.PerUser = share.Limits{Clients: 3, Locks: 2, Waits: 1} })
+	p := startProxy(t, server.URL(), func(o *Options) { o.LocksPerUser = 2 })
 	login := func(user string) *wire {
 		t.Helper()
 		w := dialWire(t, p.addr)
@@ -27,13 +25,6 @@ func TestShareOfAUser(t *testing.T) {
 	}
 	const tooMany = "-ERR max number of "
 	a, b, c, bob, nobody := login("alice"), login("alice"), login("alice"), login("bob"), dialWire(t, p.addr)
-	a.expect("+OK\r\n", "AUTH", "alice", "pw") // once more
-	fourth := dialWire(t, p.addr)
-	for _, words := range [][]string{{"AUTH", "alice", "pw"}, {"HELLO", "3", "AUTH", "alice", "pw"}} {
-		fourth.expect(tooMany+"clients per user reached\r\n", words...)
-	}
-	fourth.expect("$7\r\ndefault\r\n", "ACL", "WHOAMI")
-
 	nobody.expect("+OK\r\n", "LOCK", "others")
 	a.expect("+OK\r\n", "LOCK", "l1")
 	a.expect("+OK\r\n", "LOCK", "l1") // is the same lock
@@ -49,58 +40,17 @@ func TestShareOfAUser(t *testing.T) {
 	eventually(t, "it waits", func() bool { return strings.Contains(bob.do("INFO", "lockproxy"), "locks_waiting:1\r\n") })
 	b.expect(tooMany+"locks per user reached\r\n", "LOCK", "others", "BLOCK", "0")
 	c.expect(":1\r\n", "UNLOCK", "l2", "OWNER", "me")
-	b.expect(tooMany+"waiting locks per user reached\r\n", "LOCK", "others", "BLOCK", "0")
 	nobody.expect(":1\r\n", "UNLOCK", "others")
 	a.want("+OK\r\n")
 	b.expect("+OK\r\n", "LOCK", "l5")
 	a.conn.Close()
 	b.conn.Close()
-	eventually(t, "two places are free, for clients and for locks", func() bool { return fourth.do("AUTH", "alice", "pw") == "+OK\r\n" })
 	eventually(t, "the locks are given back", func() bool { return c.do("MULTILOCK", "2", "l1", "l5") == "+OK\r\n" })
 
-	limits := Limits{PerUser: share.Limits{Commands: 1}}
-	if err := p.srv.Change(limits, CommandRules{}); err != nil {
-		t.Fatal(err)
-	}
-	tooFast := tooMany + "commands a second per user reached\r\n"
-	eventually(t, "it is refused", func() bool { return c.do("GET", "k") == tooFast })
-	bob.expect("$-1\r\n", "GET", "k")
-	c.expect("+OK\r\n", "MULTI")
-	eventually(t, "it is refused in a transaction", func() bool { return c.do("INCR", "k") == tooFast })
-	c.expect("-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
-	if got := do("EXISTS", "k"); got != int64(0) {
-		t.Error("a part of a transaction was run")
-	}
-	eventually(t, "what Redis does not know is refused", func() bool { return c.do("NOSUCH") == tooFast })
-	for _, line := range []string{"INFO server", "COMMAND COUNT", "CLIENT LIST", "SCRIPT KILL"} {
-		eventually(t, line+", which is answered here, is refused", func() bool { return c.do(strings.Fields(line)...) == tooFast })
-	}
-	c.expect("+OK\r\n", "CLIENT", "SETNAME", "still-here")
-	c.expect("+OK\r\n", "SELECT", "0")
-	if got := c.do("CLUSTER", "SLOTS"); got == tooFast {
-		t.Errorf("a client in cluster mode cannot begin: %q", got)
-	}
-	eventually(t, "a lock is refused", func() bool { return c.do("LOCK", "l1") == tooFast })
-	c.expect(":1\r\n", "UNLOCK", "l1", "ALL")
-	c.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", "SUBSCRIBE", "x")
-	eventually(t, "a subscriber is refused", func() bool { return c.do("PING") == tooFast })
-	c.expect("*3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n", "UNSUBSCRIBE", "x")
-
-	began, refused := time.Now(), 0
-	for range 20 {
-		if c.do("GET", "k") == tooFast {
-			refused++
-		}
-	}
-	if took := time.Since(began); took < time.Duration(refused-1)*refusedLeast {
-		t.Errorf("a client that asks again at once was refused %d times in %v", refused, took)
-	}
 	if err := p.srv.Change(Limits{}, CommandRules{}); err != nil {
 		t.Fatal(err)
 	}
-	for range 30 {
-		c.expect("$-1\r\n", "GET", "k")
-	}
+	c.expect("+OK\r\n", "LOCK", "l6")
 }
 
 // A login that fails on the client's own connection has the client stay who it was, also in what it counts for.
@@ -108,7 +58,7 @@ func TestShareOfAFailedLogin(t *testing.T) {
 	t.Parallel()
 	redis := testredis.StartCluster(t, 2, 0)
 	redis.Servers[0].Do(t, "ACL", "SETUSER", "alice", "on", ">pw", "~*", "&*", "+@all")
-	p := startProxyOf(t, redis, func(o *Options) { o.PerUser = share.Limits{Clients: 1, Locks: 1} })
+	p := startProxyOf(t, redis, func(o *Options) { o.LocksPerUser = 1 })
 	known, elsewhere := keyAt(t, redis, redis.Servers[0]), keyAt(t, redis, redis.Servers[1])
 	watch := dialWire(t, p.addr)
 	for i, words := range [][]string{{"AUTH", "alice", "pw"}, {"HELLO", "3", "AUTH", "alice", "pw"}} {
@@ -134,7 +84,7 @@ func TestShareOfAFailedLogin(t *testing.T) {
 func TestShareOfALease(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.PerUser = share.Limits{Locks: 1} })
+	p := startProxy(t, server.URL(), func(o *Options) { o.LocksPerUser = 1 })
 	do := admin(t, server)
 	of := map[string]*wire{}
 	for _, user := range []string{"alice", "bob"} {

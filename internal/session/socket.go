@@ -29,7 +29,7 @@ func (s *Session) atSocket(c *call) {
 	case c.answer == nil && equalFold(c.Args[0], "PING") && len(c.Args) <= 2: // it may have no row yet
 		c.answer = pong
 	case c.row == nil, !c.row.Kept, c.answer == nil, slices.Contains(redisAnswers, c.row.Name):
-		c.refuse(commandtable.OverShare, func(s *Session, _ [][]byte) { s.client.Error(notAtSocket) })
+		c.refuse(commandtable.Elsewhere, func(s *Session, _ [][]byte) { s.client.Error(notAtSocket) })
 	}
 	s.answer(c)
 	c.over = true

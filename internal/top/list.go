@@ -81,10 +81,6 @@ var lists = []list{
 		text("PROXY", "addr"), text("HOST", "host"), text("STATE", "state"), span("FOR", "state-ms"), count("HOLDS", "holds"),
 		count("WAITS", "waits"), text("VERSION", "version"), span("UP", "age-ms"), text("PAGE", "page"), text("TROUBLE", "trouble"),
 	}},
-	{"Users", []string{"LOCKPROXY", "USERS"}, false, readMap, []string{"user", "address"}, []column{
-		text("USER", "user"), text("ADDRESS", "address"), use("CLIENTS", "clients"), use("COMMANDS", "commands"),
-		use("LOCKS", "locks"), use("WAITS", "waits"),
-	}},
 }
 
 // shown are the columns of an answer: of all proxies there is one more.
