@@ -128,10 +128,6 @@ func (a *app) reloadNow() (r inforce.Reload) {
 		a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
 		r.Faults = append(r.Faults, "the settings are not good, the old ones stay: "+err.Error())
 	}
-	if err := a.events.reopen(); err != nil {
-		a.log.Error("the event log cannot be opened again, the old file stays", "error", err)
-		r.Faults = append(r.Faults, "event-log: "+err.Error())
-	}
 	a.events.note(events.Reload, r.Said())
 	return a.keep(r)
 }
@@ -160,7 +156,6 @@ func (a *app) reload() (taken, restart []string, err error) {
 		a.log.Warn("some settings have changed that need a restart", "settings", restart)
 	}
 	a.level.Set(now.Log.Level)
-	a.events.SetLong(now.Log.EventWait)
 	return taken, restart, nil
 }
 

@@ -75,7 +75,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-tls-
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-tls-key -r -F -d 'Its key'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-tls-client-ca -r -F -d 'The authorities, PEM, that sign the certificates of those who come to admin-listen'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l event-log -x -d 'A file, made with mode 0600, or stdout'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l event-wait -x -d 'How long a wait for a lock is, or a hold, that is an event of its own'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l log-level -x -a 'debug info warn error' -d 'debug, info, warn or error'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l log-format -x -a 'text json' -d 'text or json'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l check-config -d 'Check the settings, and the files that they name, and leave'

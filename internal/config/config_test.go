@@ -30,7 +30,7 @@ func TestDefaults(t *testing.T) {
 		Locks:   Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WarmChannels: 1024, WaitPoll: 3 * time.Second},
 		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxArgs: 1 << 20, MaxCommand: 1 << 30, MaxQueryMemory: 1 << 30,
 			MaxReplyMemory: 1 << 30, PubSubOutput: OutputLimit{32 << 20, 8 << 20, time.Minute}},
-		Log:   Log{Level: slog.LevelInfo, Format: "text", EventWait: time.Second},
+		Log:   Log{Level: slog.LevelInfo, Format: "text"},
 		Drain: Drain{Timeout: 20 * time.Second},
 		Admin: Admin{TraceLocks: "yes", ReadyNeeds: "redis"},
 	}

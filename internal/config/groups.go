@@ -109,8 +109,7 @@ type Log struct {
 	Level  slog.Level
 	Format string // text or json
 
-	Events    string // a file, or stdout; "": there is none
-	EventWait time.Duration
+	Events string // a file, or stdout; "": there is none
 }
 
 // Admin is where operators, and what they run, ask by HTTP.

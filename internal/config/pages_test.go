@@ -338,7 +338,7 @@ var subjects = []subject{
 		"max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},
 	{"Metrics, traces and the page for operators", "metrics-listen ready-needs trace-lock-names admin-socket admin-listen " +
-		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca event-log event-wait"},
+		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca event-log"},
 	{"The process", "config threads drain-delay drain-timeout log-level log-format"},
 }
 

@@ -3,9 +3,11 @@
 package events
 
 import (
+	"bytes"
+	"context"
 	"encoding/base64"
-	"encoding/json"
-	"strconv"
+	"io"
+	"log/slog"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -43,7 +45,7 @@ func Kinds() []string { return kindNames[:] }
 
 // Event is one thing that has happened, or that many others were left out of which there were too many.
 type Event struct {
-	ID     uint64 // counts events; Add sets it
+	ID     uint64 // counts the events that are kept; Add sets it
 	At     time.Time
 	Kind   Kind
 	Verb   string // of the client
@@ -95,54 +97,60 @@ func (e *Event) source() string {
 	return e.Addr[:max(0, strings.LastIndexByte(e.Addr, ':'))]
 }
 
-const clock = "2006-01-02T15:04:05.000000Z"
-
 // Time is when it happened, as text.
-func (e *Event) Time() string { return e.At.UTC().Format(clock) }
+func (e *Event) Time() string { return e.At.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-// AppendJSON appends the event as an object of JSON. What is empty is left out. (encoding/json takes five times as long.)
-func (e *Event) AppendJSON(b []byte) []byte {
-	b = strconv.AppendUint(append(b, `{"id":`...), e.ID, 10)
-	b = append(e.At.UTC().AppendFormat(append(b, `,"at":"`...), clock), '"')
-	b = appendText(b, `,"event":`, e.Kind.String())
-	b = appendText(b, `,"verb":`, e.Verb)
-	if e.Lock {
-		b = appendString(append(b, `,"name":`...), e.Key)
-		if !utf8.ValidString(e.Key) {
-			b = appendText(b, `,"name_base64":`, base64.StdEncoding.EncodeToString([]byte(e.Key)))
+// newHandler writes events as lines of JSON.
+func newHandler(to io.Writer) slog.Handler {
+	return slog.NewJSONHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case slog.TimeKey:
+			a.Key = "at"
+		case slog.MessageKey:
+			a.Key = "event"
+		case slog.LevelKey:
+			return slog.Attr{}
 		}
-		b = strconv.AppendInt(append(b, `,"db":`...), int64(e.DB), 10)
-	}
-	b = appendText(b, `,"kind":`, e.Side)
-	b = appendText(b, `,"owner":`, e.Owner)
-	b = appendText(b, `,"addr":`, e.Addr)
-	b = appendText(b, `,"user":`, e.User)
-	b = appendText(b, `,"client_name":`, e.Name)
-	b = appendNumber(b, `,"waited_ms":`, e.Waited.Milliseconds())
-	b = appendNumber(b, `,"held_ms":`, e.Held.Milliseconds())
-	b = appendText(b, `,"reason":`, e.Reason)
-	return append(appendNumber(b, `,"more":`, e.More), '}')
+		return a
+	}})
 }
 
-func appendNumber(b []byte, name string, n int64) []byte {
-	if n == 0 {
-		return b
+// record is the event as a line has it. What is empty is left out.
+func (e *Event) record() slog.Record {
+	r := slog.NewRecord(e.At.UTC(), slog.LevelInfo, e.Kind.String(), 0)
+	text := func(name, text string) {
+		if text != "" {
+			r.AddAttrs(slog.String(name, text))
+		}
 	}
-	return strconv.AppendInt(append(b, name...), n, 10)
+	number := func(name string, n int64) {
+		if n != 0 {
+			r.AddAttrs(slog.Int64(name, n))
+		}
+	}
+	r.AddAttrs(slog.Uint64("id", e.ID))
+	text("verb", e.Verb)
+	if e.Lock {
+		r.AddAttrs(slog.String("name", e.Key), slog.Int("db", e.DB))
+		if !utf8.ValidString(e.Key) {
+			text("name_base64", base64.StdEncoding.EncodeToString([]byte(e.Key)))
+		}
+	}
+	text("kind", e.Side)
+	text("owner", e.Owner)
+	text("addr", e.Addr)
+	text("user", e.User)
+	text("client_name", e.Name)
+	number("waited_ms", e.Waited.Milliseconds())
+	number("held_ms", e.Held.Milliseconds())
+	text("reason", e.Reason)
+	number("more", e.More)
+	return r
 }
 
-func appendText(b []byte, name, text string) []byte {
-	if text == "" {
-		return b
-	}
-	return appendString(append(b, name...), text)
-}
-
-// appendString appends a string of JSON. What is no UTF-8 becomes U+FFFD.
-func appendString(b []byte, text string) []byte {
-	if strconv.CanBackquote(text) && !strings.ContainsAny(text, "\t\"\\") { // nothing is to be escaped
-		return append(append(append(b, '"'), text...), '"')
-	}
-	quoted, _ := json.Marshal(text) // it never fails
-	return append(b, quoted...)
+// MarshalJSON returns the line of the event.
+func (e *Event) MarshalJSON() ([]byte, error) {
+	var line bytes.Buffer
+	err := newHandler(&line).Handle(context.Background(), e.record())
+	return line.Bytes(), err
 }

@@ -318,7 +318,7 @@ func (hs *holds) released(rec *record, id lockstore.ID, granted moment) {
 	e := eventOf(events.Release, time.Now(), id)
 	e.Held = e.At.Sub(hs.time(granted))
 	telemetry.LockReleased(context.Background(), e.Side, e.Held)
-	if !hs.events.Long(e.Held) {
+	if !events.Long(e.Held) {
 		return
 	}
 	hs.mu.Lock()

@@ -219,7 +219,7 @@ func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error)
 	}
 	telemetry.LockReleased(context.Background(), id.Kind.String(), 0)
 	e := eventOf(events.Release, time.Now(), id)
-	if granted := c.m.leases.forget(id); !granted.IsZero() && c.m.opts.Events.Long(e.At.Sub(granted)) {
+	if granted := c.m.leases.forget(id); !granted.IsZero() && events.Long(e.At.Sub(granted)) {
 		e.Held, e.Client = e.At.Sub(granted), c.who()
 		c.m.opts.Events.Add(e)
 	}

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"encoding/json"
 	"math"
 	"net/http"
 	"slices"
@@ -98,12 +97,12 @@ func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := struct {
-		Proxy  string            `json:"proxy"`
-		Events []json.RawMessage `json:"events"`
-	}{p.About.Proxy, []json.RawMessage{}}
+		Proxy  string          `json:"proxy"`
+		Events []*events.Event `json:"events"`
+	}{p.About.Proxy, []*events.Event{}}
 	all := p.Events.Latest(min(limit, mostEvents), kind, func(e *events.Event) bool { return !e.At.Before(since) && named(e) })
 	for i := range all {
-		answer.Events = append(answer.Events, all[i].AppendJSON(nil))
+		answer.Events = append(answer.Events, &all[i])
 	}
 	sendJSON(w, answer)
 }

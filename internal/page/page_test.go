@@ -75,7 +75,6 @@ func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockReque
 
 func (e *engine) options() Options {
 	e.events = events.New(nil)
-	e.events.SetLong(time.Second)
 	for _, l := range e.lost {
 		e.events.Add(l)
 	}
