@@ -85,6 +85,12 @@ func (r Refusal) OfSlot() bool { return r.kind >= moved && r.kind <= clusterDown
 // first hundred bytes of a reply are enough.
 func RefusedForSlot(reply []byte) bool { return readRefusal(reply).OfSlot() }
 
+// Redirects says that the refusal names another node, which a client that is to know of no nodes would go to.
+func Redirects(reply []byte) bool {
+	r := readRefusal(reply)
+	return r.kind == moved || r.kind == asked
+}
+
 // readRefusal reads an error that from gave.
 func (s *Snapshot) readRefusal(from *Node, reply []byte) Refusal {
 	r := readRefusal(reply)

@@ -176,7 +176,7 @@ type Status struct {
 	Pending                int  // replies
 	Redirect               Redirect
 	Caching                string  // what CLIENT CACHING has just said of the next command
-	Refused                []byte  // the last redirect that was answered QUEUED
+	Moved                  []byte  // the last redirect that the transaction has met
 	Wrong                  bool    // Redis has refused to queue something: EXEC aborts the transaction
 	Named                  *string // what the transaction, as far as it has been sent, calls the client; nil: nothing
 }
@@ -189,5 +189,5 @@ func (p *Conn) Status() Status {
 	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.on(), Subscribed: s.subs.total() > 0,
 		Mute: s.mute(), None: s.none(), Ended: p.life == lost, Blocked: q.waits > 0, Pending: len(q.all),
 		Redirect: s.tracking.last().To, Caching: s.tracking.caching,
-		Refused: s.transaction.refused, Wrong: s.transaction.phase == aborted, Named: s.transaction.name}
+		Moved: s.moved, Wrong: s.transaction.phase == aborted, Named: s.transaction.name}
 }

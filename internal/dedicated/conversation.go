@@ -1,8 +1,6 @@
 package dedicated
 
 import (
-	"bytes"
-
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -23,7 +21,6 @@ type frameKind uint8
 const (
 	frameReply        frameKind = iota // to the oldest command without one, or to one of EXEC's commands
 	frameHead                          // of the reply of an EXEC that has run something
-	frameRedirect                      // a reply: the command is queued all the same
 	frameMessage                       // comes by itself
 	frameConfirmation                  // of a subscription
 )
@@ -144,9 +141,6 @@ func (c *conversation) intercept(kind frameKind, frame []byte) verdict {
 func (e *Reply) judge(frame []byte) verdict {
 	refuses := frame[0] == '-'
 	v := verdict{whole: refuses}
-	if e.Queues && cluster.RefusedForSlot(frame) {
-		v.kind = frameRedirect
-	}
 	switch {
 	case e.Kind == commandtable.ConnExec && elements(frame) > 0:
 		v.kind, v.drop = frameHead, e.quiet || e.Fenced
@@ -156,12 +150,20 @@ func (e *Reply) judge(frame []byte) verdict {
 		v.into, v.whole = e.Got, true
 	case e.quiet, e.Own:
 		v.drop = true
-	case v.kind == frameRedirect:
-		v.instead = queuedReply
+	case e.InMulti && cluster.Redirects(frame):
+		v.instead = resp.AppendError(nil, e.redirected())
 	case e.Instead != "":
 		v.instead, v.whole = resp.AppendError(nil, e.Instead), true
 	}
 	return v
+}
+
+// redirected is what the client is told where a node has sent its transaction to another one.
+func (e *Reply) redirected() string {
+	if e.Kind == commandtable.ConnExec {
+		return commandtable.ExecAborted("its slot has moved to another node")
+	}
+	return "ERR the slot of this transaction has moved to another node: EXEC will abort it"
 }
 
 // outcome is what comes of a frame that was taken.
@@ -186,9 +188,6 @@ func (c *conversation) take(kind frameKind, frame []byte) outcome {
 		if e.Fenced {
 			e.Ran, e.Got = true, nil
 		}
-	case kind == frameRedirect:
-		s.transaction.refused = bytes.Clone(frame)
-		s.transaction.queue(e.Effect)
 	case s.executing():
 		s.element(frame)
 	default:

@@ -15,7 +15,11 @@ func TestConversation(t *testing.T) {
 		{"nobody has asked", "$1", "", "$1 ?"},
 		{"a refusal is kept, a reply passed on", ">r >r -MOVED_1_a:1 $1", "", "kept . $1 ."},
 		{"another error", ">i -ERR_x", "", "-ERR not here ."},
-		{"a redirect of what is queued", "M+OK >q -MOVED_1_a:1", "", "+OK . +QUEUED ."},
+		{"a redirect of what is queued", "M+OK >q -MOVED_1_a:1 >q +QUEUED >x -EXECABORT_x", "",
+			"+OK . -ERR the slot of this transaction has moved to another node: EXEC will abort it . +QUEUED . -EXECABORT_x ."},
+		{"a redirect of EXEC", "M+OK >q +QUEUED >x -ASK_1_a:1", "",
+			"+OK . +QUEUED . -EXECABORT Transaction discarded because of: its slot has moved to another node ."},
+		{"a slot without a node", "M+OK >q -CLUSTERDOWN_x", "", "+OK . -CLUSTERDOWN_x ."},
 		{"MONITOR", "O+OK +1700000000.123456_[0_a:1]_x >G +1.2", "", "+OK . +1700000000.123456_[0_a:1]_x +1.2 ."},
 
 		{"messages to a subscriber", ">B (subscribe:a:1 [message:a:x (subscribe:b:2 >G $1", "",

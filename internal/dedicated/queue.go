@@ -34,7 +34,7 @@ type Reply struct {
 	Instead string  // this error is given instead
 	Got     *[]byte // it goes here
 	Refusal *[]byte // it goes here if it is an error
-	Queues  bool    // a redirect is answered QUEUED: the transaction is begun anew at EXEC
+	InMulti bool    // it is of a transaction before a cluster: a redirect becomes an error that no client follows
 	Fenced  bool    // it is EXEC's of a FENCED: if that runs anything the client gets the last reply within, else Got
 
 	Ran  bool  // FENCED's EXEC has run the command: Got is nil, and the reply is the client's

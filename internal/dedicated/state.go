@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
@@ -18,6 +19,7 @@ type State struct {
 	monitor     bool
 	subs        subscriptions
 	tracking    tracking
+	moved       []byte // the last redirect that the transaction, or the one before, has met
 
 	// What its commands have set for the client's session, which has not been told yet.
 	pauses   time.Duration    // of writes
@@ -70,6 +72,9 @@ func (s *State) answered(e *Reply, reply []byte) {
 
 // failed takes an error.
 func (s *State) failed(e *Reply, line []byte) {
+	if e.InMulti && cluster.Redirects(line) {
+		s.moved = bytes.Clone(line)
+	}
 	switch e.Kind {
 	case commandtable.ConnExec:
 		if Aborted(line) {
@@ -86,7 +91,7 @@ func (s *State) failed(e *Reply, line []byte) {
 func (s *State) succeeded(e *Reply) {
 	switch e.Kind {
 	case commandtable.ConnMulti:
-		s.transaction = transaction{phase: queueing}
+		s.transaction, s.moved = transaction{phase: queueing}, nil
 	case commandtable.ConnExec, commandtable.ConnDiscard: // null: a watched key has changed
 		s.ended()
 	case commandtable.ConnWatch:

@@ -32,7 +32,8 @@ var commands = map[byte]Reply{
 
 	// Those of this proxy's own, and those whose replies the client does not get as they are.
 	'o': {Own: true},
-	'q': {Queues: true},
+	'q': {InMulti: true},
+	'x': {Kind: commandtable.ConnExec, InMulti: true},
 	'i': {Instead: "ERR not here"},
 	'r': {Cmd: &commandtable.Command{Name: "blpop"}, Kind: commandtable.ConnBlock, Refusal: new([]byte)},
 	'F': {Kind: commandtable.ConnExec, Fenced: true, Got: new([]byte)},

@@ -12,7 +12,6 @@ type transaction struct {
 	effects map[int]Effect // of those, by their place
 	bytes   int            // kept for them, about
 	name    *string        // the last that the client was given; nil: none
-	refused []byte         // the last redirect that was answered QUEUED
 	place   int            // of the command whose reply comes next, while it is executed
 	left    int            // commands whose replies are still to come then, with that one
 }

@@ -20,7 +20,7 @@ func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	if p != nil {
 		tx.slot = p.slots.watched
 	} else if ahead := u.slotAhead(); ahead == backend.NoSlot {
-		u.multiAnywhere(tx, c)
+		u.multiAnywhere(tx, cmd, c)
 		return
 	} else if p = u.at(nil, ahead, c); p == nil {
 		return
@@ -36,12 +36,12 @@ func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) 
 
 // multiAnywhere is MULTI of a client without a connection, at any node: at another one if the first is lost, or in
 // trouble.
-func (u *clustered) multiAnywhere(tx *transaction, c *commandtable.Command) {
+func (u *clustered) multiAnywhere(tx *transaction, cmd redcon.Command, c *commandtable.Command) {
 	forwarded()
 	u.follow(c, nil, u.nodes.Tries(backend.NoSlot), func(p *conn) ([]byte, cluster.Refusal, error) {
 		e := &dedicated.Reply{Cmd: c, Kind: c.Conn}
 		well := u.whileWell(p, func() {
-			p.Own(e, multiCommand)
+			p.Own(e, cmd.Raw)
 			p.Settled()
 		})
 		answer, err := p.Answer(e)
@@ -97,9 +97,6 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	case here && c.Barred:
 		p.bar(c)
 		return true
-	case kind == commandtable.ConnExec && fits:
-		u.exec(p, cmd, c)
-		return true
 	case kind != commandtable.ConnExec && !fits: // Redis refuses it, whatever it is, and marks the transaction; EXEC ends that
 		kind = commandtable.ConnNone
 	}
@@ -109,10 +106,12 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 		e := &dedicated.Reply{Kind: commandtable.ConnMulti, Instead: noWatchInMulti}
 		p.Send(e, multiCommand) // it is refused as WATCH is, to which the node might answer MOVED
 	case commandtable.ConnExec, commandtable.ConnDiscard, commandtable.ConnMulti:
-		u.send(p, cmd, c)
+		forwarded()
+		p.Send(&dedicated.Reply{Cmd: c, Kind: kind, Args: len(cmd.Args) - 1, InMulti: true}, cmd.Raw)
 		if p.Settled() && !p.InTransaction() {
 			p.forgetQueued()
 			p.slots.unwatched()
+			u.nodes.Refusal(p.Node, p.Status().Moved) // looks at the topology, so that the client's next try goes elsewhere
 		}
 	case commandtable.ConnSubscribe, commandtable.ConnTracking, commandtable.ConnMonitor:
 		p.bar(c)
@@ -124,17 +123,28 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	return true
 }
 
-// toSlot notes the slot of a command that is to be queued, and returns the connection where it is to be. If it returns
-// nil, the client has been given the error.
+// toSlot returns the connection where a command is to be queued. If it returns nil, the client has been given the error.
 func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command) *conn {
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	tx := p.slots.tx
-	if tx == nil || cross { // Redis itself refuses one command with keys in several slots
+	switch {
+	case tx == nil, cross, slot == backend.NoSlot, slot == tx.slot: // Redis itself refuses one command with keys in several slots
+		return p
+	case tx.slot != backend.NoSlot:
+		p.barAs(cluster.CrossSlot)
+		return nil
+	}
+	tx.slot = slot
+	defer tx.forget()
+	if tx.tooLong() || !u.elsewhere(slot, p.Node) {
 		return p
 	}
-	if !tx.place(slot, u.elsewhere(slot, p.Node)) {
-		return p
-	}
+	return u.begunAt(slot, p, tx, c, len(cmd.Args)-1)
+}
+
+// begunAt has a transaction begin again at the node of its first key, with which a command of so many arguments has
+// come. If it returns nil, the client has been given the error.
+func (u *clustered) begunAt(slot int, p *conn, tx *transaction, c *commandtable.Command, args int) *conn {
 	if !p.Settled() {
 		return nil
 	}
@@ -145,16 +155,14 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 	p.slots.tx = nil
 	u.whileWell(p, p.undo)
 	if u.letGo(); u.lost.loss == lostTransaction { // just now
-		tx.kept.Set(0)
-		u.answerLost(nil, c.Conn, len(cmd.Args)-1)
+		u.answerLost(nil, c.Conn, args)
 		return nil
 	}
 	to, err := u.reach(u.nodes.Tries(slot))
 	if err == nil {
-		err = tx.begin(to, false, now.Wrong)
+		err = tx.begin(to, now.Wrong)
 	}
 	if err != nil {
-		tx.kept.Set(0)
 		u.lose(lostTransaction, err)
 		u.Failed(c, err)
 		return nil
@@ -182,62 +190,13 @@ func inNoDatabase(cmd redcon.Command, c *commandtable.Command) redcon.Command {
 func (p *conn) forgetQueued() {
 	if tx := p.slots.tx; tx != nil {
 		p.slots.tx = nil
-		tx.kept.Set(0)
+		tx.forget()
 	}
 }
 
-// exec is EXEC.
-func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
-	tx := p.slots.tx
-	if p.slots.tx = nil; tx == nil {
-		return
-	}
-	defer tx.kept.Set(0)
-	if !p.Settled() {
-		return
-	}
-	forwarded()
-	was, t := p.Status(), u.nodes.Tries(tx.slot)
-	u.follow(c, p, t, func(at *conn) (answer []byte, r cluster.Refusal, err error) {
-		if at != p {
-			if err = tx.begin(at, t.Ask, was.Wrong); err != nil {
-				return nil, r, err
-			}
-		}
-		answer, r = u.execAt(at, tx, was.Watch, cmd, c)
-		return answer, r, nil
-	})
-}
-
-// execAt sends EXEC to p's node, where all of the transaction has been sent, and returns what EXEC is answered when it
-// has not run. r is for the transaction's tries. A transaction that has not been run has been discarded there.
-func (u *clustered) execAt(
-	p *conn, tx *transaction, watched bool, cmd redcon.Command, c *commandtable.Command,
-) (answer []byte, r cluster.Refusal) {
-	refusal := p.Status().Refused
-	r = u.nodes.Refusal(p.Node, refusal)
-	end := tx.ends(refusal != nil, r, watched)
-	if end == endsByExec {
-		if refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn}, cmd.Raw, false); refusal == nil {
-			p.slots.unwatched()
-			return nil, cluster.Refusal{}
-		}
-		r = u.nodes.Refusal(p.Node, refusal)
-		end = tx.ends(true, r, watched)
-	}
-	p.discard()
-	if end == endsElsewhere {
-		return refusal, r
-	}
-	return end.answer(refusal, u.client.Identity().Proto), cluster.Refusal{}
-}
-
-// begin queues the transaction once more, at p's node. wrong: what makes EXEC abort it was among what another node was
-// to queue. With an error there is no transaction, and no connection.
-func (tx *transaction) begin(p *conn, ask, wrong bool) error {
-	if ask { // before MULTI it holds for the whole transaction
-		p.Own(&dedicated.Reply{}, asking)
-	}
+// begin queues the head once more, at p's node. wrong: what makes EXEC abort it was among what another node was to
+// queue. With an error there is no transaction, and no connection.
+func (tx *transaction) begin(p *conn, wrong bool) error {
 	begun := p.Own(&dedicated.Reply{Kind: commandtable.ConnMulti}, multiCommand)
 	p.Settled()
 	reply, err := p.Answer(begun)
@@ -249,8 +208,8 @@ func (tx *transaction) begin(p *conn, ask, wrong bool) error {
 		return err
 	}
 	p.Locked(func(bool) { p.rights = tx.rights })
-	for _, q := range tx.cmds {
-		p.Own(&dedicated.Reply{Cmd: q.cmd, Effect: q.effect, Queues: true}, q.raw)
+	for _, q := range tx.head {
+		p.Own(&dedicated.Reply{Cmd: q.cmd, Effect: q.effect}, q.raw)
 	}
 	if wrong {
 		p.Own(&dedicated.Reply{}, marking)

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
@@ -93,9 +94,10 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 		cmd.Raw, e.Effect = commands.Queued(c, cmd, p.nameThen(), o.Routes.Load().Table.Learned())
 	}
 	if tx := p.slots.tx; tx != nil {
-		e.Queues = true
-		tx.keep(queuedCommand{slices.Clone(cmd.Raw), c, e.Effect}, cmd.Args)
-		tx.kept.Set(tx.held())
+		e.InMulti = true
+		if tx.slot == backend.NoSlot {
+			tx.keep(queuedCommand{slices.Clone(cmd.Raw), c, e.Effect}, cmd.Args)
+		}
 	}
 	forwarded()
 	p.note(c, cmd.Args)
