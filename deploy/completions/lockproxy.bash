@@ -8,7 +8,7 @@ _lockproxy() {
 		return
 	fi
 	if [ "${COMP_WORDS[1]}" = top ] && [ "$COMP_CWORD" -gt 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "--address --every --rows --all --once" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "--address --every --rows --once" -- "$cur")
 		return
 	fi
 	case $prev in

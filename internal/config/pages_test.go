@@ -135,7 +135,7 @@ give every client the locks of Redisson.
 holds a lock while a command runs. It is a client of a lockproxy.
 .PP
 .B lockproxy top
-shows who holds and waits for which lock at a lockproxy, as top(1) does. It is a client, too, of one of the proxy's
+prints who holds and waits for which lock, every two seconds. It is a client, too, of one of the proxy's
 operators.
 .PP
 .B lockproxy health

@@ -1,5 +1,5 @@
-// Package top is `lockproxy top`: who holds and waits for which lock at a lockproxy, in a terminal. It is a client of
-// the proxy, and asks by LOCKPROXY.
+// Package top is `lockproxy top`: who holds and waits for which lock, printed again and again. It is a client of a
+// lockproxy, and asks by LOCKPROXY.
 package top
 
 import (
@@ -9,14 +9,76 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
-	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Main shows what args ask for until the user leaves, and returns the exit code: 0, 1 after trouble, 2 for wrong
-// arguments.
+const help = `lockproxy top shows who holds and waits for which lock, every two seconds.
+Usage: lockproxy top [flags]
+
+  --address URL     the lockproxy to ask: host:port, redis://user:password@host:port,
+                    rediss://... or unix:///path; also LOCKPROXY_ADDRESS
+                    (127.0.0.1:6380)
+  --every TIME      how often it asks (2s)
+  --rows N          how many rows of a list it asks for (10)
+  --once            print all lists once, and end
+
+The locks are those of all proxies before the same Redis. Locks of Redisson are found
+by LOCKLIST SCAN 0 at redis-cli. The user must be one of the proxy's --operators.
+`
+
+// options are what the command line says.
+type options struct {
+	target upstream.Target
+	every  time.Duration
+	rows   int
+	once   bool
+}
+
+const (
+	minEvery = 100 * time.Millisecond
+	maxRows  = 10000
+)
+
+func parse(args []string) (o options, err error) {
+	fs := flag.NewFlagSet("top", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	address := fs.String("address", "", "")
+	fs.DurationVar(&o.every, "every", 2*time.Second, "")
+	fs.IntVar(&o.rows, "rows", 10, "")
+	fs.BoolVar(&o.once, "once", false, "")
+	if err = fs.Parse(args); err != nil {
+		return o, err
+	}
+	var faults []error
+	targets, err := upstream.ParseProxies(*address)
+	if err != nil {
+		faults = append(faults, fmt.Errorf("--address: %w", err))
+	} else {
+		o.target = targets[0]
+	}
+	if o.every < minEvery {
+		faults = append(faults, fmt.Errorf("--every: %v is below %v", o.every, minEvery))
+	}
+	if o.rows < 1 || o.rows > maxRows {
+		faults = append(faults, fmt.Errorf("--rows: %d is not from 1 to %d", o.rows, maxRows))
+	}
+	if fs.NArg() > 0 {
+		faults = append(faults, fmt.Errorf("%q is no flag", fs.Arg(0)))
+	}
+	return o, errors.Join(faults...)
+}
+
+// Usage prints what `lockproxy top --help` shows.
+func Usage(w io.Writer) { fmt.Fprint(w, help) }
+
+// Main shows what args ask for until the process is ended, or once, and returns the exit code: 0, 1 after trouble, 2 for
+// wrong arguments.
 func Main(args []string) int {
 	o, err := parse(args)
 	switch {
@@ -24,53 +86,44 @@ func Main(args []string) int {
 		Usage(os.Stdout)
 		return 0
 	case err != nil:
-		return failed(2, err)
+		fmt.Fprintf(os.Stderr, "lockproxy top: %v\n", err)
+		return 2
 	}
 	p := &proxy{target: o.target} // its connection ends with the process
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
-	defer stop()
-	if o.once {
-		if err := once(ctx, os.Stdout, p, o); err != nil {
-			return failed(1, err)
+	again := time.NewTicker(o.every)
+	for before := (facts{}); ; <-again.C {
+		now, err := p.ask(context.Background(), o.rows)
+		switch {
+		case err != nil && o.once:
+			fmt.Fprintf(os.Stderr, "lockproxy top: %v\n", err)
+			return 1
+		case err != nil:
+			show([]string{display.Whole(o.target.Addr + ": " + err.Error())})
+		default:
+			show(now.lines(before))
+			before = now
 		}
-		return 0
+		if o.once {
+			return 0
+		}
 	}
-	if err := newView(o, p).run(ctx, nil); err != nil {
-		return failed(1, fmt.Errorf("%w; --once prints without a terminal", err))
-	}
-	return 0
 }
 
-func failed(code int, err error) int {
-	fmt.Fprintf(os.Stderr, "lockproxy top: %v\n", err)
-	return code
-}
+// clear has a terminal show what comes next, and nothing else.
+const clear = "\x1b[H\x1b[2J"
 
-// once prints all lists.
-func once(ctx context.Context, out io.Writer, p *proxy, o options) error {
-	for i := range lists {
-		q := &query{list: &lists[i], rows: o.rows, all: o.all}
-		f, err := p.ask(ctx, q)
-		if err != nil {
-			return fmt.Errorf("%s: %w", q.list.name, err)
+// show prints lines: at a terminal as much of them as it has room for, in place of those before.
+func show(lines []string) {
+	out := int(os.Stdout.Fd())
+	if !term.IsTerminal(out) {
+		fmt.Println(strings.Join(lines, "\n") + "\n")
+		return
+	}
+	if width, height, err := term.GetSize(out); err == nil {
+		lines = lines[:min(len(lines), max(1, height-1))]
+		for i := range lines {
+			lines[i] = clip(lines[i], width)
 		}
-		if i == 0 {
-			fmt.Fprintln(out, strings.Join(head(facts{}, f)[:2], "\n"))
-		}
-		fmt.Fprintf(out, "\n%s\n", q.list.name)
-		table(out, q.shown(), f.rows)
 	}
-	return nil
-}
-
-// table prints rows below the titles of columns.
-func table(out io.Writer, columns []column, rows []record) {
-	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for i, c := range columns {
-		fmt.Fprint(lines, c.title, map[bool]string{true: "\n", false: "\t"}[i == len(columns)-1])
-	}
-	for _, r := range rows {
-		fmt.Fprintln(lines, strings.Join(cells(columns, r), "\t"))
-	}
-	_ = lines.Flush() // as for all that is printed: nobody reads it any more if this fails
+	fmt.Println(clear + strings.Join(lines, "\n"))
 }
