@@ -10,7 +10,7 @@
 --         lock or not
 -- ARGV[3] lease in ms, which shortens nothing
 -- ARGV[4] not-after in µs of Redis' clock; after it nothing is done
--- ARGV[5] TTL of the fencing token in ms, 0 = none; '' = no token is wanted
+-- ARGV[5] 1 = a fencing token is wanted; '' = none
 -- ARGV[6] the place that the owner, which waits, has in the fair queue, 0 = none yet; '' = it does not wait there
 -- ARGV[7] PUBLISH, SPUBLISH, or BOTH
 -- RETURNS {1, made, ttl in ms, token or 0, expiry}  granted; made is 1 if the hold was not there, else 0; expiry, in ms since 1970, is a
@@ -62,7 +62,7 @@ if ARGV[5] ~= '' then
   -- include token
   token, refusal = next_token(KEYS[3])
   if not token then return refusal end
-  keep_token(KEYS[3], token, ARGV[5])
+  redis.call('SET', KEYS[3], token)
 end
 if fair then fair.quit(owner) end
 

@@ -4,13 +4,12 @@
 -- KEYS[1] fencing token
 -- ARGV[1] the token, below 2^53
 -- ARGV[2] not-after in µs of Redis' clock; after it nothing is done
--- ARGV[3] TTL of the fencing token in ms, 0 = none
 -- RETURNS {1} the node's token is that high now, or higher; {-2} too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include clock token
+-- include clock
 
 if clock > tonumber(ARGV[2]) then return {-2} end
 local last = tonumber(string.match(redis.call('GET', KEYS[1]) or '0', '^%d+$'))
-if not last or last < tonumber(ARGV[1]) then keep_token(KEYS[1], ARGV[1], ARGV[3]) end
+if not last or last < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
 return {1}

@@ -12,7 +12,7 @@
 --         the side or not
 -- ARGV[5] lease in ms, which shortens nothing
 -- ARGV[6] not-after in µs of Redis' clock; after it nothing is done
--- ARGV[7] TTL of the fencing token in ms, 0 = none; '' = no token is wanted
+-- ARGV[7] 1 = a fencing token is wanted; '' = none
 -- ARGV[8] prefix of the keys of all read holds
 -- RETURNS {1, made, ttl in ms, token or 0, expiry}  granted; made is 1 if the owner did not have that side, else 0; expiry, in ms since 1970,
 --                                                   is a named owner's (see lease.lua), else 0
@@ -56,7 +56,7 @@ if ARGV[7] ~= '' then
   -- include token
   token, refusal = next_token(KEYS[3])
   if not token then return refusal end
-  keep_token(KEYS[3], token, ARGV[7])
+  redis.call('SET', KEYS[3], token)
 end
 
 local made = 1

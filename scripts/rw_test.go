@@ -41,7 +41,7 @@ func step(t *testing.T, s *testredis.Server, op, owner string, lease int) string
 	to := *has
 	switch verb {
 	case "rlock", "wlock":
-		fence := map[string]string{"fence": "0"}[side]
+		fence := map[string]string{"fence": "1"}[side]
 		take := func(from connection) string {
 			to, side = from, "read"
 			if verb == "wlock" {

@@ -9,9 +9,3 @@ local function next_token(key)
   end
   return math.max(last + 1, clock)
 end
-
--- keep_token keeps a token at key for ttl ms; 0: for ever.
-local function keep_token(key, token, ttl)
-  redis.call('SET', key, token)
-  if ttl ~= '0' then redis.call('PEXPIRE', key, ttl) end
-end

@@ -96,7 +96,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), HideLocks: cfg.Admin.TraceLocks == "no", Logger: loglimit.Most(log, exportFailures),
+		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), Logger: loglimit.Most(log, exportFailures),
 	}); err != nil {
 		return err
 	}
@@ -214,9 +214,9 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 func (a *app) lockOptions() lock.Options {
 	set := a.cfg.Locks
 	return lock.Options{
-		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, Grace: set.DisconnectGrace, MaxHold: set.MaxHold,
-		FenceTTL: set.FenceKeyTTL, Reentry: lock.Reentry(set.ImplicitReentry), WarmChannels: set.WarmChannels,
-		Logger: a.log, Events: a.events.Log, UUID: a.uuid,
+		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, MaxHold: set.MaxHold,
+		Reentry: lock.Reentry(set.ImplicitReentry),
+		Logger:  a.log, Events: a.events.Log, UUID: a.uuid,
 	}
 }
 

@@ -125,23 +125,23 @@ func TestSettingsInForce(t *testing.T) {
 				"config_last_reload_success 1", "config_last_reload OK\n", `{"name":"max-clients","value":"20","from":"file","live":true,"waiting":null}`,
 				"<bdi>redis://"+at+"</bdi>")
 
-			yaml("max-clients: 30\nwarm-channels: 9\n")
+			yaml("max-clients: 30\nlock-watchdog-timeout: 9s\n")
 			if _, err := c.Do("LOCKPROXY", "RELOAD"); err != nil {
 				t.Error(err)
 			}
-			check("name max-clients value 30 from file", "name warm-channels value 1024 from default live 0 waiting 9",
-				"config_last_reload OK; taken: max-clients; a restart is needed for: warm-channels")
+			check("name max-clients value 30 from file", "name lock-watchdog-timeout value 30s from default live 0 waiting 9s",
+				"config_last_reload OK; taken: max-clients; a restart is needed for: lock-watchdog-timeout")
 			awaitText(t, "\nlockproxy_config_last_reload_success 1\n", scraped)
 
 			yaml("announce-address: redis://a:" + secret + "@b:1\nmax-clients: 0\n")
 			p.cmd.Process.Signal(syscall.SIGHUP)
 			awaitText(t, "\nlockproxy_config_last_reload_success 0\n", scraped)
-			check("name max-clients value 30 from file", "max-clients: 0 is below 1", "announce-address", "name warm-channels value 1024 from default live 0 waiting 9")
+			check("name max-clients value 30 from file", "max-clients: 0 is below 1", "announce-address", "name lock-watchdog-timeout value 30s from default live 0 waiting 9s")
 
 			yaml("max-clients: 30\n")
 			p.cmd.Process.Signal(syscall.SIGHUP)
 			awaitText(t, "\nlockproxy_config_last_reload_success 1\n", scraped)
-			check("name warm-channels value 1024 from default live 0 waiting <nil>")
+			check("name lock-watchdog-timeout value 30s from default live 0 waiting <nil>")
 			if strings.Contains(p.logged(), secret) {
 				t.Error("the password is in the log")
 			}

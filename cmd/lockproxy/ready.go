@@ -24,11 +24,11 @@ func (a *app) checks(service upstream.Identity) []admin.Check {
 		{Name: "upstream", Ask: func(ctx context.Context) error {
 			return cmp.Or(enough(ctx, 1, a.someNodes(), func(ctx context.Context, n *upstream.Node) error { return backend.Ping(ctx, n, service) }), a.refusesWrites())
 		}},
+		{Name: "locks", Told: true, Ask: func(context.Context) error {
+			_, err := a.locks.Able()
+			return err
+		}},
 	}
-	all = append(all, admin.Check{Name: "locks", Told: a.cfg.Admin.ReadyNeeds != "locks", Ask: func(context.Context) error {
-		_, err := a.locks.Able()
-		return err
-	}})
 	if len(a.quorum) > 0 {
 		all = append(all, admin.Check{Name: "quorum", Ask: func(ctx context.Context) error {
 			return enough(ctx, tally.Majority(len(a.quorum)), a.quorum, pingQuorum)

@@ -45,7 +45,7 @@ func TestReload(t *testing.T) {
 		}
 		reloads++
 	}
-	reload("max-clients: 2\ndeny: [get, 'config|get']\nlog-level: debug\nwarm-channels: 7\n", "settings=[warm-channels]")
+	reload("max-clients: 2\ndeny: [get, 'config|get']\nlog-level: debug\nlock-watchdog-timeout: 7s\n", "settings=[lock-watchdog-timeout]")
 	p.awaitLog("changed=\"[deny log-level max-clients]\"")
 	for name, args := range map[string][]any{"GET": {"k"}, "CONFIG": {"GET", "save"}} {
 		if _, err := a.Do(name, args...); err == nil {
@@ -139,8 +139,8 @@ func TestOperatorReloadsAndDrains(t *testing.T) {
 	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
 	ops, holder := p.dial("tcp", addr), p.dial("tcp", addr)
 	expect(t, ops, "OK", "LOCKPROXY", "RELOAD")
-	write(file, "operators: default\ndeny: get\nwarm-channels: 7\n")
-	expect(t, ops, "OK; taken: deny; a restart is needed for: warm-channels", "LOCKPROXY", "RELOAD")
+	write(file, "operators: default\ndeny: get\nlock-watchdog-timeout: 7s\n")
+	expect(t, ops, "OK; taken: deny; a restart is needed for: lock-watchdog-timeout", "LOCKPROXY", "RELOAD")
 	fails := func(want string, words ...any) {
 		t.Helper()
 		if _, err := ops.Do(words[0].(string), words[1:]...); err == nil || !strings.Contains(err.Error(), want) {

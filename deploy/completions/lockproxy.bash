@@ -46,14 +46,11 @@ _lockproxy() {
 	--quorum-max-lease) mapfile -t COMPREPLY < <(:) ;;
 	--quorum-node-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--lock-watchdog-timeout) mapfile -t COMPREPLY < <(:) ;;
-	--disconnect-grace) mapfile -t COMPREPLY < <(:) ;;
 	--drain-delay) mapfile -t COMPREPLY < <(:) ;;
 	--drain-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--max-hold) mapfile -t COMPREPLY < <(:) ;;
 	--cluster-pubsub) mapfile -t COMPREPLY < <(compgen -W "both sharded classic" -- "$cur") ;;
 	--implicit-reentry) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur") ;;
-	--fence-key-ttl) mapfile -t COMPREPLY < <(:) ;;
-	--warm-channels) mapfile -t COMPREPLY < <(:) ;;
 	--threads) mapfile -t COMPREPLY < <(:) ;;
 	--wait-poll) mapfile -t COMPREPLY < <(:) ;;
 	--max-clients) mapfile -t COMPREPLY < <(:) ;;
@@ -75,8 +72,6 @@ _lockproxy() {
 	--blocking-commands) mapfile -t COMPREPLY < <(:) ;;
 	--operators) mapfile -t COMPREPLY < <(:) ;;
 	--metrics-listen) mapfile -t COMPREPLY < <(:) ;;
-	--trace-lock-names) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$cur") ;;
-	--ready-needs) mapfile -t COMPREPLY < <(compgen -W "redis locks" -- "$cur") ;;
 	--admin-socket) mapfile -t COMPREPLY < <(:) ;;
 	--admin-listen) mapfile -t COMPREPLY < <(:) ;;
 	--admin-token-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
@@ -86,7 +81,7 @@ _lockproxy() {
 	--event-log) mapfile -t COMPREPLY < <(:) ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-locks-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --trace-lock-names --ready-needs --admin-socket --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-locks-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --admin-socket --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

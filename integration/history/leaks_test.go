@@ -3,7 +3,6 @@ package history
 import (
 	"fmt"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,8 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/history"
 )
 
-// When all clients have gone nothing of theirs may stay in Redis, but locks that are left to run out, and fencing tokens, which stay. Of
-// subscriptions only warm ones stay.
+// When all clients have gone nothing of theirs may stay in Redis, but locks that are left to run out, and fencing tokens, which stay.
 
 // leaks looks at Redis itself until nothing has leaked, or for too long.
 func (r *round) leaks() {
@@ -114,20 +112,9 @@ func (r *round) leftOn(addr string) (left []string) {
 		}
 		left = append(left, fmt.Sprintf("%s for %d ms", name, ttl))
 	}
-	channels, _ := redis.Strings(c.Do("PUBSUB", "CHANNELS"))
-	if warm := r.warm(); len(channels) > warm {
-		left = append(left, fmt.Sprintf("%d channels subscribed to, %d may stay warm: %.200q", len(channels), warm, channels))
+	channels, _ := redis.Strings(c.Do("PUBSUB", "CHANNELS", "redisson_*"))
+	if len(channels) > 0 {
+		left = append(left, fmt.Sprintf("%d channels subscribed to: %.200q", len(channels), channels))
 	}
 	return left
-}
-
-// warm is how many channels may stay subscribed.
-func (r *round) warm() int {
-	each := 1024
-	for i, a := range r.p.args {
-		if a == "--warm-channels" {
-			each, _ = strconv.Atoi(r.p.args[i+1])
-		}
-	}
-	return each * len(r.proxies)
 }

@@ -55,11 +55,11 @@ var profiles = []*profile{
 	},
 	{
 		name: "duels", about: "duels for names used once: without a message nobody tries for a minute",
-		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s", "--warm-channels", "1"}, strict: true, drive: func(r *round) { history.Duels(r.Crew) },
+		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s"}, strict: true, drive: func(r *round) { history.Duels(r.Crew) },
 	},
 	{
 		name: "wakeups", about: "duels while subscriptions break, after which everybody tries",
-		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s", "--warm-channels", "1"}, strict: true,
+		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s"}, strict: true,
 		harms: []harm{killSubscribers}, pause: 250 * time.Millisecond, drive: func(r *round) { history.Duels(r.Crew) },
 	},
 	{

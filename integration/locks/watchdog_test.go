@@ -179,25 +179,7 @@ func TestMaxHold(t *testing.T) {
 	}
 }
 
-func TestDisconnectGrace(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	p := harness.StartProxy(t, s.URL(), "--disconnect-grace", "1500ms")
-	w, next := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
-	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
-	next.Send("LOCK", "k", "BLOCK", "0")
-	harness.Eventually(t, "it waits", func() bool { return listeners(t, s, "redisson_lock__channel:{k}") == 1 })
-	closed := time.Now()
-	w.Close()
-	if got := next.Read(); got != "+OK\r\n" {
-		t.Fatal(got)
-	}
-	if d := time.Since(closed); d < 1400*time.Millisecond {
-		t.Errorf("freed %v after the disconnect, with a grace of 1.5 s", d)
-	}
-}
-
-// Without grace, however the connection ends, its own locks are free at once, and nobody else's.
+// However the connection ends, its own locks are free at once, and nobody else's.
 func TestDisconnectReleases(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {

@@ -25,7 +25,7 @@ const (
 	beatEvery = 5 * time.Second
 )
 
-// Check is one thing without which clients are not served.
+// Check is one thing that is to be so when clients come.
 type Check struct {
 	Name string
 	Ask  func(ctx context.Context) error // nil: it is so

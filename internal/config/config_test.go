@@ -27,12 +27,11 @@ func TestDefaults(t *testing.T) {
 		TLS:     TLS{User: "off"},
 		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, ReadFrom: "master", PubSub: "both"},
 		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},
-		Locks:   Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WarmChannels: 1024, WaitPoll: 3 * time.Second},
+		Locks:   Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WaitPoll: 3 * time.Second},
 		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxArgs: 1 << 20, MaxCommand: 1 << 30, MaxQueryMemory: 1 << 30,
 			MaxReplyMemory: 1 << 30, PubSubOutput: OutputLimit{32 << 20, 8 << 20, time.Minute}},
 		Log:   Log{Level: slog.LevelInfo, Format: "text"},
 		Drain: Drain{Timeout: 20 * time.Second},
-		Admin: Admin{TraceLocks: "yes", ReadyNeeds: "redis"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -53,13 +52,13 @@ func TestFlagWinsOverEnvironmentWinsOverFile(t *testing.T) {
 	t.Setenv("LOCKPROXY_MAX_ARGS", "2")
 	t.Setenv("LOCKPROXY_MAX_CLIENTS", "2")
 	t.Setenv("LOCKPROXY_VERSION", "1.2.3")
-	t.Setenv("LOCKPROXY_CONFIG", write(t, "max-args: 3\nmax-clients: 3\nwarm-channels: 3\n"))
+	t.Setenv("LOCKPROXY_CONFIG", write(t, "max-args: 3\nmax-clients: 3\nthreads: 3\n"))
 	c, err := Parse([]string{"--max-args", "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Limits.MaxArgs != 1 || c.Limits.MaxClients != 2 || c.Locks.WarmChannels != 3 {
-		t.Errorf("max-args %d, max-clients %d, warm-channels %d; want 1 2 3", c.Limits.MaxArgs, c.Limits.MaxClients, c.Locks.WarmChannels)
+	if c.Limits.MaxArgs != 1 || c.Limits.MaxClients != 2 || c.Threads != 3 {
+		t.Errorf("max-args %d, max-clients %d, threads %d; want 1 2 3", c.Limits.MaxArgs, c.Limits.MaxClients, c.Threads)
 	}
 	if c.Version {
 		t.Error("LOCKPROXY_VERSION in the environment asked for the version")

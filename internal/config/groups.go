@@ -69,11 +69,8 @@ type Quorum struct {
 // Locks are the rules by which locks are taken, renewed and lost.
 type Locks struct {
 	WatchdogTimeout time.Duration
-	DisconnectGrace time.Duration
 	MaxHold         time.Duration // 0 is no limit
 	ImplicitReentry string        // auto, always or never
-	FenceKeyTTL     time.Duration // 0 is never
-	WarmChannels    int
 	WaitPoll        time.Duration
 }
 
@@ -114,15 +111,13 @@ type Log struct {
 
 // Admin is where operators, and what they run, ask by HTTP.
 type Admin struct {
-	Metrics    string // "" is off
-	TraceLocks string // yes or no
-	ReadyNeeds string // redis or locks
-	Socket     string // a path; "" is off
-	Page       string // "" is off
-	TokenFile  string
-	TLSCert    string // "": the page is served without TLS
-	TLSKey     string
-	ClientCA   string // "": no certificate is asked for
+	Metrics   string // "" is off
+	Socket    string // a path; "" is off
+	Page      string // "" is off
+	TokenFile string
+	TLSCert   string // "": the page is served without TLS
+	TLSKey    string
+	ClientCA  string // "": no certificate is asked for
 }
 
 // Drain is how the process ends.

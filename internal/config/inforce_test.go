@@ -11,7 +11,7 @@ import (
 // TestInForce: live settings are as they were read last, the others as at the start, and the value that waits for a
 // restart is told beside.
 func TestInForce(t *testing.T) {
-	t.Setenv("LOCKPROXY_WARM_CHANNELS", "7")
+	t.Setenv("LOCKPROXY_LOCK_WATCHDOG_TIMEOUT", "7s")
 	file := write(t, "max-args: 3\ndeny: [get, set]\nlisten: 127.0.0.1:1\nupstream: redis://a:b@db/2\nmetrics-listen: 127.0.0.1:2\n")
 	parse := func(args ...string) Config {
 		t.Helper()
@@ -22,7 +22,7 @@ func TestInForce(t *testing.T) {
 		return c
 	}
 	start := parse("--config", file)
-	latest := parse("--config", write(t, "max-args: 4\nlisten: ['127.0.0.1:1', 'unix:///a@b']\nupstream: redis://a:c@db/2\nwarm-channels: 9\n"))
+	latest := parse("--config", write(t, "max-args: 4\nlisten: ['127.0.0.1:1', 'unix:///a@b']\nupstream: redis://a:c@db/2\nlock-watchdog-timeout: 9s\n"))
 	got := map[string]inforce.Setting{}
 	for _, s := range InForce(start, latest, map[string]string{"max-clients": "70"}) {
 		got[s.Name] = s
@@ -39,7 +39,7 @@ func TestInForce(t *testing.T) {
 		{"deny", "", "default", true, nil},
 		{"max-bulk", "1kb", "flag", true, nil},
 		{"max-clients", "70", "flag", true, nil},
-		{"warm-channels", "7", "environment", false, nil},
+		{"lock-watchdog-timeout", "7s", "environment", false, nil},
 		{"listen", "127.0.0.1:1", "file", false, new("127.0.0.1:1,unix:///a@b")},
 		{"metrics-listen", "127.0.0.1:2", "file", false, new("")},
 		{"upstream", "redis://db:6379/2", "file", false, new("redis://db:6379/2 (its user, password or spelling is another)")},

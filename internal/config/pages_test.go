@@ -328,7 +328,7 @@ var subjects = []subject{
 	{"Cluster", "cluster-address-map cluster-read-from cluster-refresh cluster-retry cluster-pubsub present " +
 		"announce-address"},
 	{"Quorum", "quorum quorum-password-file quorum-max-lease quorum-node-timeout"},
-	{"Locks", "lock-watchdog-timeout max-hold disconnect-grace implicit-reentry wait-poll warm-channels fence-key-ttl"},
+	{"Locks", "lock-watchdog-timeout max-hold implicit-reentry wait-poll"},
 	{"Where clients connect", "listen protected-mode proxy-protocol proxy-protocol-from handshake-timeout idle-timeout " +
 		"unix-socket-mode unix-socket-group reuse-port attached"},
 	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user " +
@@ -337,7 +337,7 @@ var subjects = []subject{
 	{"Limits", "max-clients max-clients-per-address max-locks-per-user " +
 		"max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},
-	{"Metrics, traces and the page for operators", "metrics-listen ready-needs trace-lock-names admin-socket admin-listen " +
+	{"Metrics, traces and the page for operators", "metrics-listen admin-socket admin-listen " +
 		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca event-log"},
 	{"The process", "config threads drain-delay drain-timeout log-level log-format"},
 }

@@ -21,7 +21,6 @@ var briefs = []brief{
 	{"upstream-tls-ca", "FILE", "authorities to trust with rediss://"},
 	{"protected-mode", "yes|no", "no password in Redis: local clients only"},
 	{"lock-watchdog-timeout", "TIME", "lease of a lock that is renewed"},
-	{"disconnect-grace", "TIME", "keep locks of a client that left"},
 	{"max-hold", "TIME", "renew no lock for longer"},
 	{"drain-timeout", "TIME", "at the end: wait for locks held"},
 	{"max-clients", "N", "most clients at once"},

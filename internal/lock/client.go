@@ -142,7 +142,7 @@ func (c *Client) Reset() {
 		}
 		busy = append(busy, rec)
 	}
-	m.giveBacks.releaseLater(busy, 0, m.giveBacks.giveBackBusy)
+	m.giveBacks.releaseLater(busy, m.giveBacks.giveBackBusy)
 }
 
 // leaving picks what RESET gives back.
@@ -161,7 +161,7 @@ func (hs *holds) leaving(c *Client) (all []*record) {
 func (c *Client) Close(how CloseHow) {
 	own := c.m.holds.detach(c)
 	if how == Gone {
-		c.m.giveBacks.releaseLater(own, c.m.opts.Grace, func(rec *record) { c.m.giveBacks.giveBack(nil, rec.id) })
+		c.m.giveBacks.releaseLater(own, func(rec *record) { c.m.giveBacks.giveBack(nil, rec.id) })
 		return
 	}
 	for _, rec := range own {

@@ -88,8 +88,7 @@ func TestFairAfterALateGrant(t *testing.T) {
 	})
 }
 
-// Who becomes the first of its proxy asks once its own channel is heard, though it was subscribed all along: what came there
-// before was for nobody.
+// Who becomes the first of its proxy asks once its own channel is heard: what came there before was for nobody.
 func TestFairNewHeadAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
@@ -98,32 +97,30 @@ func TestFairNewHeadAsks(t *testing.T) {
 		holder, _ := client(n)
 		first, _ := client(m)
 		second, _ := client(m)
-		for range 2 { // both channels are warm the second time
-			mustLock(t, holder, Request{Key: "k"})
-			var group sync.WaitGroup
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			for i, c := range []*Client{first, second} {
-				its := []context.Context{ctx, context.Background()}[i]
-				group.Go(func() {
-					if _, err := c.Lock(its, Request{Key: "k", Fair: true, Blocks: true}); (err == nil) != (i == 1) {
-						t.Error(i, err)
-					}
-				})
-				eventually(t, 5*time.Second, "it waits", func() bool {
-					m.lines.mu.Lock()
-					defer m.lines.mu.Unlock()
-					l := m.lines.byKey[lockstore.LineKey{Key: "k", Fair: true}]
-					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 0
-				})
-			}
-			before := ran.Load()
-			cancel()
-			eventually(t, 2*time.Second, "leave, and a try", func() bool { return ran.Load() >= before+2 })
-			mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-			group.Wait()
-			mustUnlock(t, second, UnlockRequest{Key: "k"}, true)
+		mustLock(t, holder, Request{Key: "k"})
+		var group sync.WaitGroup
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for i, c := range []*Client{first, second} {
+			its := []context.Context{ctx, context.Background()}[i]
+			group.Go(func() {
+				if _, err := c.Lock(its, Request{Key: "k", Fair: true, Blocks: true}); (err == nil) != (i == 1) {
+					t.Error(i, err)
+				}
+			})
+			eventually(t, 5*time.Second, "it waits", func() bool {
+				m.lines.mu.Lock()
+				defer m.lines.mu.Unlock()
+				l := m.lines.byKey[lockstore.LineKey{Key: "k", Fair: true}]
+				return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 0
+			})
 		}
+		before := ran.Load()
+		cancel()
+		eventually(t, 2*time.Second, "leave, and a try", func() bool { return ran.Load() >= before+2 })
+		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+		group.Wait()
+		mustUnlock(t, second, UnlockRequest{Key: "k"}, true)
 	})
 }
 

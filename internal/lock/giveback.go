@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,15 +27,12 @@ func newGiveBacks(l *life, o Options, hs *holds, ls *lines) *giveBacks {
 // releaseAtOnce is how many locks are released side by side, at one node.
 const releaseAtOnce = 32
 
-// releaseLater gives back holds in the background, after a time of grace, those at different nodes side by side.
-func (g *giveBacks) releaseLater(all []*record, grace time.Duration, release func(*record)) {
+// releaseLater gives back holds in the background, those at different nodes side by side.
+func (g *giveBacks) releaseLater(all []*record, release func(*record)) {
 	if len(all) == 0 {
 		return
 	}
 	g.background(func() {
-		if grace > 0 {
-			g.sleep(context.Background(), grace)
-		}
 		atEachNode(g.store, all, func(rec *record) string { return rec.id.Key }, func(there []*record) {
 			var group errgroup.Group
 			group.SetLimit(releaseAtOnce)

@@ -73,7 +73,7 @@ func New(open lockstore.Opener, o Options) *Manager {
 // host is what the store knows of the engine.
 func (m *Manager) host() lockstore.Host {
 	return lockstore.Host{
-		UUID: m.uuid, Log: m.log, FenceTTL: m.opts.FenceTTL, WarmChannels: m.opts.WarmChannels,
+		UUID: m.uuid, Log: m.log,
 		Background: m.background, Sleep: m.sleep, Recheck: m.holds.recheckIf, Wake: m.lines.wakeIf, Shorten: m.holds.shorten,
 	}
 }
@@ -138,16 +138,13 @@ const (
 // Options set up a Manager. A zero field has the default named beside it.
 type Options struct {
 	// Lease of a lock taken without EX or PX, renewed at a third of it: 30 s, Redisson's lockWatchdogTimeout.
-	Watchdog     time.Duration
-	Poll         time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
-	Grace        time.Duration // time between a client's disconnect and the release of its locks: 0
-	MaxHold      time.Duration // a watched lock is not renewed beyond it: 0, off
-	FenceTTL     time.Duration // TTL of fencing tokens: 0, none, as Redisson
-	Reentry      Reentry       // auto
-	WarmChannels int           // channels nobody waits on that stay subscribed: 1024
-	Logger       *slog.Logger  // slog.Default()
-	Events       *events.Log   // gets what happens to locks: nil, nobody does
-	UUID         string        // the first part of the owner that each connection is: a new one
+	Watchdog time.Duration
+	Poll     time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
+	MaxHold  time.Duration // a watched lock is not renewed beyond it: 0, off
+	Reentry  Reentry       // auto
+	Logger   *slog.Logger  // slog.Default()
+	Events   *events.Log   // gets what happens to locks: nil, nobody does
+	UUID     string        // the first part of the owner that each connection is: a new one
 }
 
 func (o Options) withDefaults() Options {
@@ -159,9 +156,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Reentry == "" {
 		o.Reentry = reentryAuto
-	}
-	if o.WarmChannels <= 0 {
-		o.WarmChannels = 1024
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

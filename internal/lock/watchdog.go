@@ -42,7 +42,7 @@ func (wd *watchdog) watch(ctx context.Context) {
 func (wd *watchdog) startDue() (next time.Duration) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
-	wd.giveBacks.releaseLater(wd.holds.dispatchDue(wd.enqueue), 0, wd.giveBacks.clear)
+	wd.giveBacks.releaseLater(wd.holds.dispatchDue(wd.enqueue), wd.giveBacks.clear)
 	return min(wd.startAll(), wd.holds.untilDue(min(round, wd.opts.Watchdog/50)))
 }
 

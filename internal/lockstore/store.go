@@ -83,10 +83,8 @@ type Opener func(Host) (Store, Rules)
 
 // Host is what a store knows of the engine that it works for, and what it asks and tells it.
 type Host struct {
-	UUID         string // of this proxy
-	Log          *slog.Logger
-	FenceTTL     time.Duration
-	WarmChannels int // channels nobody waits on that stay subscribed
+	UUID string // of this proxy
+	Log  *slog.Logger
 
 	Background func(work func()) // runs work that outlives the step that began it
 	// Says whether d has passed; the end of ctx, or of the engine, may come first.

@@ -73,11 +73,11 @@ var profiles = []*profile{
 	},
 	{
 		name: "duels", about: "duels for names used once: without a message nobody tries for a minute", stores: one,
-		users: 3, strict: true, far: ms, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
+		users: 3, strict: true, far: ms, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute}, drive: duels,
 	},
 	{
 		name: "wakeups", about: "duels while subscriptions break, after which everybody tries", stores: one,
-		users: 3, strict: true, far: 4 * ms, gap: 2 * second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
+		users: 3, strict: true, far: 4 * ms, gap: 2 * second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute}, drive: duels,
 		harms: []harm{dropSubscribers}, pause: 2 * second,
 	},
 	{

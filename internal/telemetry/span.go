@@ -40,17 +40,13 @@ func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (contex
 	return begin(ctx, tracer, name, attrs)
 }
 
-// SpanAbout is Span of a verb: the span, and those that begin below it, say which lock they are about, or which locks,
-// unless [Options.HideLocks] is set.
+// SpanAbout is Span of a verb: the span, and those that begin below it, say which lock they are about, or which locks.
 func SpanAbout[T string | []string](ctx context.Context, name string, locks T) (context.Context, trace.Span) {
 	ctx, tracer := choose(ctx)
 	if tracer == nil {
 		return ctx, noop.Span{}
 	}
-	if !hideLocks.Load() {
-		ctx = context.WithValue(ctx, aboutKey{}, locks)
-	}
-	return begin(ctx, tracer, name, nil)
+	return begin(context.WithValue(ctx, aboutKey{}, locks), tracer, name, nil)
 }
 
 // choose returns the tracer of a span that is to begin in ctx; nil: there is to be none.
@@ -86,9 +82,6 @@ const (
 	longestName = 256 // bytes of a lock's name that a span has
 	mostNames   = 32  // of the locks of one verb
 )
-
-// hideLocks is [Options.HideLocks].
-var hideLocks atomic.Bool
 
 // aboutKey is where a context has what SpanAbout was told.
 type aboutKey struct{}

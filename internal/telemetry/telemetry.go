@@ -45,8 +45,6 @@ type Options struct {
 	Later bool
 	// Handlers are served there, too, by their patterns.
 	Handlers map[string]http.Handler
-	// HideLocks leaves the names of locks out of spans.
-	HideLocks bool
 	// Logger gets the exporters' errors. nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -93,7 +91,6 @@ func (t *Telemetry) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("describing this process: %w", err)
 	}
-	hideLocks.Store(o.HideLocks)
 	if err := t.startTraces(ctx, res); err != nil {
 		return err
 	}

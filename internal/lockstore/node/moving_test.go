@@ -179,7 +179,7 @@ func guards(c Call) bool { return len(c.Guarded().Keys) > len(c.Keys) }
 // allCalls are calls of all scripts that change something, as they are sent.
 func allCalls() (all []Call) {
 	const key, soon = "moving", "99999999999999999"
-	steps := Steps{Publish: "BOTH", FenceTTL: "0"}
+	steps := Steps{Publish: "BOTH"}
 	for _, k := range lockstore.Kinds {
 		id := lockstore.ID{Key: key, Owner: "a", Kind: k}
 		for _, named := range []bool{false, true} {

@@ -83,17 +83,16 @@ func (t tryOut) votes() []probeStep {
 	vote := probeStep{t.scripts().Vote([]*lockstore.Acquire{t.acquire(t.id, lockstore.Counts{})}, ever), 1}
 	return []probeStep{
 		vote, {Look(t.id), anyCode}, {Info(0, t.id.Key, lockstore.AllOwners), anyCode},
-		{t.scripts().Raise(t.id, 1, ever), 1},
+		{Raise(t.id, 1, ever), 1},
 		{Extend(lockstore.Extension{ID: t.id, Named: true, Lease: probeLease}, false, ever), 1},
 		{t.scripts().Release(&lockstore.Release{ID: t.id, Named: true}, ever), 1},
 		vote, {t.force(), 1},
 	}
 }
 
-// scripts makes the scripts of the probe, which publish with the verb that is tried, and give fencing tokens that do
-// not last.
+// scripts makes the scripts of the probe, which publish with the verb that is tried.
 func (t tryOut) scripts() Steps {
-	return Steps{Publish: t.verb, FenceTTL: number(probeLease)}
+	return Steps{Publish: t.verb}
 }
 
 func (t tryOut) acquire(id lockstore.ID, counts lockstore.Counts) *lockstore.Acquire {

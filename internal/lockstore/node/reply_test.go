@@ -32,7 +32,7 @@ func TestShapes(t *testing.T) {
 		"handoff": {s.Handoff(&handed, "1"), replies{{1, 0, 1, 1, 5, 0, 0, -9, -9, -9, -9, -9}}, replies{{}, {1}, {-2}, {1, 0, 1, 1, 5, 0, 0}}},
 		"renew":   {Renew(two, "1"), replies{{1, 0}, {-2}}, replies{{}, {1}}},
 		"extend":  {Extend(lockstore.Extension{ID: id, Lease: 1}, false, "1"), replies{{1, 5, 0}, {-2, 0, 0}}, replies{{}, {1}, {1, 1}}},
-		"raise":   {s.Raise(id, 7, "1"), replies{{1}, {-2}}, replies{{}}},
+		"raise":   {Raise(id, 7, "1"), replies{{1}, {-2}}, replies{{}}},
 		"force":   {s.Force(lockstore.Forcing{Key: "k"}, "1"), replies{{1}, {0}}, replies{{}}},
 		"refresh": {s.Refresh(lockstore.Queue{Key: "k", Places: make([]lockstore.Place, 2)}, "1"), replies{{-1}, {-2}, {5, 1, 2}}, replies{{}, {5, 0}, {5, 3}, {5, -1}}},
 		"vacant":  {s.Vacant([]lockstore.ID{id, id}), replies{{0, -1}}, replies{{}, {0}, {-2}}},

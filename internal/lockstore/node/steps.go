@@ -9,20 +9,14 @@ import (
 
 // Steps makes the scripts of steps.
 type Steps struct {
-	Publish  string // the command with which scripts wake waiters
-	FenceTTL string // in ms
-}
-
-// NewSteps is for scripts that wake waiters with publish.
-func NewSteps(publish string, h lockstore.Host) Steps {
-	return Steps{publish, number(h.FenceTTL.Milliseconds())}
+	Publish string // the command with which scripts wake waiters
 }
 
 // Acquire is the script of an acquire.
 func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 	id, token := a.ID, ""
 	if a.Fence {
-		token = s.FenceTTL
+		token = "1"
 	}
 	c := Call{DB: id.DB, Script: scripts.Acquire, Keys: id.Keys(), Shape: Shape{Least: granted}}
 	if id.Kind != lockstore.Plain {

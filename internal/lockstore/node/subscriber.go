@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -18,7 +17,6 @@ import (
 
 // SubscriberOptions set up a Subscriber.
 type SubscriberOptions struct {
-	Warm   int // so many channels that nobody waits on stay subscribed
 	Logger *slog.Logger
 	Back   func() // called after every new connection has all its subscriptions
 
@@ -27,8 +25,7 @@ type SubscriberOptions struct {
 	Strayed func() // called when the node no longer has a channel's slot
 }
 
-// Subscriber receives the unlock messages of all locks that are waited for, over one pub/sub connection. A channel that
-// nobody waits on stays subscribed for a while, since a lock that was contended once will be again.
+// Subscriber receives the unlock messages of all locks that are waited for, over one pub/sub connection.
 type Subscriber struct {
 	ctl     *upstream.Control
 	o       SubscriberOptions
@@ -36,8 +33,7 @@ type Subscriber struct {
 
 	mu      sync.Mutex
 	chans   map[string]*channel
-	warm    *lru.Cache[string, struct{}] // channels nobody waits on; the oldest is unsubscribed when it is full
-	pending []string                     // channels to subscribe or unsubscribe, as their state then says
+	pending []string // channels to subscribe or unsubscribe, as their state then says
 	work    chan struct{}
 	strays  []string      // channels that the node would not have
 	era     int           // counts the connections that have broken
@@ -47,7 +43,7 @@ type Subscriber struct {
 
 // channel is one subscription.
 type channel struct {
-	users map[lockstore.Listener]int // who waits for messages, and how often it asked for them; empty: warm
+	users map[lockstore.Listener]int // who waits for messages, and how often it asked for them
 	on    bool                       // Redis has confirmed the subscription on the present connection
 	lost  bool                       // messages may have been missed: its users are woken when it is on again
 	ready chan struct{}              // closed when on, or when the connection has failed
@@ -55,13 +51,10 @@ type channel struct {
 
 // NewSubscriber makes a Subscriber, which does nothing before Run.
 func NewSubscriber(ctl *upstream.Control, o SubscriberOptions) *Subscriber {
-	s := &Subscriber{
+	return &Subscriber{
 		ctl: ctl, o: o, sharded: o.Sharded,
 		chans: map[string]*channel{}, work: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
-	// lru.NewWithEvict fails for a size below 1 only.
-	s.warm, _ = lru.NewWithEvict(o.Warm, s.evicted)
-	return s
 }
 
 // Hurry ends the pause between two connections: Redis is about to be somewhere else.
@@ -70,6 +63,7 @@ func (s *Subscriber) Hurry() { retry.Wake(s.moved) }
 // Subscribe makes messages on name wake l. It does not wait for the subscription: Ready does.
 func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.chans[name]
 	if c == nil {
 		c = &channel{users: map[lockstore.Listener]int{}, ready: make(chan struct{})}
@@ -79,29 +73,17 @@ func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
 	if !c.on {
 		s.enqueue(name)
 	}
-	s.mu.Unlock()
-	s.warm.Remove(name)
 }
 
-// unsubscribe ends one Subscribe; the channel stays warm.
+// unsubscribe ends one Subscribe.
 func (s *Subscriber) unsubscribe(name string, l lockstore.Listener) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.chans[name]
 	if c.users[l]--; c.users[l] == 0 {
 		delete(c.users, l)
 	}
-	cold := len(c.users) == 0
-	s.mu.Unlock()
-	if cold {
-		s.warm.Add(name, struct{}{})
-	}
-}
-
-// evicted is called by the LRU, also for names that Subscribe took out of it.
-func (s *Subscriber) evicted(name string, _ struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.chans[name]; c != nil && len(c.users) == 0 {
+	if len(c.users) == 0 {
 		s.enqueue(name)
 	}
 }
@@ -244,7 +226,7 @@ func (s *Subscriber) apply(ctx context.Context, conn rueidis.DedicatedClient, na
 		case c == nil:
 		case len(c.users) > 0 && !c.on:
 			on = append(on, name)
-		case len(c.users) == 0 && !s.warm.Contains(name):
+		case len(c.users) == 0:
 			off = append(off, name)
 			delete(s.chans, name)
 		}

@@ -37,7 +37,7 @@ func VoteOf(out []int64, hold int) []int64 { return out[granted*hold : granted*(
 func (c Call) IsVote() bool { return c.Script == scripts.Vote || c.Script == scripts.RWVote }
 
 // Raise makes a fencing token the least that a node gives out from then on.
-func (s Steps) Raise(id lockstore.ID, token int64, notAfter string) Call {
+func Raise(id lockstore.ID, token int64, notAfter string) Call {
 	return Call{DB: id.DB, Script: scripts.Raise, Keys: []string{lockstore.TokenKey(id.Key)},
-		Args: []string{strconv.FormatInt(token, 10), notAfter, s.FenceTTL}}
+		Args: []string{strconv.FormatInt(token, 10), notAfter}}
 }

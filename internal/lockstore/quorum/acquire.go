@@ -211,7 +211,7 @@ func (q *store) judge(a *lockstore.Acquire, b *ballot, t tally.Tally) (lockstore
 // fence raises a majority to the highest token of the nodes that gave the lock: they give no lower one any more.
 func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	id, token := a.ID, t.Token()
-	build := func(notAfter string) node.Call { return q.steps.Raise(id, token, notAfter) }
+	build := func(notAfter string) node.Call { return node.Raise(id, token, notAfter) }
 	until := q.until(lockstore.Milliseconds(a.Lease))
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result { return n.ask(until, build) }, q.all.done)
 	if raised := q.all.tallyOf(all); !raised.Done() {

@@ -68,13 +68,13 @@ func newStore(h lockstore.Host, o Options) *store {
 	if o.NodeTimeout <= 0 {
 		o.NodeTimeout = 200 * time.Millisecond
 	}
-	q := &store{common: common{h, node.NewSteps(node.Publish, h), o.MaxLease, o.NodeTimeout}}
+	q := &store{common: common{h, node.Steps{Publish: node.Publish}, o.MaxLease, o.NodeTimeout}}
 	for i, n := range o.Nodes {
 		one := &quorumNode{common: &q.common, name: n.Name, index: i, Node: node.Node{Control: n.Control},
 			trouble: errNoAnswer}
 		q.all = append(q.all, one)
 		hears := node.NewSubscriber(n.Control,
-			node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: func() { q.resubscribed(one) }})
+			node.SubscriberOptions{Logger: h.Log, Back: func() { q.resubscribed(one) }})
 		q.Subscribers = append(q.Subscribers, hears)
 		n.Control.OnSwitch(func() { // another Redis is at its address: it counts when it is old enough there
 			one.Account.Outdated()

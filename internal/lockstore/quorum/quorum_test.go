@@ -49,7 +49,7 @@ func openStore(t *testing.T, servers []*testredis.Server, background func(work f
 		o.Nodes = append(o.Nodes, Node{Name: s.Addr(), Control: control})
 	}
 	return newStore(lockstore.Host{
-		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), WarmChannels: 1, Background: background,
+		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), Background: background,
 		Sleep: func(ctx context.Context, d time.Duration) bool { return retry.Sleep(ctx, d, nil) },
 	}, o)
 }

@@ -26,7 +26,7 @@ type single struct {
 func newSingle(h lockstore.Host, ctl *upstream.Control) *single {
 	s := &single{host: h, only: &shard{Node: node.Node{Control: ctl}}}
 	s.Subscribers = node.Subscribers{node.NewSubscriber(ctl,
-		node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: s.resubscribed})}
+		node.SubscriberOptions{Logger: h.Log, Back: s.resubscribed})}
 	ctl.OnSwitch(s.masterSwitches)
 	return s
 }
@@ -59,7 +59,7 @@ func (s *single) able() []lockstore.Ability { return []lockstore.Ability{{Err: s
 
 func (s *single) site() node.Site {
 	return node.Site{Node: &s.only.Node, Era: s.only.Clock.Era(), Log: s.host.Log, Run: s.host.Background,
-		UUID: s.host.UUID, Steps: node.NewSteps(node.Publish, s.host)}
+		UUID: s.host.UUID, Steps: node.Steps{Publish: node.Publish}}
 }
 
 func (s *single) do(_ context.Context, _ limits, c node.Call, send sending) ([]int64, error) {

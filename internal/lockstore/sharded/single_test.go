@@ -12,7 +12,7 @@ import (
 
 // TestLooksAfterASwitch: the look after a switch says why, the next one does not, and one more comes later.
 func TestLooksAfterASwitch(t *testing.T) {
-	s := &single{only: &shard{}, Subscribers: node.Subscribers{node.NewSubscriber(nil, node.SubscriberOptions{Warm: 1})}}
+	s := &single{only: &shard{}, Subscribers: node.Subscribers{node.NewSubscriber(nil, node.SubscriberOptions{})}}
 	if got := s.switched.reason(); got != lockstore.Gone || s.switched.due() {
 		t.Errorf("without a switch: %q", got)
 	}

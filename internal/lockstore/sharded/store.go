@@ -72,7 +72,7 @@ func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
 }
 
 func newStore(s shards, publish string, h lockstore.Host) *store {
-	return &store{shards: s, host: h, steps: node.NewSteps(publish, h), vacant: newVacancies(),
+	return &store{shards: s, host: h, steps: node.Steps{Publish: publish}, vacant: newVacancies(),
 		turns: replicaTurns{all: map[replicaKey]*replicaPlaces{}}}
 }
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 func hostOf(t *testing.T, ctx context.Context, running *sync.WaitGroup) lockstore.Host {
 	t.Helper()
 	return lockstore.Host{
-		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), WarmChannels: 1,
+		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler),
 		Background: func(work func()) { running.Go(work) },
 		Sleep:      func(other context.Context, d time.Duration) bool { return retry.Sleep(other, d, ctx.Done()) },
 		Recheck:    func(func(string, string) string) {}, Wake: func(func(string) bool) {}, Shorten: func(time.Duration, time.Time, func(string) bool) {},
