@@ -103,22 +103,17 @@ type CommandReply struct {
 // appendAll appends the reply to COMMAND.
 func (r CommandReply) appendAll(out []byte) []byte {
 	n, body, _ := resp.Open(r.Raw)
-	out = append(resp.AppendArray(out, n+countAdded()), body...)
+	out = append(resp.AppendArray(out, n+len(additions())), body...)
 	for _, a := range additions() {
-		if !a.isSub() {
-			out = appendValue(out, r.Proto, a.entry())
-		}
+		out = appendValue(out, r.Proto, a.entry())
 	}
 	return out
 }
 
-// countAdded is how many commands there are that Redis does not have.
-func countAdded() int { return len(verbs) + 1 } // LOCKPROXY
-
 // appendCount appends the reply to COMMAND COUNT.
 func (r CommandReply) appendCount(out []byte) []byte {
 	count, _ := resp.Outline(r.Raw)
-	return resp.AppendInt(out, int64(count.Int()+countAdded()))
+	return resp.AppendInt(out, int64(count.Int()+len(additions())))
 }
 
 // appendInfo appends the reply to COMMAND INFO [name …].
@@ -165,8 +160,7 @@ func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 	}
 	var added [][]byte
 	for _, a := range additions() {
-		wanted := len(args) == 2 && !a.isSub() || asked[a.name]
-		if wanted {
+		if len(args) == 2 || asked[a.name] {
 			added = append(added, a.appendDoc(nil, r.Proto))
 		}
 	}

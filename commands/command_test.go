@@ -35,7 +35,7 @@ func TestCommandsAsked(t *testing.T) {
 		at := slices.IndexFunc(additions(), func(a addition) bool { return a.name == name })
 		return string(appendValue(nil, 2, additions()[at].entry()))
 	}
-	lock, pause := entry("lock"), entry("lockproxy|pause")
+	lock, operators := entry("lock"), entry("lockproxy")
 	for _, c := range []struct {
 		call  string
 		reply CommandReply
@@ -43,7 +43,7 @@ func TestCommandsAsked(t *testing.T) {
 	}{
 		{"COMMAND INFO SET no Lock get", CommandReply{Raw: table(t, "set", "", "", "get"), Proto: 2, may: all}, "*4\r\n" + set + null + lock + get},
 		{"COMMAND INFO SET get", CommandReply{Raw: table(t, "set", "get"), Proto: 2, may: all}, "*2\r\n" + set + get},
-		{"COMMAND INFO no no LOCKPROXY|PAUSE", CommandReply{Raw: table(t, "", "", ""), Proto: 2, may: all}, "*3\r\n" + null + null + pause},
+		{"COMMAND INFO no LOCKPROXY|STATS LOCKPROXY", CommandReply{Raw: table(t, "", "", ""), Proto: 2, may: all}, "*3\r\n" + null + null + operators},
 		{"COMMAND INFO set", CommandReply{Raw: table(t), Proto: 2, may: all}, "*1\r\n" + null},
 	} {
 		if got := string(c.reply.appendInfo(nil, words(c.call))); got != c.want {
@@ -52,8 +52,8 @@ func TestCommandsAsked(t *testing.T) {
 	}
 	redis := resp.AppendBulkString(resp.AppendArray(nil, 2), "set")
 	told := CommandReply{Raw: resp.AppendArray(redis, 0), Proto: 2, may: all}
-	docs := string(told.appendDocs(nil, words("COMMAND DOCS no SET Unlock LockProxy|Pause set")))
-	if !strings.HasPrefix(docs, "*6\r\n$3\r\nset\r\n") || !strings.Contains(docs, "\r\n$6\r\nunlock\r\n") || !strings.Contains(docs, "\r\n$15\r\nlockproxy|pause\r\n") {
+	docs := string(told.appendDocs(nil, words("COMMAND DOCS no SET Unlock LockProxy set")))
+	if !strings.HasPrefix(docs, "*6\r\n$3\r\nset\r\n") || !strings.Contains(docs, "\r\n$6\r\nunlock\r\n") || !strings.Contains(docs, "\r\n$9\r\nlockproxy\r\n") {
 		t.Errorf("COMMAND DOCS: %.200q", docs)
 	}
 	if docs := string(told.appendDocs(nil, words("COMMAND DOCS"))); !strings.Contains(docs, "\r\n$3\r\nset\r\n") || !strings.Contains(docs, "\r\n$6\r\nunlock\r\n") {

@@ -7,42 +7,32 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// addition is a command, or subcommand, that Redis does not have, as COMMAND tells of it.
+// addition is a command that Redis does not have, as COMMAND tells of it.
 type addition struct {
-	name              string // in full, lower case
+	name              string // lower case
 	arity             int
 	flags, categories []string
 	first             int    // where its only key is; 0: nowhere
 	specs             list   // where its keys are, for clients that route by them
 	doc               fields // of COMMAND DOCS
-	subs              []addition
 }
 
-// isSub says whether it is a subcommand, which is listed within its command.
-func (a *addition) isSub() bool { return strings.Contains(a.name, "|") }
-
-// entry is its element of COMMAND and COMMAND INFO, in the ten fields of Redis 7. It has no tips.
+// entry is its element of COMMAND and COMMAND INFO, in the ten fields of Redis 7. It has no tips, and no subcommands.
 func (a *addition) entry() list {
-	subs := list{}
-	for i := range a.subs {
-		subs = append(subs, a.subs[i].entry())
-	}
-	return list{a.name, a.arity, set(a.flags), a.first, a.first, a.first, set(a.categories), list{}, a.specs, subs}
+	return list{a.name, a.arity, set(a.flags), a.first, a.first, a.first, set(a.categories), list{}, a.specs, list{}}
 }
 
-// appendDoc appends its pair of COMMAND DOCS: its name and a map with summary, since, group, and arguments or
-// subcommands.
+// appendDoc appends its pair of COMMAND DOCS: its name and a map with summary, since, group, and arguments.
 func (a *addition) appendDoc(out []byte, proto int) []byte {
 	return appendValue(resp.AppendBulkString(out, a.name), proto, a.doc)
 }
 
-// additions are all of them, subcommands behind their command. Nobody changes them.
+// additions are all of them. Nobody changes them.
 var additions = sync.OnceValue(func() (all []addition) {
 	for _, v := range sortedVerbs() {
 		all = append(all, v.described())
 	}
-	operators := operatorsDescribed()
-	return append(append(all, operators), operators.subs...)
+	return append(all, operatorsDescribed())
 })
 
 // described is the verb as COMMAND tells of it.

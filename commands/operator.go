@@ -29,7 +29,7 @@ func IsOperation(c *commandtable.Command) bool { return strings.HasPrefix(c.Name
 // Subcommand is one subcommand of LOCKPROXY.
 type Subcommand struct {
 	Name    string // lower case
-	takes   []argument
+	takes   string // its arguments as HELP shows them, each a word; those in brackets may be left out
 	Summary string
 	open    bool // to all users
 	do      func(c *Client, args [][]byte, out []byte) []byte
@@ -37,66 +37,16 @@ type Subcommand struct {
 
 func (s *Subcommand) fullName() string { return operatorCommand + "|" + s.Name }
 
-// argument is one that a subcommand takes.
-type argument struct {
-	name     string
-	oneOf    []string // these words; nil: it is of a kind
-	kind     string   // as COMMAND DOCS calls it; "": a whole number
-	optional bool
-}
-
-// howMany is how many things a list shows.
-var howMany = argument{name: "count", optional: true}
-
 // arity is as in COMMAND.
 func (s *Subcommand) arity() int {
 	n := 2
-	for _, a := range s.takes {
-		if a.optional {
+	for _, word := range strings.Fields(s.takes) {
+		if word[0] == '[' {
 			return -n
 		}
 		n++
 	}
 	return n
-}
-
-// usage is the subcommand with its arguments, as HELP prints it.
-func (s *Subcommand) usage() string {
-	text := strings.ToUpper(s.Name)
-	for _, a := range s.takes {
-		words := strings.Join(a.oneOf, "|")
-		switch {
-		case a.oneOf == nil && a.optional:
-			text += " [<" + a.name + ">]"
-		case a.oneOf == nil:
-			text += " <" + a.name + ">"
-		case a.optional:
-			text += " [" + words + "]"
-		default:
-			text += " (" + words + ")"
-		}
-	}
-	return text
-}
-
-// described is the argument as COMMAND DOCS tells of it.
-func (a argument) described() fields {
-	kind := cmp.Or(a.kind, "integer")
-	if a.oneOf != nil {
-		kind = "oneof"
-	}
-	all := fields{{"name", a.name}, {"type", kind}}
-	if a.optional {
-		all = append(all, optional)
-	}
-	if a.oneOf != nil {
-		var words list
-		for _, w := range a.oneOf {
-			words = append(words, Option{Keyword: w}.argument())
-		}
-		all = append(all, field{"arguments", words})
-	}
-	return all
 }
 
 // answer is the subcommand's Answer.
@@ -105,7 +55,7 @@ func (s *Subcommand) answer(c *Client, args [][]byte, out []byte) []byte {
 	case !s.open && !c.Session.Operates():
 		return resp.AppendError(out,
 			"NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
-	case len(args) > 2+len(s.takes):
+	case len(args) > 2+len(strings.Fields(s.takes)):
 		return resp.AppendError(out, wrongSubcommand(args[1]))
 	}
 	return s.do(c, args, out)
@@ -120,7 +70,7 @@ func wrongSubcommand(word []byte) string {
 func operatorHelp(c *Client, _ [][]byte, out []byte) []byte {
 	lines := list{simple("LOCKPROXY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")}
 	for _, s := range operatorCommands() {
-		lines = append(lines, simple(s.usage()), simple("    "+s.Summary))
+		lines = append(lines, simple(strings.TrimSpace(strings.ToUpper(s.Name)+" "+s.takes)), simple("    "+s.Summary))
 	}
 	return appendValue(out, c.proto(), lines)
 }
@@ -203,9 +153,6 @@ func operatorWaiters(c *Client, args [][]byte, out []byte) []byte {
 		return append(whose(e), field{"waiting-ms", e.Held}, field{"place", e.Place})
 	})
 }
-
-// everywhere says with a list that it is to have what other proxies tell, too.
-var everywhere = argument{name: "where", oneOf: []string{"ALL"}, optional: true}
 
 // entries answers a call with who holds, or waits: here, or with ALL at all proxies, each with which that is.
 func entries(c *Client, args [][]byte, out []byte, waiting bool, here func(n int) []lock.Entry,
@@ -403,32 +350,8 @@ func memberFields(n NodeFacts) fields {
 	return all
 }
 
-// operatorsDescribed is LOCKPROXY as COMMAND tells of it.
+// operatorsDescribed is LOCKPROXY as COMMAND tells of it, without its subcommands, which LOCKPROXY HELP lists.
 func operatorsDescribed() addition {
-	a := addition{name: operatorCommand, arity: -2, categories: []string{"@slow"},
+	return addition{name: operatorCommand, arity: -2, categories: []string{"@slow"},
 		doc: described("A container for commands about this proxy", "server")}
-	subs := fields{}
-	for _, s := range operatorCommands() {
-		sub := s.described()
-		a.subs, subs = append(a.subs, sub), append(subs, field{sub.name, sub.doc})
-	}
-	a.doc = append(a.doc, field{"subcommands", subs})
-	return a
-}
-
-// described is the subcommand as COMMAND tells of it.
-func (s *Subcommand) described() addition {
-	a := addition{name: s.fullName(), arity: s.arity(), doc: described(s.Summary, "server"),
-		flags: []string{"admin", "noscript", "loading", "stale"}, categories: []string{"@admin", "@slow", "@dangerous"}}
-	if s.open {
-		a.flags, a.categories = a.flags[2:], a.categories[1:2]
-	}
-	if s.takes != nil {
-		var arguments list
-		for _, takes := range s.takes {
-			arguments = append(arguments, takes.described())
-		}
-		a.doc = append(a.doc, field{"arguments", arguments})
-	}
-	return a
 }

@@ -41,7 +41,7 @@ func answered() []row {
 		{"cluster", clusterCommand, about{Arity: -2, Barred: true, Note: nodeOnly}},
 		{"cluster" + commandtable.AnySub, clusterCommand, about{Barred: true, Note: nodeOnly}},
 
-		{"info", info, about{Open: true, Note: "Redis' answer, with a section `# Lockproxy` added, and without cluster mode unless `--present cluster`. Its `# Clients` are Redis' own clients; a few of them are connections of this proxy. With a cluster upstream, counts (of clients, commands, keys, memory used, messages) are the sums over all masters that answer; the rest is one master's."}},
+		{"info", info, about{Open: true, Note: "Redis' answer, with a section `# Lockproxy` added, and without cluster mode unless `--present cluster`. Its `# Clients` are Redis' own clients; a few of them are connections of this proxy. With a cluster upstream, whole numbers about clients, memory, keys, commands and errors are the sums over all masters that answer; the rest, as means and fields for people, is one master's."}},
 		{"script|kill", apart, about{Open: true, Note: "Redis' answer."}},
 		{"function|kill", apart, about{Open: true, Note: "Redis' answer."}},
 
@@ -153,21 +153,21 @@ func lockVerbs() []*Verb {
 // operatorCommands are the subcommands of LOCKPROXY, by name.
 func operatorCommands() []*Subcommand {
 	return []*Subcommand{
-		{Name: "clients", takes: []argument{howMany}, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
-		{Name: "config", takes: []argument{{name: "pattern", kind: "pattern", optional: true}}, Summary: "Lists the settings in force, all or those whose names fit the pattern: the value, where it comes from (default, flag, environment, file), whether a reload may change it, and the value that waits for a restart. No password is shown.", do: operatorConfig},
+		{Name: "clients", takes: "[<count>]", Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
+		{Name: "config", takes: "[<pattern>]", Summary: "Lists the settings in force, all or those whose names fit the pattern: the value, where it comes from (default, flag, environment, file), whether a reload may change it, and the value that waits for a restart. No password is shown.", do: operatorConfig},
 		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
-		{Name: "events", takes: []argument{howMany, {name: "pattern", kind: "string", optional: true}, {name: "kind", kind: "string", optional: true}}, Summary: "Lists what has happened, newest first (100; -1: all): to locks whose names match a pattern (*: everything), or of one kind.", do: operatorEvents},
+		{Name: "events", takes: "[<count>] [<pattern>] [<kind>]", Summary: "Lists what has happened, newest first (100; -1: all): to locks whose names match a pattern (*: everything), or of one kind.", do: operatorEvents},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
-		{Name: "hot", takes: []argument{{name: "action", oneOf: []string{"GET", "RESET"}}, howMany}, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
-		{Name: "locks", takes: []argument{howMany, everywhere}, Summary: "Lists the locks held through this proxy, or all proxies, those held longest first (100; -1: all).", do: operatorLocks},
-		{Name: "loglevel", takes: []argument{{name: "level", oneOf: []string{"DEBUG", "INFO", "WARN", "ERROR"}, optional: true}}, Summary: "Tells the log's level, or sets it until the next reload or restart.", do: operatorLogLevel},
-		{Name: "nodes", takes: []argument{howMany}, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
-		{Name: "pause", takes: []argument{{name: "milliseconds"}, {name: "mode", oneOf: []string{"WRITE", "ALL"}, optional: true}}, Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
-		{Name: "proxies", takes: []argument{howMany}, Summary: "Lists this proxy and the others before the same Redis (100; -1: all): where they are, how they are, and what is held and waited for there.", do: operatorProxies},
+		{Name: "hot", takes: "(GET|RESET) [<count>]", Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
+		{Name: "locks", takes: "[<count>] [ALL]", Summary: "Lists the locks held through this proxy, or all proxies, those held longest first (100; -1: all).", do: operatorLocks},
+		{Name: "loglevel", takes: "[DEBUG|INFO|WARN|ERROR]", Summary: "Tells the log's level, or sets it until the next reload or restart.", do: operatorLogLevel},
+		{Name: "nodes", takes: "[<count>]", Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
+		{Name: "pause", takes: "<milliseconds> [WRITE|ALL]", Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
+		{Name: "proxies", takes: "[<count>]", Summary: "Lists this proxy and the others before the same Redis (100; -1: all): where they are, how they are, and what is held and waited for there.", do: operatorProxies},
 		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does, and says what was taken, and what needs a restart; an error says what stays as it was, too.", do: operatorReload},
 		{Name: "resume", Summary: "Ends a PAUSE.", do: operatorResume},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
-		{Name: "waiters", takes: []argument{howMany, everywhere}, Summary: "Lists who waits for a lock at this proxy, or all proxies, those who have waited longest first (100; -1: all).", do: operatorWaiters},
+		{Name: "waiters", takes: "[<count>] [ALL]", Summary: "Lists who waits for a lock at this proxy, or all proxies, those who have waited longest first (100; -1: all).", do: operatorWaiters},
 	}
 }
 

@@ -54,9 +54,7 @@ func TestDropinEmbeddedCommands(t *testing.T) {
 		return
 	}
 	for name, answered := range has {
-		switch is := slices.Contains(listed, name); {
-		case strings.HasPrefix(name, "lockproxy|"): // they are for operators, of whom there is none here
-		case answered != is:
+		if is := slices.Contains(listed, name); answered != is {
 			t.Errorf("%s: it is answered: %v; it is listed: %v (go test ./integration/dropin -run EmbeddedCommands -update)",
 				name, answered, is)
 		}
