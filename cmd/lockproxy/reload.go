@@ -206,7 +206,7 @@ func (a *app) holding() map[string]string {
 // limits are the clients'.
 func limits(cfg config.Config) session.Limits {
 	l := cfg.Limits
-	return session.Limits{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, MaxBulk: l.MaxBulk, MaxArgs: l.MaxArgs, MaxCommand: l.MaxCommand,
+	return session.Limits{MaxClients: l.MaxClients, MaxBulk: l.MaxBulk, MaxArgs: l.MaxArgs, MaxCommand: l.MaxCommand,
 		MaxQueryMemory: l.MaxQueryMemory, MaxReplyMemory: l.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(l.NormalOutput), PubSubOutput: downstream.OutputLimit(l.PubSubOutput),
 		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes",

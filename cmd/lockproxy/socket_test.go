@@ -62,7 +62,7 @@ func TestAdminSocket(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--requirepass", "secret")
 	addr, socket := freeAddr(t), filepath.Join(t.TempDir(), "admin")
-	p := start(t, "--upstream", "redis://:secret@"+server.Addr(), "--listen", addr, "--admin-socket", socket, "--max-clients", "2", "--max-commands-per-user", "1")
+	p := start(t, "--upstream", "redis://:secret@"+server.Addr(), "--listen", addr, "--admin-socket", socket, "--max-clients", "2")
 	p.awaitLog("msg=serving listen=" + socket)
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)

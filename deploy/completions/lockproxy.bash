@@ -56,7 +56,6 @@ _lockproxy() {
 	--max-clients) mapfile -t COMPREPLY < <(:) ;;
 	--max-upstream-connections) mapfile -t COMPREPLY < <(:) ;;
 	--max-upstream-connections-per-user) mapfile -t COMPREPLY < <(:) ;;
-	--max-clients-per-address) mapfile -t COMPREPLY < <(:) ;;
 	--max-locks-per-user) mapfile -t COMPREPLY < <(:) ;;
 	--max-bulk) mapfile -t COMPREPLY < <(:) ;;
 	--max-args) mapfile -t COMPREPLY < <(:) ;;
@@ -81,7 +80,7 @@ _lockproxy() {
 	--event-log) mapfile -t COMPREPLY < <(:) ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-locks-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --admin-socket --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-locks-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --admin-socket --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

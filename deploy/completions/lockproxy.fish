@@ -47,7 +47,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l wait-poll 
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-clients -x -d 'most clients at once'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-upstream-connections -x -d 'Most connections to Redis for clients'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-upstream-connections-per-user -x -d 'Of these, those that one user’s clients have to themselves'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-clients-per-address -x -d 'Client connections from one IP address'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-locks-per-user -x -d 'Locks that one user’s connections to this proxy hold or wait for'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-bulk -x -d 'Longest single argument of a command'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-args -x -d 'Most arguments of a command'

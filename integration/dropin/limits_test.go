@@ -49,7 +49,7 @@ func TestDropinMaxClients(t *testing.T) {
 // However often strangers do what the log tells of, it grows by a few lines in ten seconds.
 func TestStrangersDoNotFloodTheLog(t *testing.T) {
 	t.Parallel()
-	p := harness.StartProxy(t, testredis.Start(t, "--requirepass pw").URL(), "--max-clients-per-address", "40")
+	p := harness.StartProxy(t, testredis.Start(t, "--requirepass pw").URL(), "--max-clients", "40")
 	began := time.Now()
 	for range 40 {
 		for _, hello := range []string{"POST / HTTP/1.1\r\n\r\n", "Host: x\r\n\r\n"} {

@@ -258,9 +258,6 @@ func Refused(line string) *Command {
 	return &Command{Refusal: true, Barred: true, Here: true, Line: line}
 }
 
-// Elsewhere stands for a command that is not run where the client is: at the admin socket, or on a place for operators.
-var Elsewhere = Refused("ERR not here")
-
 // Unlisted stands for a command that Redis has said it does not have. No other client's commands go over the connection that it is sent
 // on: should Redis know it by then, it may do anything to that.
 var Unlisted = &Command{Conn: ConnAlone}

@@ -272,7 +272,6 @@ func TestTLSFaultsAreNamed(t *testing.T) {
 		"tls-auth-user-passwords: does nothing":  "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-auth-user-passwords f",
 		`tls-auth-user: "dn" is not`:             "--tls-auth-user dn",
 		`protected-mode: "maybe"`:                "--protected-mode maybe",
-		"max-clients-per-address: -1":            "--max-clients-per-address -1",
 	} {
 		_, err := Parse(strings.Fields(args))
 		if fault == "" && err != nil || fault != "" && (err == nil || !strings.Contains(err.Error(), fault)) {

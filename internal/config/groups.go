@@ -77,7 +77,6 @@ type Locks struct {
 // Limits is how much clients may take.
 type Limits struct {
 	MaxClients         int
-	MaxPerAddress      int // 0 is no limit
 	MaxUpstream        int // 0 is what the limit of open files leaves room for
 	MaxUpstreamPerUser int // 0 is three quarters of MaxUpstream
 	MaxBulk            int // bytes

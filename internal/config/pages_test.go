@@ -334,7 +334,7 @@ var subjects = []subject{
 	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user " +
 		"tls-auth-user-passwords"},
 	{"Commands", "allow deny blocking-commands operators"},
-	{"Limits", "max-clients max-clients-per-address max-locks-per-user " +
+	{"Limits", "max-clients max-locks-per-user " +
 		"max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},
 	{"Metrics, traces and the page for operators", "metrics-listen admin-socket admin-listen " +

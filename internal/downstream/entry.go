@@ -45,11 +45,6 @@ var (
 	errNotFrom = errors.New("its address is not one of --proxy-protocol-from")
 )
 
-// refusedError is why a client was refused, which the client has been told.
-type refusedError string
-
-func (e refusedError) Error() string { return string(e) }
-
 // entrant is a client that may begin to speak RESP.
 type entrant struct {
 	conn  net.Conn
@@ -103,7 +98,7 @@ func (l *listener) prepare(e *entrant) error {
 		return err
 	}
 	if l.wantsHeader() {
-		if err := l.header(e, first, c); err != nil {
+		if err := readHeader(first, c); err != nil {
 			return err
 		}
 	}
@@ -130,23 +125,15 @@ func (l *listener) wantsHeader() bool {
 	return l.entry.ProxyHeader && l.Addr().Network() == "tcp"
 }
 
-// header reads the PROXY header, and takes over the addresses in it.
-func (l *listener) header(e *entrant, in *bufio.Reader, c *proxiedConn) error {
+// readHeader reads the PROXY header, and takes over the addresses in it.
+func readHeader(in *bufio.Reader, c *proxiedConn) error {
 	h, err := proxyproto.Read(in)
 	if err != nil {
 		return err
 	}
 	remote, local, ok := h.TCPAddrs()
-	if !ok || h.Command.IsLocal() {
-		remote, _ = c.Conn.RemoteAddr().(*net.TCPAddr) // the balancer's own connection, a health check for example
-	} else {
+	if ok && !h.Command.IsLocal() { // else it is the balancer's own connection, a health check for example
 		c.remote, c.local = remote, local
-	}
-	if line := e.place.move(addressOf(remote)); line != "" {
-		if l.entry.TLS == nil {
-			c.Write([]byte(line))
-		}
-		return refusedError(line)
 	}
 	return nil
 }
@@ -171,12 +158,7 @@ func (l *listener) trusted(a net.Addr) bool {
 
 // notEntered counts and logs a client that did not get as far as its first command.
 func (g *Gate) notEntered(from net.Addr, err error) {
-	var told refusedError
-	switch {
-	case errors.As(err, &told):
-		g.places.noteRefused(string(told), from)
-		return
-	case errors.Is(err, errSilent):
+	if errors.Is(err, errSilent) {
 		return // somebody checks whether the port is open
 	}
 	telemetry.EntriesFailed.Add(1)

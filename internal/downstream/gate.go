@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,7 +18,6 @@ import (
 // Bounds are limits that may change while clients are served. Zero is none.
 type Bounds struct {
 	MaxClients       int
-	MaxPerAddress    int // clients of one IP address
 	NormalOutput     OutputLimit
 	PubSubOutput     OutputLimit
 	IdleTimeout      time.Duration // counts anew when the bounds change
@@ -36,7 +34,6 @@ type Options struct {
 	// RefuseRemote returns what a client from another machine is told instead of being let in; "" lets it in. nil lets
 	// all in.
 	RefuseRemote func() (refusal string)
-	Keeps        func() bool        // some places are kept for operators; nil: none are
 	Limits       func() resp.Limits // of the commands of a client that has just come
 	Admit        func(*Conn) Client // makes the session of a client that may come in
 	Logger       *slog.Logger
@@ -63,16 +60,15 @@ type Gate struct {
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.
 func NewGate(ctx context.Context, o Options) *Gate {
 	g := &Gate{o: o, log: o.Logger, ctx: ctx, budgets: newBudgets(o.MaxQueryMemory, o.MaxReplyMemory, o.Logger)}
-	g.places = places{bounds: &g.bounds, keeps: o.Keeps, log: o.Logger, events: o.Events, byAddress: make(map[netip.Addr]int)}
+	g.places = places{bounds: &g.bounds, log: o.Logger, events: o.Events}
 	g.finished, g.finish = context.WithCancel(context.WithoutCancel(ctx))
 	g.SetBounds(o.Bounds)
 	return g
 }
 
 // SetBounds puts other bounds in force and says whether they differ from those before. If they do, the caller calls
-// BoundsChanged of every Conn, because a client that waits would keep the deadlines of the old ones. Clients of an
-// address that has more than MaxPerAddress stay. Commands applies to what is read from then on, the rest of a command
-// that has begun included.
+// BoundsChanged of every Conn, because a client that waits would keep the deadlines of the old ones. Commands applies to
+// what is read from then on, the rest of a command that has begun included.
 func (g *Gate) SetBounds(b Bounds) (changed bool) {
 	before := g.bounds.Swap(&b)
 	return before == nil || *before != b

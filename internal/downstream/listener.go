@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -133,17 +132,12 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 		raw.Close()
 		return e, false
 	}
-	addr := addressOf(from)
-	if l.wantsHeader() {
-		addr = netip.Addr{} // the client's own comes with the header
-	}
-	var refusal string
-	if e.place, refusal = l.gate.places.enter(raw, addr, l.entry.Operators); refusal == "" {
+	if e.place = l.gate.places.enter(raw, l.entry.Operators); e.place != nil {
 		return e, true
 	}
-	l.gate.places.noteRefused(refusal, from)
+	l.gate.places.noteRefused(tooMany, from)
 	if l.entry.TLS == nil {
-		tell(raw, refusal)
+		tell(raw, tooMany)
 	}
 	raw.Close()
 	return e, false

@@ -1,8 +1,8 @@
 package downstream
 
 import (
+	"io"
 	"net"
-	"net/netip"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -10,37 +10,32 @@ import (
 
 func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 
-// Whatever becomes of clients, and whatever address turns out to be theirs, nothing of them is left.
-func TestPlacesAreGivenBack(t *testing.T) {
+// A client too many is refused until another one leaves, and operators have places of their own, of which the newest keep theirs.
+func TestPlaces(t *testing.T) {
 	t.Parallel()
-	g := newTestGate(t, Options{Bounds: Bounds{MaxClients: 3, MaxPerAddress: 2}})
-	of := func(ip string) netip.Addr { return addressOf(&net.TCPAddr{IP: net.ParseIP(ip)}) }
-	here, there := of("127.0.0.1"), of("192.0.2.1")
-	var all []*Place
-	for _, addr := range []netip.Addr{here, here, {}} {
-		p, refusal := g.places.enter(nil, addr, false)
-		if refusal != "" {
-			t.Fatal(refusal)
-		}
-		all = append(all, p)
+	g := newTestGate(t, Options{Bounds: Bounds{MaxClients: 2}})
+	first, second := g.places.enter(nil, false), g.places.enter(nil, false)
+	if g.places.enter(nil, false) != nil {
+		t.Error("a third client has a place")
 	}
-	if _, refusal := g.places.enter(nil, there, false); refusal != tooMany {
-		t.Errorf("a fourth client was told %q", refusal)
+	var operators []*Place
+	var ends []net.Conn
+	for range operatorPlaces + 1 {
+		here, there := net.Pipe()
+		operators, ends = append(operators, g.places.enter(here, true)), append(ends, there)
 	}
-	if refusal := all[2].move(here); refusal != tooManyAddress {
-		t.Errorf("a third client of an address was told %q", refusal)
+	if _, err := ends[0].Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the oldest operator: %v", err)
 	}
-	if refusal := all[2].move(there); refusal != "" {
-		t.Errorf("the first client of an address was told %q", refusal)
+	if first.Leave(); g.places.enter(nil, false) == nil {
+		t.Error("a place is not given back")
 	}
-	if refusal := all[0].move(there); refusal != "" || g.places.byAddress[here] != 1 || g.places.byAddress[there] != 2 {
-		t.Errorf("moved: %q, %v", refusal, g.places.byAddress)
-	}
-	for _, p := range all {
+	second.Leave()
+	for _, p := range operators {
 		p.Leave()
 	}
-	if g.Places() != 0 || len(g.places.byAddress) > 0 {
-		t.Errorf("left over: %d, %v", g.Places(), g.places.byAddress)
+	if g.Places() != 1 || len(g.places.operators) > 0 {
+		t.Errorf("left over: %d, %v", g.Places(), g.places.operators)
 	}
 }
 

@@ -41,21 +41,6 @@ func TestChangedTimeOuts(t *testing.T) {
 	})
 }
 
-// Clients that came while there was no limit for their address count for the one that is set later.
-func TestChangedClientsPerAddress(t *testing.T) {
-	t.Parallel()
-	_, p := startBoth(t, nil)
-	first, second := dialWire(t, p.addr), dialWire(t, p.addr)
-	first.expect("+PONG\r\n", "PING")
-	second.expect("+PONG\r\n", "PING")
-	p.changed(Limits{MaxPerAddress: 2})
-	if got := dialWire(t, p.addr).rest(); got != tooManyAddress {
-		t.Errorf("the third: %q", got)
-	}
-	p.changed(Limits{})
-	dialWire(t, p.addr).expect("+PONG\r\n", "PING")
-}
-
 // New limits of commands hold for the next command of clients that are there, but for those that have yet to authenticate.
 func TestChangedLimitsOfCommands(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func (s *Session) unusual(t *answers, c *call) bool {
 	switch {
 	case c.row == nil, c.answer == nil && !t.Learned():
 		return true
-	case s.access.due != nil, s.client.Debugs, s.client.Place.Kept():
+	case s.access.due != nil, s.client.Debugs, s.client.Peer.Operator:
 		return true
 	}
 	return s.srv.pauses.now.Load() != nil
@@ -83,13 +83,12 @@ func (s *Session) heldUp(of *call) (over bool) {
 
 // unusualSteps are taken in this order.
 var unusualSteps = []func(s *Session, c *call){
-	(*Session).atSocket,    // the admin socket has answers of its own
-	(*Session).whatIsDue,   // a login by certificate; after RESET the limits of clients that must log in
-	(*Session).awaitTable,  // Redis tells which commands it has
-	(*Session).undebugged,  // a script is not run that was to be debugged
-	(*Session).onKeptPlace, // an operator's place is for some commands only
-	(*Session).heldBack,    // an operator has clients wait
-	(*Session).resolve,     // Redis is asked what a command is that it has not listed
+	(*Session).answerAtSocket, // the admin socket has answers of its own
+	(*Session).whatIsDue,      // a login by certificate; after RESET the limits of clients that must log in
+	(*Session).awaitTable,     // Redis tells which commands it has
+	(*Session).undebugged,     // a script is not run that was to be debugged
+	(*Session).heldBack,       // an operator has clients wait
+	(*Session).resolve,        // Redis is asked what a command is that it has not listed
 }
 
 // ranOnOwn runs a command on a connection of the client's own, where it concerns one or needs one. All earlier commands

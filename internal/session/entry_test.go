@@ -20,8 +20,7 @@ import (
 
 // What clients are told for whom there is no place.
 const (
-	tooMany        = "-ERR max number of clients reached\r\n"
-	tooManyAddress = "-ERR max number of clients per address reached\r\n"
+	tooMany = "-ERR max number of clients reached\r\n"
 )
 
 // serveEntry has p serve a second listener, with an Entry, and returns its address.
@@ -342,57 +341,4 @@ func TestProxyHeadersFrom(t *testing.T) {
 	if got := dialWire(t, serveEntry(t, p, downstream.Entry{ProxyHeader: true, ProxyFrom: nets("192.0.2.0/24")})).rest(); got != "" {
 		t.Errorf("got %q", got)
 	}
-}
-
-func TestClientsPerAddress(t *testing.T) {
-	p := startProxy(t, startRedis(t).URL(), func(o *Options) { o.MaxPerAddress = 2 })
-	eventually(t, "nobody is left", func() bool { return p.srv.clients.n.Load() == 0 })
-	rejected := telemetry.ClientsRejected.Value()
-	first, second := dialWire(t, p.addr), dialWire(t, p.addr)
-	first.expect("+PONG\r\n", "PING")
-	second.expect("+PONG\r\n", "PING")
-	for range 3 {
-		if got := dialWire(t, p.addr).rest(); got != tooManyAddress {
-			t.Errorf("got %q", got)
-		}
-	}
-	if n := telemetry.ClientsRejected.Value() - rejected; n != 3 {
-		t.Errorf("%d are counted", n)
-	}
-	// Behind a balancer, each of its clients has an address.
-	addr := serveEntry(t, p, downstream.Entry{ProxyHeader: true})
-	var from1 []*wire
-	for i := range 3 {
-		for _, ip := range []string{"192.0.2.1", "[2001:db8::1]"} {
-			w := dialWire(t, addr)
-			w.raw(header(t, 1, fmt.Sprintf("%s:%d", ip, 1000+i), ip+":6379"))
-			if i == 2 {
-				if got := w.rest(); got != tooManyAddress {
-					t.Errorf("%s: got %q", ip, got)
-				}
-				continue
-			}
-			w.expect("+PONG\r\n", "PING")
-			if ip == "192.0.2.1" {
-				from1 = append(from1, w)
-			}
-		}
-	}
-	first.conn.Close()
-	from1[0].conn.Close()
-	eventually(t, "the place is free", func() bool {
-		w := dialWire(t, p.addr)
-		defer w.conn.Close()
-		w.send("PING")
-		return w.frame() == "+PONG\r\n"
-	})
-	eventually(t, "the place at the balancer is free", func() bool {
-		w := dialWire(t, addr)
-		defer w.conn.Close()
-		w.raw(header(t, 1, "192.0.2.1:9999", "192.0.2.2:6379"))
-		w.send("PING")
-		return w.frame() == "+PONG\r\n"
-	})
-	p.stop()
-	eventually(t, "no place is left over", func() bool { return p.srv.gate.Places() == 0 })
 }

@@ -197,7 +197,7 @@ func (s *Server) changeRules(r CommandRules) error {
 }
 
 func (l Limits) bounds() downstream.Bounds {
-	return downstream.Bounds{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, NormalOutput: l.NormalOutput,
+	return downstream.Bounds{MaxClients: l.MaxClients, NormalOutput: l.NormalOutput,
 		PubSubOutput: l.PubSubOutput,
 		IdleTimeout:  l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout,
 		Commands: resp.Limits{Args: l.MaxArgs, Bulk: l.MaxBulk, Command: l.MaxCommand}}

@@ -10,8 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -24,26 +22,8 @@ func (s *Session) Operates() bool {
 		return true
 	}
 	operates := slices.Contains(s.srv.facts.rules.Load().Operators, client.UserName(s.client.Identity().User))
-	if s.activity.operates.Store(operates); operates {
-		s.client.Place.Keep()
-	}
+	s.activity.operates.Store(operates)
 	return operates
-}
-
-// keepsPlaces says that some places are kept for operators: there are some.
-func (s *Server) keepsPlaces() bool { return len(s.facts.rules.Load().Operators) > 0 }
-
-// onKeptPlace refuses a command for which no place is kept, and closes the client.
-func (s *Session) onKeptPlace(c *call) {
-	if c.row != nil && c.row.Kept || !s.client.Place.Kept() {
-		return
-	}
-	c.refuse(commandtable.Elsewhere, func(s *Session, _ [][]byte) {
-		line := s.client.Place.NoteRefused(s.client.RemoteAddr())
-		s.client.Error(line)
-		s.client.Replies.Finish = true
-		s.client.End.HangUp(downstream.Left, line)
-	})
 }
 
 // refusedOperator returns the error for a call of LOCKPROXY by a client of which Redis could not be asked, because of

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -78,52 +77,4 @@ func TestOperatorsBeforeRedisIsThere(t *testing.T) {
 			t.Errorf("%q before Redis is there: %q", call, got)
 		}
 	}
-}
-
-// Operators find a place when there is none for others, see who has them, and make room. Others are told what they are told without operators, and
-// do not keep operators out, however many there are.
-func TestPlacesForOperators(t *testing.T) {
-	t.Parallel()
-	server := startRedis(t)
-	do := admin(t, server)
-	do("ACL", "SETUSER", "ops", "on", ">pw", "~*", "&*", "+@all")
-	p := startProxy(t, server.URL(), func(o *Options) { o.MaxClients, o.Operators = 2, []string{"ops"} })
-	first, second := dialWire(t, p.addr), dialWire(t, p.addr)
-	first.expect("+OK\r\n", "CLIENT", "SETNAME", "leaky")
-	second.expect("+PONG\r\n", "PING")
-	for range 30 { // silent ones
-		dialWire(t, p.addr)
-	}
-	const full = "-ERR max number of clients reached\r\n"
-	other := dialWire(t, p.addr)
-	if got := other.do("GET", "k"); got != full || other.frame() != "<end>" {
-		t.Errorf("a client too many: %q", got)
-	}
-	other = dialWire(t, p.addr)
-	other.expect("+OK\r\n", "AUTH", "ops", "pw")
-	if got := other.do("GET", "k"); got != full || other.frame() != "<end>" {
-		t.Errorf("one that may operate and does not: %q", got)
-	}
-	ops := dialWire(t, p.addr)
-	ops.expect("+OK\r\n", "AUTH", "ops", "pw")
-	if got := ops.do("LOCKPROXY", "CLIENTS"); !strings.Contains(got, "leaky") {
-		t.Errorf("an operator sees %q", got)
-	}
-	for range 30 { // the operator's place is nobody else's
-		dialWire(t, p.addr)
-	}
-	if got := dialWire(t, p.addr).do("GET", "k"); got != full { // the silent ones before have been accepted then, and take no place later
-		t.Errorf("a client too many: %q", got)
-	}
-	ops.expect(":1\r\n", "CLIENT", "KILL", "ID", strconv.FormatInt(p.sessionOf(first).client.Number, 10))
-	eventually(t, "the place is free", func() bool {
-		next := dialWire(t, p.addr)
-		if next.do("GET", "k") == "$-1\r\n" {
-			return true
-		}
-		next.conn.Close() // it may have the place, and have been refused by Redis
-		return false
-	})
-	ops.conn.Close()
-	second.expect("$-1\r\n", "GET", "k")
 }

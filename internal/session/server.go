@@ -74,7 +74,6 @@ const (
 // Limits are what clients may take.
 type Limits struct {
 	MaxClients       int // 0: no limit
-	MaxPerAddress    int // clients of one IP address; 0: no limit
 	MaxBulk          int // bytes of one argument
 	MaxArgs          int // arguments of one command
 	MaxCommand       int // bytes of one command
@@ -207,7 +206,7 @@ func NewServer(o Options) *Server {
 		Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes()}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.refuseRemote, Keeps: s.keepsPlaces,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.refuseRemote,
 		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log, Events: o.Events,
 	})
 	s.setTable(nil)

@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -16,23 +17,30 @@ import (
 const notAtSocket = "ERR this is lockproxy's admin socket: it answers LOCKPROXY, CLIENT, INFO, COMMAND, PING, HELLO, " +
 	"RESET and QUIT, and nobody logs in here"
 
-// redisAnswers are what is answered at other places kept for operators, but by Redis.
-var redisAnswers = []string{"auth", "client|pause", "client|unpause", "client|unblock", "client|getredir",
+// atSocket are the commands that are answered at the admin socket. Of these Redis answers some, which are not.
+var atSocket = []string{"hello", "lockproxy", "client", "info", "command", "ping", "reset", "quit"}
+
+var redisAnswers = []string{"client|pause", "client|unpause", "client|unblock", "client|getredir",
 	"client|trackinginfo", "client|help", "command|getkeys", "command|getkeysandflags"}
 
-// atSocket answers a command at the admin socket, or refuses it.
-func (s *Session) atSocket(c *call) {
+// answerAtSocket answers a command at the admin socket, or refuses it.
+func (s *Session) answerAtSocket(c *call) {
 	if !s.client.Peer.Operator {
 		return
 	}
 	switch {
 	case c.answer == nil && equalFold(c.Args[0], "PING") && len(c.Args) <= 2: // it may have no row yet
 		c.answer = pong
-	case c.row == nil, !c.row.Kept, c.answer == nil, slices.Contains(redisAnswers, c.row.Name):
-		c.refuse(commandtable.Elsewhere, func(s *Session, _ [][]byte) { s.client.Error(notAtSocket) })
+	case c.row == nil, c.answer == nil, !answeredAtSocket(c.row.Name):
+		c.refuse(commandtable.Refused(notAtSocket), func(s *Session, _ [][]byte) { s.client.Error(notAtSocket) })
 	}
 	s.answer(c)
 	c.over = true
+}
+
+func answeredAtSocket(name string) bool {
+	whole, _, _ := strings.Cut(name, "|")
+	return slices.Contains(atSocket, whole) && !slices.Contains(redisAnswers, name)
 }
 
 // pong answers PING as Redis does.
