@@ -90,14 +90,14 @@ func TestChart(t *testing.T) {
 // TestChartValues: what YAML makes of a setting reaches lockproxy as the setting; other variables have a place of their own.
 func TestChartValues(t *testing.T) {
 	objects, err := rendered(t, object{"upstream": "redis://redis:6379",
-		"settings": object{"max-clients": 1000000.0, "threads": 7, "protected-mode": false, "reuse-port": true, "proxy-protocol": false,
+		"settings": object{"max-clients": 1000000.0, "max-locks-per-user": 7, "protected-mode": false, "reuse-port": true, "proxy-protocol": false,
 			"deny": []any{"flushall", "keys"}},
 		"extraEnv": []any{object{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://c:4318"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := started(t, objects, objects["Deployment"])
-	if c.Limits.MaxClients != 1000000 || c.Threads != 7 || c.Listen.ProtectedMode != "no" || c.Listen.ReusePort != "yes" ||
+	if c.Limits.MaxClients != 1000000 || c.Limits.LocksPerUser != 7 || c.Listen.ProtectedMode != "no" || c.Listen.ReusePort != "yes" ||
 		c.Listen.ProxyProtocol != "off" || len(c.Commands.Deny) != 2 || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "http://c:4318" {
 		t.Errorf("lockproxy would be started with %v", c)
 	}

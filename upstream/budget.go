@@ -54,9 +54,6 @@ func (b *Budget) Used() (used, total int) {
 	return b.used, b.total
 }
 
-// PerUser is how many connections that serve a single client one user may have.
-func (b *Budget) PerUser() int { return b.perUser }
-
 // share is one connection's part of a Budget.
 type share struct {
 	budget *Budget

@@ -82,7 +82,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 	a.self = introduction(a.uuid, cfg)
 	a.cfg.Limits.MaxClients, a.cfg.Limits.MaxUpstream = places(cfg.Limits.MaxClients, cfg.Limits.MaxUpstream, openFiles(), log)
 	a.latest.Store(new(a.cfg))
-	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, cfg.Limits.MaxUpstreamPerUser)
+	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, 0)
 	if err := a.build(ctx); err != nil {
 		a.close()
 		return nil, err

@@ -88,7 +88,7 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 		t.Fatal(err)
 	}
 	p := start(t, append(upstream, "--listen", addr, "--admin-listen", at, "--admin-token-file", token, "--operators", "default",
-		"--event-log", file, "--max-clients-per-address", "6", "--drain-timeout", "0")...)
+		"--event-log", file, "--max-clients", "6", "--drain-timeout", "0")...)
 	a, b, killed, ops := p.dial("tcp", addr), p.dial("tcp", addr), p.dial("tcp", addr), p.dial("tcp", addr)
 	await(t, "a lock", func() bool { got, err := a.Do("LOCK", "first"); return got == "OK" && err == nil })
 	expect(t, a, "OK", "CLIENT", "SETNAME", "pay<b>roll")

@@ -74,7 +74,7 @@ func run(args []string) int {
 	out := newLogQueue(cfg)
 	defer out.Close(logTime)
 	log, level := newLogger(cfg, out)
-	useThreads(cfg.Threads)
+	useHalf()
 	defer runtime.KeepAlive(collectLate())
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,20 +192,18 @@ func (s settings) Level(to string) (now string, err error) {
 func (a *app) holding() map[string]string {
 	now, asks := a.latest.Load(), map[bool]string{true: "required", false: "no"}
 	return map[string]string{
-		"max-clients":                       strconv.Itoa(now.Limits.MaxClients),
-		"max-upstream-connections":          strconv.Itoa(a.cfg.Limits.MaxUpstream),
-		"max-upstream-connections-per-user": strconv.Itoa(a.budget.PerUser()),
-		"drain-delay":                       now.Drain.Delay.String(),
-		"threads":                           strconv.Itoa(runtime.GOMAXPROCS(0)),
-		"log-level":                         strings.ToLower(a.level.Level().String()),
-		"tls-client-auth":                   cmp.Or(a.cfg.TLS.ClientAuth, asks[a.cfg.AsksClients()]),
+		"max-clients":              strconv.Itoa(now.Limits.MaxClients),
+		"max-upstream-connections": strconv.Itoa(a.cfg.Limits.MaxUpstream),
+		"drain-delay":              now.Drain.Delay.String(),
+		"log-level":                strings.ToLower(a.level.Level().String()),
+		"tls-client-auth":          cmp.Or(a.cfg.TLS.ClientAuth, asks[a.cfg.AsksClients()]),
 	}
 }
 
 // limits are the clients'.
 func limits(cfg config.Config) session.Limits {
 	l := cfg.Limits
-	return session.Limits{MaxClients: l.MaxClients, MaxBulk: l.MaxBulk, MaxArgs: l.MaxArgs, MaxCommand: l.MaxCommand,
+	return session.Limits{MaxClients: l.MaxClients, MaxBulk: l.MaxBulk,
 		MaxQueryMemory: l.MaxQueryMemory, MaxReplyMemory: l.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(l.NormalOutput), PubSubOutput: downstream.OutputLimit(l.PubSubOutput),
 		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes",

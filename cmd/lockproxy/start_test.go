@@ -56,12 +56,12 @@ func TestDenyOfNoCommand(t *testing.T) {
 }
 
 // The default is half of what Go finds, not of what the machine has.
-func TestThreads(t *testing.T) {
+func TestProcessors(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for found, want := range map[int]int{1: 1, 2: 1, 7: 3, 64: 32} {
 		runtime.GOMAXPROCS(found)
-		if useThreads(0); runtime.GOMAXPROCS(0) != want {
+		if useHalf(); runtime.GOMAXPROCS(0) != want {
 			t.Errorf("%d of %d processors, not %d", runtime.GOMAXPROCS(0), found, want)
 		}
 	}

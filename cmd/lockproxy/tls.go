@@ -132,7 +132,7 @@ func (a *app) secret(to *upstream.Secret, file string) error {
 
 // certificateUsers are the passwords of the users whom certificates name; nil: they name nobody.
 func (a *app) certificateUsers() (func(name string) (password string, known bool), error) {
-	if a.cfg.TLS.User == "off" {
+	if a.cfg.TLS.UserPasswords == "" {
 		return nil, nil
 	}
 	files, err := a.keepFresh(tlsfiles.Names{Users: a.cfg.TLS.UserPasswords})

@@ -19,7 +19,6 @@ _lockproxy() {
 	--tls-key) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--tls-client-auth) mapfile -t COMPREPLY < <(compgen -W "no optional required" -- "$cur") ;;
-	--tls-auth-user) mapfile -t COMPREPLY < <(compgen -W "off cn" -- "$cur") ;;
 	--tls-auth-user-passwords) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--proxy-protocol) mapfile -t COMPREPLY < <(compgen -W "off required" -- "$cur") ;;
 	--proxy-protocol-from) mapfile -t COMPREPLY < <(:) ;;
@@ -51,15 +50,11 @@ _lockproxy() {
 	--max-hold) mapfile -t COMPREPLY < <(:) ;;
 	--cluster-pubsub) mapfile -t COMPREPLY < <(compgen -W "both sharded classic" -- "$cur") ;;
 	--implicit-reentry) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur") ;;
-	--threads) mapfile -t COMPREPLY < <(:) ;;
 	--wait-poll) mapfile -t COMPREPLY < <(:) ;;
 	--max-clients) mapfile -t COMPREPLY < <(:) ;;
 	--max-upstream-connections) mapfile -t COMPREPLY < <(:) ;;
-	--max-upstream-connections-per-user) mapfile -t COMPREPLY < <(:) ;;
 	--max-locks-per-user) mapfile -t COMPREPLY < <(:) ;;
 	--max-bulk) mapfile -t COMPREPLY < <(:) ;;
-	--max-args) mapfile -t COMPREPLY < <(:) ;;
-	--max-command) mapfile -t COMPREPLY < <(:) ;;
 	--max-query-memory) mapfile -t COMPREPLY < <(:) ;;
 	--max-reply-memory) mapfile -t COMPREPLY < <(:) ;;
 	--client-output-buffer-limit) mapfile -t COMPREPLY < <(:) ;;
@@ -80,7 +75,7 @@ _lockproxy() {
 	--event-log) mapfile -t COMPREPLY < <(:) ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --threads --wait-poll --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-locks-per-user --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --admin-socket --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --wait-poll --max-clients --max-upstream-connections --max-locks-per-user --max-bulk --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --admin-socket --admin-listen --admin-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

@@ -8,11 +8,24 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
+// leaving starts a proxy at which a user may have so many connections more to itself.
+func leaving(t *testing.T, tc *testredis.Cluster, free int) *harness.Proxy {
+	t.Helper()
+	const perUser = 12 // three quarters of all
+	p := harness.StartClusterProxy(t, tc, "--max-upstream-connections", "16")
+	for range perUser - free {
+		s := &subscriber{harness.Dial(t, p.Addr()), t, "*"}
+		s.Send("SUBSCRIBE", "taken")
+		s.confirmed("subscribe", "taken", 1)
+	}
+	return p
+}
+
 // A command for several nodes that meets the bound of connections half-way runs once at each: the rest of it goes over the shared ones.
 func TestClusterCommandThatMeetsTheBound(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	p := harness.StartClusterProxy(t, tc, "--max-upstream-connections-per-user", "1")
+	p := leaving(t, tc, 1)
 	here, there := keyOf(t, tc, tc.Servers[0]), keyOf(t, tc, tc.Servers[1])
 	w := harness.Dial(t, p.Addr())
 	harness.Expect(t, w, ok, "SET", there, "1")
@@ -30,14 +43,14 @@ func TestClusterCommandThatMeetsTheBound(t *testing.T) {
 func TestClusterKeyspaceEventsThatMeetTheBound(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	p := harness.StartClusterProxy(t, tc, "--max-upstream-connections-per-user", "2")
+	p := leaving(t, tc, 2)
 	s := &subscriber{harness.Dial(t, p.Addr()), t, "*"}
 	s.Send("SUBSCRIBE", "news")
 	s.confirmed("subscribe", "news", 1)
 	const refusal = "-ERR max number of upstream connections reached for this user\r\n"
 	harness.Expect(t, s.Wire, refusal, "SUBSCRIBE", "__keyevent@0__:del")
 	harness.Expect(t, s.Wire, refusal, "PSUBSCRIBE", "*")
-	harness.Eventually(t, "its other connections are given back", func() bool { return p.Metric("lockproxy_dedicated") == 1 })
+	harness.Eventually(t, "its other connections are given back", func() bool { return p.Metric("lockproxy_dedicated") == 11 })
 	s.Send("SUBSCRIBE", "more")
 	s.confirmed("subscribe", "more", 2)
 }
@@ -46,10 +59,10 @@ func TestClusterKeyspaceEventsThatMeetTheBound(t *testing.T) {
 func TestClusterFirstKeyspaceEventsThatMeetTheBound(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--notify-keyspace-events", "Eg")
-	p := harness.StartClusterProxy(t, tc, "--max-upstream-connections-per-user", "3")
+	p := leaving(t, tc, 3)
 	s, w := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	harness.Expect(t, s, "-ERR max number of upstream connections reached for this user\r\n", "SUBSCRIBE", "__keyevent@0__:del")
-	harness.Eventually(t, "its connections are given back", func() bool { return p.Metric("lockproxy_dedicated") == 0 })
+	harness.Eventually(t, "its connections are given back", func() bool { return p.Metric("lockproxy_dedicated") == 9 })
 	deleteAll(t, w, 0)
 	harness.Expect(t, s, "+PONG\r\n", "PING")
 }

@@ -35,7 +35,7 @@ func TestCertificateIsUser(t *testing.T) {
 	write("# of the teams\nalice wonder land\n\neve apple\n")
 	upstream := "redis://service:service@" + redis.Addr()
 	p, addr := startTLS(t, upstream, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", a.File, "--tls-client-auth", "optional",
-		"--tls-auth-user", "cn", "--tls-auth-user-passwords", passwords)
+		"--tls-auth-user-passwords", passwords)
 	as := func(name string) *harness.Wire {
 		conf := &tls.Config{RootCAs: a.Pool}
 		if name != "" {

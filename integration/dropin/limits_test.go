@@ -91,25 +91,6 @@ func TestDropinProtocolErrors(t *testing.T) {
 	}
 }
 
-func TestDropinMaxArgsAndCommand(t *testing.T) {
-	t.Parallel()
-	redis := testredis.Start(t)
-	p := harness.StartProxy(t, redis.URL(), "--max-args", "10", "--max-bulk", "1kb", "--max-command", "2kb")
-	if got := harness.Dial(t, p.Addr()).Do("DEL", "1", "2", "3", "4", "5", "6", "7", "8", "9"); got != ":0\r\n" {
-		t.Errorf("10 arguments: %q", got)
-	}
-	kb := strings.Repeat("x", 1000)
-	for want, args := range map[string][]string{
-		"-ERR Protocol error: invalid multibulk length\r\n": {"DEL", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"},
-		"-ERR Protocol error: invalid bulk length\r\n":      {"SET", "k", kb + kb},
-		"-ERR Protocol error: too big command\r\n":          {"DEL", kb, kb, kb},
-	} {
-		if got := untilEnd(harness.Dial(t, p.Addr()), harness.EncodeAll([][]string{args})); got != want {
-			t.Errorf("%s: %q, want %q", harness.Quoted(args), got, want)
-		}
-	}
-}
-
 // Who must authenticate first may send only little, as in Redis.
 func TestDropinUnauthenticatedLimits(t *testing.T) {
 	t.Parallel()

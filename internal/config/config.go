@@ -36,7 +36,6 @@ type Config struct {
 	Log      Log
 	Drain    Drain
 	Admin    Admin
-	Threads  int   // 0: half of the processors that Go finds
 	File     File  // the YAML file read
 	Given    Texts // what was given, as it was written
 	Instead

@@ -24,11 +24,10 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ReusePort: "no", Attached: "no", ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
-		TLS:     TLS{User: "off"},
 		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, ReadFrom: "master", PubSub: "both"},
 		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},
 		Locks:   Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WaitPoll: 3 * time.Second},
-		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxArgs: 1 << 20, MaxCommand: 1 << 30, MaxQueryMemory: 1 << 30,
+		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxQueryMemory: 1 << 30,
 			MaxReplyMemory: 1 << 30, PubSubOutput: OutputLimit{32 << 20, 8 << 20, time.Minute}},
 		Log:   Log{Level: slog.LevelInfo, Format: "text"},
 		Drain: Drain{Timeout: 20 * time.Second},
@@ -49,16 +48,16 @@ func write(t *testing.T, yaml string) string {
 }
 
 func TestFlagWinsOverEnvironmentWinsOverFile(t *testing.T) {
-	t.Setenv("LOCKPROXY_MAX_ARGS", "2")
+	t.Setenv("LOCKPROXY_MAX_LOCKS_PER_USER", "2")
 	t.Setenv("LOCKPROXY_MAX_CLIENTS", "2")
 	t.Setenv("LOCKPROXY_VERSION", "1.2.3")
-	t.Setenv("LOCKPROXY_CONFIG", write(t, "max-args: 3\nmax-clients: 3\nthreads: 3\n"))
-	c, err := Parse([]string{"--max-args", "1"})
+	t.Setenv("LOCKPROXY_CONFIG", write(t, "max-locks-per-user: 3\nmax-clients: 3\nmax-upstream-connections: 3\n"))
+	c, err := Parse([]string{"--max-locks-per-user", "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Limits.MaxArgs != 1 || c.Limits.MaxClients != 2 || c.Threads != 3 {
-		t.Errorf("max-args %d, max-clients %d, threads %d; want 1 2 3", c.Limits.MaxArgs, c.Limits.MaxClients, c.Threads)
+	if c.Limits.LocksPerUser != 1 || c.Limits.MaxClients != 2 || c.Limits.MaxUpstream != 3 {
+		t.Errorf("max-locks-per-user %d, max-clients %d, max-upstream-connections %d; want 1 2 3", c.Limits.LocksPerUser, c.Limits.MaxClients, c.Limits.MaxUpstream)
 	}
 	if c.Version {
 		t.Error("LOCKPROXY_VERSION in the environment asked for the version")
@@ -112,7 +111,7 @@ func TestAllFaultsAreNamed(t *testing.T) {
 	_, err := Parse([]string{
 		"--upstream", "http://example.org", "--listen", "6380,unix://x,127.0.0.1:1,127.0.0.1:1", "--lock-watchdog-timeout", "30",
 		"--drain-timeout", "-1s", "--wait-poll", "1ms", "--implicit-reentry", "maybe", "--max-clients", "0",
-		"--max-args", "many", "--max-command", "1mb", "--deny", "config set", "--metrics-listen", "9121",
+		"--max-locks-per-user", "many", "--deny", "config set", "--metrics-listen", "9121",
 		"--log-level", "loud", "--log-format", "xml",
 	})
 	if err == nil {
@@ -121,7 +120,7 @@ func TestAllFaultsAreNamed(t *testing.T) {
 	for _, want := range []string{
 		"upstream:", `listen: "6380"`, `listen: "unix://x"`, `listen: "127.0.0.1:1" is named twice`,
 		`lock-watchdog-timeout: "30"`, "drain-timeout: -1s", "wait-poll: 1ms", `implicit-reentry: "maybe"`,
-		"max-clients: 0", `max-args: "many"`, "max-command: 1048576", `deny: "config set"`, `metrics-listen: "9121"`,
+		"max-clients: 0", `max-locks-per-user: "many"`, `deny: "config set"`, `metrics-listen: "9121"`,
 		`log-level: "loud"`, `log-format: "xml"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -132,13 +131,13 @@ func TestAllFaultsAreNamed(t *testing.T) {
 
 func TestFileFaultsAreNamedWithTheirLines(t *testing.T) {
 	_, err := Parse([]string{"--config", write(t,
-		"listn: x\nlog-level: info\nlog-level: warn\nconfig: other\nmax-args: [1, 2]\nmax-bulk:\ndeny: {a: b}\nversion: true\n")})
+		"listn: x\nlog-level: info\nlog-level: warn\nconfig: other\nmax-clients: [1, 2]\nmax-bulk:\ndeny: {a: b}\nversion: true\n")})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
 		`line 1: unknown setting "listn"`, "line 3: log-level is set twice", `line 4: unknown setting "config"`,
-		"line 5: max-args needs a plain value", "line 6: max-bulk needs", "line 7: deny needs", `line 8: unknown setting "version"`,
+		"line 5: max-clients needs a plain value", "line 6: max-bulk needs", "line 7: deny needs", `line 8: unknown setting "version"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
@@ -252,26 +251,23 @@ func TestConfigurationPageIsFresh(t *testing.T) {
 
 func TestTLSFaultsAreNamed(t *testing.T) {
 	for fault, args := range map[string]string{
-		"":                                       "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --proxy-protocol required --proxy-protocol-from 10.0.0.0/8,::1 --upstream rediss://r --upstream-tls-ca a --upstream-tls-cert c --upstream-tls-key k --upstream-tls-server-name n --tls-auth-user cn --tls-auth-user-passwords f",
-		"listen: no address":                     "--listen=",
-		"tls-listen: needs tls-cert":             "--tls-listen :1",
-		`tls-listen: "unix:///x" is not`:         "--tls-listen unix:///x --tls-cert c --tls-key k",
-		`tls-listen: "127.0.0.1:6380" is named`:  "--tls-listen 127.0.0.1:6380 --tls-cert c --tls-key k",
-		"tls-key: there must be as many":         "--tls-listen :1 --tls-cert c,d --tls-key k",
-		"tls-cert: does nothing without":         "--tls-cert c --tls-key k",
-		"tls-client-ca: does nothing without ":   "--tls-client-ca a",
-		"tls-client-auth: needs tls-client-ca":   "--tls-listen :1 --tls-cert c --tls-key k --tls-client-auth optional",
-		"tls-client-ca: does nothing":            "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-client-auth no",
-		`tls-client-auth: "maybe"`:               "--tls-client-auth maybe",
-		"proxy-protocol-from: does nothing":      "--proxy-protocol-from ::1",
-		`proxy-protocol-from: "localhost"`:       "--proxy-protocol required --proxy-protocol-from localhost",
-		"upstream-tls-cert: needs upstream-tls":  "--upstream rediss://r --upstream-tls-cert c",
-		"upstream-tls-ca: does nothing without":  "--upstream redis://r --upstream-tls-ca a",
-		"tls-auth-user: needs tls-client-ca":     "--tls-listen :1 --tls-cert c --tls-key k --tls-auth-user cn --tls-auth-user-passwords f",
-		"tls-auth-user: needs tls-auth-user-pas": "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-auth-user cn",
-		"tls-auth-user-passwords: does nothing":  "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-auth-user-passwords f",
-		`tls-auth-user: "dn" is not`:             "--tls-auth-user dn",
-		`protected-mode: "maybe"`:                "--protected-mode maybe",
+		"":                                      "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --proxy-protocol required --proxy-protocol-from 10.0.0.0/8,::1 --upstream rediss://r --upstream-tls-ca a --upstream-tls-cert c --upstream-tls-key k --upstream-tls-server-name n --tls-auth-user-passwords f",
+		"listen: no address":                    "--listen=",
+		"tls-listen: needs tls-cert":            "--tls-listen :1",
+		`tls-listen: "unix:///x" is not`:        "--tls-listen unix:///x --tls-cert c --tls-key k",
+		`tls-listen: "127.0.0.1:6380" is named`: "--tls-listen 127.0.0.1:6380 --tls-cert c --tls-key k",
+		"tls-key: there must be as many":        "--tls-listen :1 --tls-cert c,d --tls-key k",
+		"tls-cert: does nothing without":        "--tls-cert c --tls-key k",
+		"tls-client-ca: does nothing without ":  "--tls-client-ca a",
+		"tls-client-auth: needs tls-client-ca":  "--tls-listen :1 --tls-cert c --tls-key k --tls-client-auth optional",
+		"tls-client-ca: does nothing":           "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-client-auth no",
+		`tls-client-auth: "maybe"`:              "--tls-client-auth maybe",
+		"proxy-protocol-from: does nothing":     "--proxy-protocol-from ::1",
+		`proxy-protocol-from: "localhost"`:      "--proxy-protocol required --proxy-protocol-from localhost",
+		"upstream-tls-cert: needs upstream-tls": "--upstream rediss://r --upstream-tls-cert c",
+		"upstream-tls-ca: does nothing without": "--upstream redis://r --upstream-tls-ca a",
+		"tls-auth-user-passwords: needs tls-cl": "--tls-listen :1 --tls-cert c --tls-key k --tls-auth-user-passwords f",
+		`protected-mode: "maybe"`:               "--protected-mode maybe",
 	} {
 		_, err := Parse(strings.Fields(args))
 		if fault == "" && err != nil || fault != "" && (err == nil || !strings.Contains(err.Error(), fault)) {
@@ -310,7 +306,7 @@ func TestFileThatIsNone(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(write(t, "max-args: 3\n"), link); err != nil {
+	if err := os.Symlink(write(t, "max-clients: 3\n"), link); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

@@ -45,8 +45,7 @@ type TLS struct {
 	ClientCA   string
 	ClientAuth string // no, optional or required; "" is required with a ClientCA, else no
 
-	User          string // off, or cn: a certificate's common name is its client's user
-	UserPasswords string // a file; "" with off
+	UserPasswords string // a file with those of users whom certificates may name; "": they name nobody
 }
 
 // Cluster are settings for a Redis Cluster upstream.
@@ -76,19 +75,16 @@ type Locks struct {
 
 // Limits is how much clients may take.
 type Limits struct {
-	MaxClients         int
-	MaxUpstream        int // 0 is what the limit of open files leaves room for
-	MaxUpstreamPerUser int // 0 is three quarters of MaxUpstream
-	MaxBulk            int // bytes
-	MaxArgs            int
-	MaxCommand         int // bytes
-	MaxQueryMemory     int // bytes; 0 is no limit
-	MaxReplyMemory     int // bytes; 0 is no limit
-	NormalOutput       OutputLimit
-	PubSubOutput       OutputLimit
-	IdleTimeout        time.Duration // 0 is no limit
-	HandshakeTimeout   time.Duration // 0 is no limit
-	LocksPerUser       int           // 0 is no limit
+	MaxClients       int
+	MaxUpstream      int // 0 is what the limit of open files leaves room for
+	MaxBulk          int // bytes
+	MaxQueryMemory   int // bytes; 0 is no limit
+	MaxReplyMemory   int // bytes; 0 is no limit
+	NormalOutput     OutputLimit
+	PubSubOutput     OutputLimit
+	IdleTimeout      time.Duration // 0 is no limit
+	HandshakeTimeout time.Duration // 0 is no limit
+	LocksPerUser     int           // 0 is no limit
 }
 
 // Commands is what is said of commands by their names, in lower case.

@@ -12,7 +12,7 @@ import (
 // restart is told beside.
 func TestInForce(t *testing.T) {
 	t.Setenv("LOCKPROXY_LOCK_WATCHDOG_TIMEOUT", "7s")
-	file := write(t, "max-args: 3\ndeny: [get, set]\nlisten: 127.0.0.1:1\nupstream: redis://a:b@db/2\nmetrics-listen: 127.0.0.1:2\n")
+	file := write(t, "max-locks-per-user: 3\ndeny: [get, set]\nlisten: 127.0.0.1:1\nupstream: redis://a:b@db/2\nmetrics-listen: 127.0.0.1:2\n")
 	parse := func(args ...string) Config {
 		t.Helper()
 		c, err := Parse(append(args, "--max-bulk", "1kb", "--max-clients", "90"))
@@ -22,7 +22,7 @@ func TestInForce(t *testing.T) {
 		return c
 	}
 	start := parse("--config", file)
-	latest := parse("--config", write(t, "max-args: 4\nlisten: ['127.0.0.1:1', 'unix:///a@b']\nupstream: redis://a:c@db/2\nlock-watchdog-timeout: 9s\n"))
+	latest := parse("--config", write(t, "max-locks-per-user: 4\nlisten: ['127.0.0.1:1', 'unix:///a@b']\nupstream: redis://a:c@db/2\nlock-watchdog-timeout: 9s\n"))
 	got := map[string]inforce.Setting{}
 	for _, s := range InForce(start, latest, map[string]string{"max-clients": "70"}) {
 		got[s.Name] = s
@@ -35,7 +35,7 @@ func TestInForce(t *testing.T) {
 		live              bool
 		waiting           *string
 	}{
-		{"max-args", "4", "file", true, nil},
+		{"max-locks-per-user", "4", "file", true, nil},
 		{"deny", "", "default", true, nil},
 		{"max-bulk", "1kb", "flag", true, nil},
 		{"max-clients", "70", "flag", true, nil},

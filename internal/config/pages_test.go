@@ -331,15 +331,14 @@ var subjects = []subject{
 	{"Locks", "lock-watchdog-timeout max-hold implicit-reentry wait-poll"},
 	{"Where clients connect", "listen protected-mode proxy-protocol proxy-protocol-from handshake-timeout idle-timeout " +
 		"unix-socket-mode unix-socket-group reuse-port attached"},
-	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user " +
-		"tls-auth-user-passwords"},
+	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user-passwords"},
 	{"Commands", "allow deny blocking-commands operators"},
 	{"Limits", "max-clients max-locks-per-user " +
-		"max-upstream-connections max-upstream-connections-per-user max-bulk max-args max-command " +
+		"max-upstream-connections max-bulk " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},
 	{"Metrics, traces and the page for operators", "metrics-listen admin-socket admin-listen " +
 		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca event-log"},
-	{"The process", "config threads drain-delay drain-timeout log-level log-format"},
+	{"The process", "config drain-delay drain-timeout log-level log-format"},
 }
 
 // TestSubjects: each setting is below one heading of docs/CONFIGURATION.md.

@@ -4,7 +4,7 @@ import "slices"
 
 // live are the settings that may change while the process runs.
 var live = []string{
-	"log-level", "deny", "allow", "operators", "max-clients", "max-locks-per-user", "max-bulk", "max-args", "max-command",
+	"log-level", "deny", "allow", "operators", "max-clients", "max-locks-per-user", "max-bulk",
 	"client-output-buffer-limit", "idle-timeout", "handshake-timeout", "drain-delay", "drain-timeout",
 }
 

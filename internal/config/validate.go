@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -11,15 +12,8 @@ import (
 // validate reports every setting that can not work with the others. What can not work by itself its row refuses.
 func (c Config) validate() []error {
 	faults := slices.Concat(c.listenFaults(), c.dependenceFaults(), c.quorumFaults())
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if len(c.TLS.Certs) != len(c.TLS.Keys) {
-		fault("tls-key: there must be as many as tls-cert")
-	}
-	if most := c.Limits.MaxUpstream; most > 0 && c.Limits.MaxUpstreamPerUser > most {
-		fault("max-upstream-connections-per-user: %d is above max-upstream-connections' %d", c.Limits.MaxUpstreamPerUser, most)
-	}
-	if c.Limits.MaxCommand < c.Limits.MaxBulk {
-		fault("max-command: %d bytes is below max-bulk's %d", c.Limits.MaxCommand, c.Limits.MaxBulk)
+		faults = append(faults, errors.New("tls-key: there must be as many as tls-cert"))
 	}
 	return faults
 }

@@ -200,7 +200,7 @@ func (l Limits) bounds() downstream.Bounds {
 	return downstream.Bounds{MaxClients: l.MaxClients, NormalOutput: l.NormalOutput,
 		PubSubOutput: l.PubSubOutput,
 		IdleTimeout:  l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout,
-		Commands: resp.Limits{Args: l.MaxArgs, Bulk: l.MaxBulk, Command: l.MaxCommand}}
+		Commands: resp.Limits{Bulk: l.MaxBulk, Command: max(resp.DefaultLimits.Command, 2*l.MaxBulk)}}
 }
 
 // learnAuth asks whether clients must authenticate.

@@ -75,8 +75,6 @@ const (
 type Limits struct {
 	MaxClients       int // 0: no limit
 	MaxBulk          int // bytes of one argument
-	MaxArgs          int // arguments of one command
-	MaxCommand       int // bytes of one command
 	MaxQueryMemory   int // bytes of unfinished commands of all clients together; 0: no limit
 	MaxReplyMemory   int // bytes of replies gathered for all clients together; 0: no limit
 	NormalOutput     downstream.OutputLimit
