@@ -59,8 +59,9 @@ public final class Locks implements AutoCloseable {
   }
 
   /**
-   * Takes the lock, for a try statement that gives it back. The end of the block throws {@link Lost} if the lock was
-   * lost meanwhile; beside an exception of the block's own that is a suppressed one.
+   * Takes the lock, for a try statement that gives it back; without one, {@link Held#close} may be called from any
+   * thread. The end of the block throws {@link Lost} if the lock was lost meanwhile; beside an exception of the block's
+   * own that is a suppressed one.
    *
    * @throws NotAcquired if somebody else had the lock for as long as the options say
    * @throws LockException if Redis refuses, or cannot be reached
@@ -78,7 +79,9 @@ public final class Locks implements AutoCloseable {
       if (!section.granted.cancel(false)) section.granted.thenAcceptAsync(Locks::giveBack, THREADS);
       throw e;
     } catch (ExecutionException e) {
-      throw new LockException(name + ": " + text(e.getCause()), e.getCause());
+      String text = text(e.getCause());
+      String which = text.startsWith("ERR unknown command") ? ": this is no lockproxy: " : ": ";
+      throw new LockException(name + which + text, e.getCause());
     }
   }
 

@@ -37,6 +37,7 @@ final class Section implements Runnable {
   private CompletableFuture<Void> running;
   private LockConnection connection;
   private boolean fresh;
+  private boolean unheard; // a LOCK has had no answer: Redis may have granted it, or may yet
 
   Section(Locks locks, String name, Options options) {
     this.locks = locks;
@@ -82,9 +83,12 @@ final class Section implements Runnable {
       if (granted.complete(held) && held != null) keep(held);
       if (held != null) giveUp(held);
     } catch (Throwable e) {
-      if (granted.completeExceptionally(e)) return; // the caller is told
+      if (granted.completeExceptionally(e) || held == null) {
+        takeBack();
+        return;
+      }
       drop();
-      if (held != null) held.gone(e);
+      held.gone(e);
     } finally {
       if (connection != null) locks.leave(connection);
     }
@@ -100,13 +104,16 @@ final class Section implements Runnable {
         long sent = clock();
         long left = wait - (sent - began);
         long block = Math.min(left, third * 3 / 4);
+        unheard = true;
         Long token = ask(block > 0 ? words(lock, block) : lock);
+        unheard = false;
         if (token != null) return new Held(this, token, sent);
         if (block >= left || granted.isCancelled()) return null;
         trouble = false;
         answered = clock();
       } catch (Exception e) {
         // An idle connection may have been closed on the way, or the proxy is away: a second LOCK joins the first.
+        if (locks.library.isReply(e)) unheard = Locks.text(e).contains("the reply to this LOCK was lost");
         boolean late = clock() - answered >= third || clock() - began >= wait;
         if (locks.library.isReply(e) || granted.isCancelled() || trouble && late) throw e;
         trouble = true;
@@ -175,6 +182,27 @@ final class Section implements Runnable {
         done |= !locks.library.isReply(e);
       }
       TimeUnit.NANOSECONDS.sleep(third / 20);
+    }
+  }
+
+  /**
+   * Gives back what a LOCK without an answer may have taken. It may also be carried out after the first UNLOCK, which
+   * comes over another connection; a watched lock has ended with its own.
+   */
+  private void takeBack() {
+    try {
+      for (int i = 1; unheard && !watched; i++) {
+        try {
+          connect();
+          ask(unlock);
+          return;
+        } catch (Exception e) {
+          if (i == UNLOCKS) return; // it ends with its lease, if it was granted
+        }
+        TimeUnit.NANOSECONDS.sleep(third / 800 << 2 * i);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
     }
   }
 

@@ -437,5 +437,9 @@ abstract class LocksCase {
     client.ask("SET", "text", "a string is no lock");
     var error = assertThrows(LockException.class, () -> locks.lock("text"));
     assertTrue(error.getCause().getMessage().startsWith("WRONGTYPE"), error::getMessage);
+    try (var bare = connect(servers.redis.port)) {
+      error = assertThrows(LockException.class, () -> bare.locks().lock("bare"));
+      assertTrue(error.getMessage().startsWith("bare: this is no lockproxy: "), error::getMessage);
+    }
   }
 }

@@ -153,6 +153,42 @@ class SectionTest {
     assertEquals(asked.size(), opened.get(), "connections");
   }
 
+  /** A LOCK without an answer may have been granted, and may be carried out after the first UNLOCK. */
+  @ParameterizedTest
+  @CsvSource({
+    ", false, 4", ", true, 0", "ERR the reply to this LOCK was lost and Redis cannot be asked, false, 4", "WRONGTYPE, false, 0",
+  })
+  void whatMayHaveBeenGrantedIsGivenBack(String reply, boolean watched, int unlocks) throws Exception {
+    Locks locks =
+        locks(
+            verb -> {
+              passes(0.5);
+              if (verb.equals("UNLOCK")) throw new Reply("NOTHELD this owner");
+              throw reply == null ? new IOException("closed") : new Reply(reply);
+            });
+    var options = within(0).lease(Duration.ofSeconds(1));
+    assertThrows(LockException.class, () -> locks.lock("k", watched ? options.watched() : options));
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+    while (unlocks() < unlocks && System.nanoTime() < end) Thread.sleep(10);
+    Thread.sleep(200);
+    assertEquals(unlocks, unlocks());
+  }
+
+  private long unlocks() {
+    return asked.stream().filter(words -> words.startsWith("UNLOCK")).count();
+  }
+
+  @Test
+  void noLockproxy() {
+    Locks locks =
+        locks(
+            verb -> {
+              throw new Reply("ERR unknown command 'LOCK', with args beginning with: 'k'");
+            });
+    var error = assertThrows(LockException.class, () -> locks.lock("k"));
+    assertTrue(error.getMessage().startsWith("k: this is no lockproxy: ERR unknown command"), error::getMessage);
+  }
+
   @ParameterizedTest
   @CsvSource({
     "NOTHELD this owner, false, true",
@@ -205,7 +241,7 @@ class SectionTest {
             });
     var held = locks.lock("k", new Options().lease(Duration.ofSeconds(1)));
     assertDoesNotThrow(held::close);
-    assertEquals(4, asked.stream().filter(words -> words.startsWith("UNLOCK")).count());
+    assertEquals(4, unlocks());
   }
 
   /** A thread that cannot renew a hold says so, and leaves its connection to nobody. */
