@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,8 +32,8 @@ type Conn interface {
 	// Do asks one command. nil is a null reply. An error for which IsReply is true is Redis' own; after any other one
 	// the outcome is unknown.
 	Do(ctx context.Context, words ...any) (any, error)
-	// Close gives back what the section had.
-	Close()
+	// Close gives back what the section had. drop: a connection of this section only is used by nobody else then.
+	Close(drop bool)
 }
 
 // Locks are the locks that a program reaches by one client of its library.
@@ -42,6 +44,8 @@ type Locks struct {
 	Dial func(answer time.Duration, alone bool) (Conn, error)
 	// IsReply says that an error is a reply of Redis'.
 	IsReply func(error) bool
+	// Close closes the connections that are none of the program's own client's.
+	Close func() error
 }
 
 // Option is how a lock is taken.
@@ -71,7 +75,7 @@ func Fair() Option { return func(o *options) { o.fair = true } }
 // dies, and lost when the connection breaks.
 func Watched() Option { return func(o *options) { o.watched = true } }
 
-// Hold is a lock in its holder's hands.
+// Hold names a lock in its holder's hands.
 type Hold struct {
 	Token int64  // the fencing token, which rises with each holder
 	Owner string // host:process:uuid, as LOCKINFO shows it; "" of a watched lock, whose owner the proxy names
@@ -86,42 +90,88 @@ type Hold struct {
 func (l *Locks) With(
 	ctx context.Context, name string, work func(ctx context.Context, held Hold) error, how ...Option,
 ) (err error) {
+	held, err := l.Lock(ctx, name, how...)
+	if err != nil {
+		return err
+	}
+	defer func() { // also when work panics
+		if broken(err) {
+			held.Leave()
+		}
+		if lost := held.Unlock(); err == nil {
+			err = lost
+		}
+	}()
+	inside, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	context.AfterFunc(held.Context(), func() { end(context.Cause(held.Context())) })
+	return work(inside, held.Hold)
+}
+
+// Held is a lock that Lock has taken. Any goroutine may use it.
+type Held struct {
+	Hold
+	section *section
+	alive   context.Context // until the lock is lost, or given back
+	lose    context.CancelCauseFunc
+	expiry  *time.Timer
+	renewed chan struct{}
+	left    atomic.Bool
+	unlock  func() error
+}
+
+// Lock takes the lock, which is renewed until Unlock. ctx ends the wait alone; what is granted after that is given
+// back.
+func (l *Locks) Lock(ctx context.Context, name string, how ...Option) (*Held, error) {
 	o := options{wait: forever, lease: 30 * time.Second}
 	for _, set := range how {
 		set(&o)
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	s, err := l.begin(name, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	held, err := s.acquire(ctx)
+	hold, err := s.acquire(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	inside, lose := context.WithCancelCause(ctx)
+	h := &Held{Hold: hold, section: s, renewed: make(chan struct{})}
+	h.alive, h.lose = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.unlock = sync.OnceValue(h.end)
 	late := fmt.Errorf("%w: %s was not renewed in time", ErrLost, name)
-	expiry := time.AfterFunc(time.Until(s.until), func() { lose(late) })
-	renewed := make(chan struct{})
-	go s.keep(inside, expiry, lose, renewed)
-	defer s.conn.Close()
-	release := true
-	defer func() {
-		lose(nil)
-		<-renewed
-		expiry.Stop()
-		if !release {
-			return
-		}
-		if lost := s.release(); err == nil { // also when work panics
-			err = lost
-		}
-	}()
-	err = work(inside, held)
-	release = !broken(err)
-	if lost := context.Cause(inside); err == nil && errors.Is(lost, ErrLost) {
+	h.expiry = time.AfterFunc(time.Until(s.until), func() { h.lose(late) })
+	go s.keep(h.alive, h.expiry, h.lose, h.renewed)
+	return h, nil
+}
+
+// Context ends when the lock is lost, with an ErrLost as its cause, or given back.
+func (h *Held) Context() context.Context { return h.alive }
+
+// Leave leaves the lock to its lease: Unlock will only end its renewals. This is for a write that has had no answer,
+// and may still be on its way.
+func (h *Held) Leave() { h.left.Store(true) }
+
+// Unlock gives the lock back, once, and returns an ErrLost if it was lost.
+func (h *Held) Unlock() error { return h.unlock() }
+
+func (h *Held) end() error {
+	lost := context.Cause(h.alive)
+	h.lose(nil)
+	<-h.renewed
+	h.expiry.Stop()
+	var gone error
+	left := h.left.Load()
+	if !left {
+		gone = h.section.release(true)
+	}
+	h.section.conn.Close(left) // a watched lock ends with its connection
+	if errors.Is(lost, ErrLost) {
 		return lost
 	}
-	return err
+	return gone
 }
 
 // section is one critical section. Its words do not change, so that each may be said again.
@@ -134,6 +184,7 @@ type section struct {
 	lease                 time.Duration
 	endsWithItsConnection bool
 	conn                  Conn
+	unheard               bool      // a LOCK has had no answer: Redis may have granted it, or may yet
 	until                 time.Time // the lock is surely this section's until then, unless Redis says otherwise
 }
 
@@ -184,11 +235,11 @@ func (s *section) acquire(ctx context.Context) (Hold, error) {
 	select {
 	case g := <-got:
 		if g.err != nil {
-			s.conn.Close()
+			go s.giveBack(g)
 		}
 		return g.held, g.err
 	case <-ctx.Done():
-		go s.giveBack(got)
+		go func() { s.giveBack(<-got) }()
 		return Hold{}, context.Cause(ctx)
 	}
 }
@@ -200,12 +251,12 @@ func (s *section) askFor(ctx context.Context, got chan<- grant) {
 	got <- grant{held, err}
 }
 
-// giveBack is the goroutine that waits for the last reply of a section whose caller has gone.
-func (s *section) giveBack(got <-chan grant) {
-	if g := <-got; g.err == nil {
-		s.release()
+// giveBack is the goroutine that gives back what was granted to a wait that has ended, or may have been.
+func (s *section) giveBack(last grant) {
+	if granted := last.err == nil; granted || s.unheard && !s.endsWithItsConnection {
+		_ = s.release(granted)
 	}
-	s.conn.Close()
+	s.conn.Close(false)
 }
 
 // left is how much of the wait that began then is left.
@@ -227,6 +278,7 @@ func (s *section) ask(ctx context.Context) (Hold, error) {
 		}
 		token, err := s.conn.Do(context.WithoutCancel(ctx), words...)
 		n, granted := token.(int64)
+		s.unheard = err != nil && (!s.IsReply(err) || strings.Contains(err.Error(), "the reply to this LOCK was lost"))
 		switch {
 		case granted:
 			s.until = sent.Add(s.lease) // from before it was sent: never later than Redis has it
@@ -238,6 +290,8 @@ func (s *section) ask(ctx context.Context) (Hold, error) {
 		case err == nil:
 			trouble, answered = false, time.Now()
 			continue
+		case s.IsReply(err) && strings.HasPrefix(strings.TrimPrefix(err.Error(), "ERR "), "unknown command"):
+			return Hold{}, fmt.Errorf("lock %s: this is no lockproxy: %w", s.name, err)
 		case s.IsReply(err):
 			return Hold{}, fmt.Errorf("lock %s: %w", s.name, err)
 		}
@@ -291,12 +345,17 @@ func (s *section) gone(err error) bool {
 const unlocks = 4
 
 // release gives the lock back, and returns an ErrLost if it was gone. If that cannot be done it ends with its lease.
-func (s *section) release() error {
+// One that was not granted may have been: its LOCK had no answer, and may be carried out after the first UNLOCK, which
+// comes over another connection.
+func (s *section) release(granted bool) error {
 	answered := true // an UNLOCK that has had no answer may have been done
-	for range unlocks {
+	for turn := range unlocks {
+		pause := s.third / 20
 		switch _, err := s.conn.Do(context.Background(), s.unlock...); {
 		case err == nil:
 			return nil
+		case !granted:
+			pause = s.third / 200 << (2 * turn)
 		case !s.gone(err):
 			answered = answered && s.IsReply(err)
 		case answered:
@@ -304,7 +363,7 @@ func (s *section) release() error {
 		default:
 			return nil
 		}
-		time.Sleep(s.third / 20)
+		time.Sleep(pause)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package lockproxy_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,6 +127,15 @@ func (p *place) each(t *testing.T, test func(t *testing.T, w with)) {
 	}
 }
 
+// goes is WaitGroup.Go of Go 1.25.
+func goes(all *sync.WaitGroup, work func()) {
+	all.Add(1)
+	go func() {
+		defer all.Done()
+		work()
+	}()
+}
+
 func nothing(context.Context, lockproxy.Hold) error { return nil }
 
 func TestMoreWaitersThanConnections(t *testing.T) {
@@ -133,7 +144,7 @@ func TestMoreWaitersThanConnections(t *testing.T) {
 		p.r.Set(ctx, "n", 0, 0)
 		var all sync.WaitGroup
 		for range 60 {
-			all.Go(func() {
+			goes(&all, func() {
 				err := w.hold(ctx, "pool", func(ctx context.Context, _ lockproxy.Hold) error {
 					n, err := p.r.Get(ctx, "n").Int()
 					time.Sleep(5 * time.Millisecond)
@@ -160,7 +171,7 @@ func TestWait(t *testing.T) {
 			if !w.watched && !regexp.MustCompile(`^.+:\d+:[0-9a-f-]{36}$`).MatchString(held.Owner) {
 				t.Errorf("the owner is %q", held.Owner)
 			}
-			later.Go(func() {
+			goes(&later, func() {
 				if err := w.hold(context.WithoutCancel(ctx), "busy", nothing, lockproxy.Lease(time.Second)); err != nil {
 					t.Errorf("without Wait: %v", err)
 				}
@@ -191,7 +202,7 @@ func TestWaitLongerThanTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			entered := make(chan struct{})
 			var holder sync.WaitGroup
-			holder.Go(func() {
+			goes(&holder, func() {
 				_ = l.With(ctx, "long", func(context.Context, lockproxy.Hold) error {
 					close(entered)
 					time.Sleep(3 * time.Second)
@@ -234,6 +245,173 @@ func TestCancelledWait(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A LOCK whose reply was lost may have taken the lock. It is given back when With has no more to ask.
+func TestUnheardGrant(t *testing.T) {
+	p, ctx := newPlace(t), context.Background()
+	far := cut(t, p.proxy.port)
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{far}, DisableCache: true, ForceSingleClient: true, DisableRetry: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	locks := map[string]*lockproxy.Locks{"goredis": goredis.Locks(&redis.Options{Addr: far}), "rueidis": rueidislock.Locks(c)}
+	for name, l := range locks {
+		t.Run(name, func(t *testing.T) {
+			err := l.With(ctx, "unheard by "+name, nothing, lockproxy.Wait(0))
+			if err == nil || errors.Is(err, lockproxy.ErrNotAcquired) {
+				t.Errorf("a lock without a reply: %v", err)
+			}
+			for end := time.Now().Add(10 * time.Second); p.r.Exists(ctx, "unheard by "+name).Val() != 0; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("nobody has the lock, and it is held")
+				}
+			}
+		})
+	}
+}
+
+// cut is the address of what passes bytes on, and closes a connection at the reply to a LOCK.
+func cut(t *testing.T, to int) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer client.Close()
+				up, err := net.Dial("tcp", addr(to))
+				if err != nil {
+					return
+				}
+				defer up.Close()
+				var asked atomic.Bool
+				go func() {
+					defer client.Close()
+					for data := make([]byte, 4096); ; {
+						n, err := up.Read(data)
+						if err != nil || asked.Load() {
+							return
+						}
+						_, _ = client.Write(data[:n])
+					}
+				}()
+				for data := make([]byte, 4096); ; {
+					n, err := client.Read(data)
+					if err != nil {
+						return
+					}
+					if bytes.Contains(data[:n], []byte("\r\nLOCK\r\n")) {
+						asked.Store(true)
+					}
+					_, _ = up.Write(data[:n])
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestLockAndUnlock(t *testing.T) {
+	p := newPlace(t)
+	p.each(t, func(t *testing.T, w with) {
+		how := []lockproxy.Option{lockproxy.Wait(0), lockproxy.Lease(2 * time.Second)}
+		if w.watched {
+			how = append(how, lockproxy.Watched())
+		}
+		lock := func() *lockproxy.Held {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel() // which ends the wait alone
+			held, err := w.locks.Lock(ctx, "object", how...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return held
+		}
+		held := lock()
+		time.Sleep(3 * time.Second)
+		if held.Context().Err() != nil || held.Token == 0 {
+			t.Errorf("it was not renewed: %v", context.Cause(held.Context()))
+		}
+		if _, err := w.locks.Lock(context.Background(), "object", how...); !errors.Is(err, lockproxy.ErrNotAcquired) {
+			t.Errorf("two have it: %v", err)
+		}
+		for range 2 {
+			if err := held.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		held = lock()
+		_ = p.r.Do(context.Background(), "UNLOCK", "object", "FORCE").Err()
+		if err := held.Unlock(); !errors.Is(err, lockproxy.ErrLost) {
+			t.Errorf("freed by force: %v", err)
+		}
+		held = lock()
+		held.Leave()
+		if err := held.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if !w.watched { // a connection's lock ends with its connection
+			if _, err := w.locks.Lock(context.Background(), "object", how...); !errors.Is(err, lockproxy.ErrNotAcquired) {
+				t.Errorf("it was not left: %v", err)
+			}
+		}
+		if err := w.hold(context.Background(), "object", nothing, lockproxy.Wait(10*time.Second)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoLockproxy(t *testing.T) {
+	p := newPlace(t)
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr(p.redis.port)}, DisableCache: true, ForceSingleClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	bare := goredis.Locks(&redis.Options{Addr: addr(p.redis.port)})
+	for _, l := range []*lockproxy.Locks{bare, rueidislock.Locks(c)} {
+		if err := l.With(context.Background(), "bare", nothing); err == nil || !strings.Contains(err.Error(), "this is no lockproxy") {
+			t.Errorf("a Redis without the verbs: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// logged is what go-redis logs.
+type logged struct{ lines chan string }
+
+func (l logged) Printf(_ context.Context, format string, v ...interface{}) {
+	select {
+	case l.lines <- fmt.Sprintf(format, v...):
+	default:
+	}
+}
+
+// The options of a client that go-redis has filled in are not used for another.
+func TestNothingIsLogged(t *testing.T) {
+	p, l := newPlace(t), logged{make(chan string, 16)}
+	redis.SetLogger(l)
+	locks := goredis.Locks(p.r.Options())
+	defer locks.Close()
+	if err := locks.With(context.Background(), "quiet", nothing); err != nil {
+		t.Error(err)
+	}
+	select {
+	case line := <-l.lines:
+		t.Errorf("go-redis logs: %s", line)
+	default:
+	}
 }
 
 func TestLost(t *testing.T) {

@@ -30,7 +30,7 @@ var packages = []struct {
 	},
 	{
 		project: harness.Project{Name: "package-go", Folder: "../../clients/go", Tools: []string{"go"}, Fetch: [][]string{{"go", "mod", "download"}}},
-		run:     []string{"go", "test", "-count=1", "./..."},
+		run:     []string{"go", "test", "-vet=all", "-count=1", "./..."}, // vet knows what the language version of go.mod has
 	},
 	{
 		project: harness.Project{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	lockproxy "github.com/lockproxy/lockproxy/clients/go"
 )
@@ -18,6 +19,10 @@ const most = 1 << 16
 // Locks returns the locks that are reached as o says: r.Options() of a client, or what a cluster's client has for one
 // of its addresses. Their connections are others than those of the program's client.
 func Locks(o *redis.Options) *lockproxy.Locks {
+	settings := *o
+	// NewClient has filled these in for the client that o is of. The locks need no word of moving servers.
+	settings.PushNotificationProcessor = nil
+	settings.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	var mu sync.Mutex
 	clients := map[time.Duration]*redis.Client{} // by how long an answer may take
 	return &lockproxy.Locks{
@@ -26,7 +31,7 @@ func Locks(o *redis.Options) *lockproxy.Locks {
 			defer mu.Unlock()
 			c := clients[answer]
 			if c == nil {
-				own := *o
+				own := settings
 				own.ReadTimeout, own.WriteTimeout, own.MaxRetries = answer, answer, -1
 				own.PoolSize, own.MinIdleConns, own.MaxIdleConns, own.MaxActiveConns = most, 0, 64, 0
 				c = redis.NewClient(&own)
@@ -34,22 +39,32 @@ func Locks(o *redis.Options) *lockproxy.Locks {
 			}
 			if alone {
 				one := c.Conn()
-				return conn{one, one.Close}, nil
+				return dedicated{conn{one}, one}, nil
 			}
-			return conn{c, func() error { return nil }}, nil // a named owner's lock is no connection's
+			return conn{c}, nil // a named owner's lock is no connection's
 		},
 		IsReply: func(err error) bool {
 			var reply redis.Error
 			return errors.As(err, &reply) && !errors.Is(err, redis.Nil)
 		},
+		Close: func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			var err error
+			for _, c := range clients {
+				err = errors.Join(err, c.Close())
+			}
+			clear(clients)
+			return err
+		},
 	}
 }
 
+// conn is a client, which chooses the connection, or one connection.
 type conn struct {
 	client interface {
 		Do(ctx context.Context, words ...any) *redis.Cmd
 	}
-	close func() error
 }
 
 // Do implements lockproxy.Conn.
@@ -62,4 +77,18 @@ func (c conn) Do(ctx context.Context, words ...any) (any, error) {
 }
 
 // Close implements lockproxy.Conn. The connection stays for other sections.
-func (c conn) Close() { _ = c.close() }
+func (c conn) Close(bool) {}
+
+// dedicated is a connection for one section alone, from the pool.
+type dedicated struct {
+	conn
+	one *redis.Conn
+}
+
+// Close implements lockproxy.Conn.
+func (d dedicated) Close(drop bool) {
+	if drop {
+		_ = d.one.Do(context.Background(), "QUIT").Err() // there is no other way to close it
+	}
+	_ = d.one.Close()
+}

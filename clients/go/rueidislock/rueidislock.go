@@ -23,6 +23,7 @@ func Locks(c rueidis.Client) *lockproxy.Locks {
 			return conn{c, answer}, nil // a named owner's lock is no connection's
 		},
 		IsReply: isReply,
+		Close:   func() error { return nil }, // they are c's
 	}
 }
 
@@ -54,8 +55,12 @@ func (d *dedicated) Do(ctx context.Context, words ...any) (any, error) {
 }
 
 // Close implements lockproxy.Conn.
-func (d *dedicated) Close() {
-	if d.one != nil {
+func (d *dedicated) Close(drop bool) {
+	switch {
+	case d.one == nil:
+	case drop:
+		d.one.Close()
+	default:
 		d.giveBack()
 	}
 }
@@ -89,4 +94,4 @@ func (c conn) Do(ctx context.Context, words ...any) (any, error) {
 }
 
 // Close implements lockproxy.Conn.
-func (c conn) Close() {}
+func (c conn) Close(bool) {}
