@@ -9,12 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-const (
-	// askTimeout is how long one node may take to answer a question of the proxy's own.
-	askTimeout = time.Second
-	// controlLane keeps the proxy's own questions on connections apart from the clients'.
-	controlLane = -1
-)
+// askTimeout is how long one node may take to answer a question of the proxy's own.
+const askTimeout = time.Second
 
 var errSlow = errors.New("the node did not answer in time")
 
@@ -27,7 +23,7 @@ var (
 // account is the proxy's own identity, for questions about the cluster.
 func (c *Cluster) account() upstream.Identity {
 	id := c.target.Node.Service()
-	id.Lane = controlLane
+	id.For = upstream.Questions
 	return id
 }
 

@@ -82,7 +82,6 @@ func (e *Executor) later(u *unit, first time.Duration) bool { return u.later(fir
 
 // replied decides what happens to a unit that node has answered with got.
 func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
-	u.from = node
 	r := readRefusal(got.whole)
 	if u.reading && e.readRefused(u, node, r.kind) {
 		return

@@ -98,7 +98,6 @@ type attempts struct {
 
 // outcome is the result of a unit.
 type outcome struct {
-	from   *Node // who gave reply
 	reply  []byte
 	pieces [][]byte // in place of reply: a long one
 	begun  bool     // the reply, or a part of it, has been passed on
@@ -223,22 +222,6 @@ func (p *Plan) only() *unit {
 		return nil
 	}
 	return &p.units[0]
-}
-
-// Slot is the slot of the command's keys; false when it has none, or several.
-func (p *Plan) Slot() (int, bool) {
-	if u := p.only(); u != nil {
-		return u.slot, u.slot != noSlot
-	}
-	return 0, false
-}
-
-// From is the node that gave Reply; nil when there is no reply, or it was made of several.
-func (p *Plan) From() *Node {
-	if u := p.only(); u != nil {
-		return u.from
-	}
-	return nil
 }
 
 // readOnly says that the command changes nothing.

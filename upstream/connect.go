@@ -94,7 +94,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 	telemetry.Pipes.Add(1)
 	defer telemetry.Pipes.Add(-1)
 	l := newLink(conn, p.kind == sharedPipe, p.node.opts.MaxInflight)
-	l.refused = c.lookAt
+	l.refused, l.spills = c.lookAt, p.id.For == Scripts
 	p.link.Store(l)
 	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()
 	told := p.node.contact.told.Swap(false)

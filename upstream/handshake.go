@@ -23,12 +23,21 @@ type Identity struct {
 	Secret Secret
 	DB     int
 	Proto  int // 2 or 3
-	// Lane keeps connections apart that are the same to Redis, so that a command does not wait behind those
-	// of other lanes: below 0 are the proxy's own connections, above 1 those of one client at a time.
-	Lane int
+	// For keeps connections apart that are the same to Redis, so that a command does not wait behind those that something
+	// else is for.
+	For Purpose
 	// Reads is READONLY: a replica in a cluster then serves reads of its master's slots.
 	Reads bool
 }
+
+// Purpose is what a connection is for.
+type Purpose uint8
+
+const (
+	Commands  Purpose = iota // of clients
+	Scripts                  // of clients, and what is sent together with them
+	Questions                // of the proxy's own: no Budget counts their connections
+)
 
 // Secret is a password that changes while the proxy runs: each connection is made with the present one. Its values are
 // comparable.
@@ -54,9 +63,6 @@ func (id Identity) Anonymous() bool { return id.User == "" && id.Password == "" 
 
 // userName gives Redis' default user its name.
 func (id Identity) userName() string { return cmp.Or(id.User, "default") }
-
-// alone says that the connection serves one client at a time, as those in the lanes beyond the first do.
-func (id Identity) alone() bool { return id.Lane > 1 }
 
 // step is one command of a handshake, and what Redis' reply to it means.
 type step struct {

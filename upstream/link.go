@@ -25,10 +25,11 @@ type link struct {
 	conn        net.Conn
 	exact       bool // conn.Write counts the bytes the kernel took; TLS does not
 	whole       bool // replies are handed over in whole frames (shared pipe)
+	spills      bool // what follows an error may belong to it: see reader.give
 	maxInflight int64
 	refused     func(reply []byte) // is shown the errors that Redis answers
 
-	dead    atomic.Bool // failed is set
+	dead    atomic.Bool // nobody else may have it: failed or retired is set, or an error may have spilled
 	replied atomic.Bool // some request got all its replies
 
 	mu      sync.Mutex // guards all below

@@ -192,7 +192,7 @@ func (n *Node) use(id Identity, kind pipeKind) (*Pipe, error) {
 	if p != nil || err != nil {
 		return p, err
 	}
-	counted, err := n.opts.Budget.admit(id, kind == privatePipe || id.alone()) // may close idle pipes, and takes mu for that
+	counted, err := n.opts.Budget.admit(id, kind == privatePipe) // may close idle pipes, and takes mu for that
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +342,7 @@ func (p *Pipe) tellRefused(err error) {
 
 // ofClients says that all clients of one identity share the pipe.
 func (p *Pipe) ofClients() bool {
-	clients := p.id.login() // neither a lane, nor reads, nor a Secret
+	clients := p.id.login() // for commands, without reads and without a Secret
 	clients.DB, clients.Proto = p.id.DB, p.id.Proto
 	return p.kind == sharedPipe && p.id == clients
 }

@@ -178,11 +178,16 @@ func (rd *reader) handOver(to int) {
 	}
 }
 
-// give has r's Sink take p.
+// give has r's Sink take p. A script may put line ends into its error, and Redis 8.2.3 sends them: what follows then looks
+// like the next replies, and may come when this client has the reply it waits for. So a private connection for scripts on
+// which there may have been an error, also within an array, is not given to another client.
 func (rd *reader) give(r *Request, p []byte) {
 	if rd.link.whole {
 		r.Sink.Reply(p)
 		return
+	}
+	if rd.link.spills && (p[0] == '-' || bytes.Contains(p, []byte("\n-"))) {
+		rd.link.dead.Store(true)
 	}
 	r.quietSince.Store(takingNow)
 	r.Sink.Reply(p)

@@ -17,7 +17,7 @@ var agreeing = map[string]string{
 	"entries_failed": "entries_failed_total", "logins_failed": "logins_failed_total",
 	"upstream_connections": "upstream_connections", "upstream_connections_own": "upstream_own",
 	"upstream_connections_refused": "upstream_refused_total", "pipes": "pipes", "pipe_failures": "pipe_failures_total",
-	"forwarded": "commands_forwarded_total", "scripts_reloaded": "scripts_reloaded_total",
+	"forwarded":  "commands_forwarded_total",
 	"locks_held": "locks_held", "locks_waiting": "locks_waiting", "locks_granted": "lock_granted_total",
 	"locks_lost": "lock_lost_total", "locks_renewed": `lock_renewals_total{outcome="ok"}`,
 }

@@ -1,14 +1,10 @@
 package backend
 
 import (
-	"bytes"
-
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -21,11 +17,10 @@ type Batch struct {
 	run     [][]byte                // the commands
 	cmds    []*commandtable.Command // the table's row for each of run
 	size    int                     // bytes of run
-	big     bool                    // the run is one command, which goes over the client's own connection: see isBig
+	big     bool                    // the run is one command, which goes over a private pipe: see isBig
 	scripts bool                    // the run has scripts in it
 	echoes  bool                    // the run has commands whose errors may look like several replies
 	rights  RightsChange            // the changes of rights that the run may cause
-	keys    []scriptcache.Key
 	nodes   clusterRun
 }
 
@@ -36,7 +31,6 @@ type clusterRun struct {
 	words []int   // for all commands of the run, which of their words are keys
 	keys  [][]int // the same for each: parts of words
 	slots []int   // of each of the run, when each has a single key
-	apart bool    // replies are to be kept in the plans, whole, and not sent to the client
 }
 
 const (
@@ -59,7 +53,7 @@ func (b *Batch) add(raw []byte, words [][]byte, c *commandtable.Command) {
 	b.size += len(raw)
 	b.Timing.note(c)
 	b.rights.Note(c, words)
-	b.scripts = b.scripts || c.Script != commandtable.NoScript
+	b.scripts = b.scripts || c.Script
 	b.echoes = b.echoes || c.Echoes
 }
 
@@ -99,29 +93,4 @@ func (b *Batch) Empty() bool {
 	}
 	b.Bytes = b.Bytes[:0]
 	return true
-}
-
-// holds says whether text is in the run's replies, from start on; false if they are not all here any more.
-func (b *Batch) holds(start int, text string) bool {
-	return !b.Gone && bytes.Contains(b.Bytes[start:], []byte(text))
-}
-
-// cutReplies finds where each of the run's replies ends, counted from start; nil when not all are there.
-func (b *Batch) cutReplies(start int) (ends []int) {
-	if b.Gone {
-		return nil
-	}
-	var scan resp.Scanner
-	for pos := start; pos < len(b.Bytes); {
-		n, done, err := scan.Scan(b.Bytes[pos:])
-		if err != nil || !done {
-			return nil
-		}
-		pos += n
-		ends = append(ends, pos-start)
-	}
-	if len(ends) != len(b.run) {
-		return nil
-	}
-	return ends
 }

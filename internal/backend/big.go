@@ -46,10 +46,7 @@ func (b *bigTraffic) seen() {
 // wanted says whether the next n commands go over the private pipe.
 func (b *bigTraffic) wanted(n int) bool {
 	b.left -= n
-	if !b.on {
-		return false
-	}
-	b.on = b.left >= 0 && time.Since(b.since) <= backAfterAge
+	b.on = b.on && b.left >= 0 && time.Since(b.since) <= backAfterAge
 	return b.on
 }
 
@@ -117,7 +114,7 @@ func (t *stream) Reply(p []byte) {
 		t.pass(b.Bytes, true)
 	}
 	t.pass(p, t.frame > 0)
-	b.Bytes, t.whole, b.Gone = b.Bytes[:0], 0, true
+	b.Bytes, t.whole = b.Bytes[:0], 0
 }
 
 // ended notes the end of the current reply, which is there in the batch's replies.

@@ -84,16 +84,10 @@ func (u *clusteredPath) askNode(n *cluster.Node, raw []byte) ([]byte, error) {
 // askApart asks all nodes that c concerns, over connections of their own.
 func (u *clusteredPath) askApart(words [][]byte, c *commandtable.Command) ([]byte, error) {
 	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.Routes.Load().of(c).facts})
-	u.onOwn(func(e *cluster.Executor) { u.do(e, []*cluster.Plan{p}) })
-	return p.Reply, p.Err
-}
-
-// onOwn calls do with an executor that has connections of its own.
-func (u *clusteredPath) onOwn(do func(e *cluster.Executor)) {
-	e := u.newExecutor(u.client.Identity())
+	e := u.executor(private)
 	defer e.Close()
-	e.Private(true)
-	do(e)
+	u.do(e, []*cluster.Plan{p})
+	return p.Reply, p.Err
 }
 
 func (u *clusteredPath) askAll(words [][]byte) ([]resp.Reply, error) {
@@ -163,23 +157,23 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
 	until := time.Now().Add(cmp.Or(time.Duration(timeout)*time.Millisecond, waitsForEver))
 	u.client.Flush()
-	u.onOwn(func(e *cluster.Executor) {
-		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // makes this moment the one up to which Redis waits for writes
-		plans := []*cluster.Plan{cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})}
-		for {
-			left := min(time.Second, max(time.Until(until), time.Millisecond))
-			e.WaitsFor(left)
-			words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
-			p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
-			u.do(e, append(plans, p))
-			plans = nil
-			over := !time.Now().Before(until) || u.client.End.Over()
-			if reply, err = p.Reply, p.Err; err != nil || over || enough(reply, args[1:at]) {
-				return
-			}
+	e := u.executor(private)
+	defer e.Close()
+	defer e.WaitsFor(0)
+	nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // makes this moment the one up to which Redis waits for writes
+	plans := []*cluster.Plan{cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})}
+	for {
+		left := min(time.Second, max(time.Until(until), time.Millisecond))
+		e.WaitsFor(left)
+		words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
+		p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
+		u.do(e, append(plans, p))
+		plans = nil
+		over := !time.Now().Before(until) || u.client.End.Over()
+		if reply, err = p.Reply, p.Err; err != nil || over || enough(reply, args[1:at]) {
+			return reply, err
 		}
-	})
-	return reply, err
+	}
 }
 
 // enough says that WAIT, or WAITAOF with its two numbers, need not go on: what was wanted is there, or it failed.

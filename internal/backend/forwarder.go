@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -21,10 +20,8 @@ import (
 // Common is what the Forwarders of a process share.
 type Common struct {
 	*client.Process
-	Service upstream.Identity      // who loads scripts again
+	Service upstream.Identity      // who asks the proxy's own questions
 	Routes  atomic.Pointer[Routes] // of the present command table
-	Scripts *scriptcache.Cache
-	Lanes   *scriptcache.Lanes
 
 	// OneLine says that Redis, when it was last asked, wrote the errors of scripts in one line each, whatever a script
 	// put into them. Redis 8.2.3 does not: there an error looks like as many replies as its script likes.
@@ -46,7 +43,7 @@ type Common struct {
 // Echoes says that an error of c may look like several replies: then what is on the same connection must be this
 // client's.
 func (c *Common) Echoes(cmd *commandtable.Command) bool {
-	return cmd.Echoes || cmd.Script.Runs() && !c.OneLine.Load()
+	return cmd.Echoes || cmd.Script && !c.OneLine.Load()
 }
 
 // AsService is who the proxy's own questions are asked as.
@@ -74,11 +71,6 @@ type Forwarder struct {
 type path interface {
 	// forward sends the run, and gathers its replies.
 	forward(b *Batch, over way)
-	// forwardScripts is forward for a run that runs scripts, over a connection that no ordinary command waits for.
-	// known: all of them are known to be quick. It says how long Redis took.
-	forwardScripts(b *Batch, known bool) time.Duration
-	// reload loads again the scripts that Redis has lost, and sends again the commands that needed them.
-	reload(b *Batch, lost lostScripts, send func() time.Duration)
 	// ask asks one node; askAll asks each node that has keys of its own.
 	ask(words [][]byte, at Place) ([]byte, error)
 	askAll(words [][]byte) ([]resp.Reply, error)
@@ -147,7 +139,7 @@ func (f *Forwarder) Send() {
 		telemetry.Commands.Add(int64(len(b.run)))
 		f.client.Step.Next()
 		f.spent = 0
-		f.forward(b)
+		f.path.forward(b, f.wayOf(b))
 		b.Timing.forwarded(f.spent)
 	}
 	if b.rights.Any {
@@ -162,30 +154,42 @@ func (f *Forwarder) Send() {
 	}
 }
 
-// forward sends the run of b, and waits for its replies.
-func (f *Forwarder) forward(b *Batch) {
-	over := shared
-	if f.Limited.Load() || b.big || f.big.wanted(len(b.run)) {
-		over = private
-	}
-	if b.echoes || b.scripts && slices.ContainsFunc(b.cmds, f.Echoes) {
-		over = alone
-	}
-	if b.scripts {
-		f.forwardScripts(b, over)
-		return
-	}
-	f.path.forward(b, over)
-}
-
-// way is over which connections a run is sent.
+// way is over which connections a run is sent. All of a run goes the same way, and the next one when it is answered: so
+// a client's commands keep their order.
 type way uint8
 
 const (
-	shared  way = iota
-	private     // over connections that nobody else uses meanwhile, or over shared ones if the budget allows no further
-	alone       // over such connections, or not at all
+	shared  way = iota // those that an identity's clients share
+	beside             // those that they share for scripts, which Redis may run for long; or shared ones if there can be no further
+	private            // ones that nobody else uses until the replies are there; or shared ones if there can be no further
+	alone              // ones for scripts that nobody else uses until the replies are there; or none
+	ways
 )
+
+// wayOf chooses the way of a run.
+func (f *Forwarder) wayOf(b *Batch) way {
+	big := f.big.wanted(len(b.run)) || b.big
+	switch {
+	case b.echoes, b.scripts && !f.OneLine.Load():
+		return alone
+	case big, f.Limited.Load():
+		return private
+	case b.scripts:
+		return beside
+	}
+	return shared
+}
+
+// owned says that nobody else uses the connections until the replies are there.
+func (w way) owned() bool { return w == private || w == alone }
+
+// as is the identity of the connections.
+func (w way) as(id upstream.Identity) upstream.Identity {
+	if w == beside || w == alone {
+		id.For = upstream.Scripts
+	}
+	return id
+}
 
 // Place is where something is asked; the zero Place is any node.
 type Place struct {

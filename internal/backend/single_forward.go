@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -19,23 +17,22 @@ import (
 // singlePath is how a client's commands reach one Redis.
 type singlePath struct {
 	*Forwarder
-	node   *upstream.Node
-	shared *upstream.Pipe // nil: not needed yet
-	lane   scriptLane
+	node *upstream.Node
+	open [2]*upstream.Pipe // the pipes that clients share: shared's and beside's; nil: not needed yet
 }
 
 func (b single) path(f *Forwarder) path { return &singlePath{Forwarder: f, node: b.node} }
 
-// pipe is the shared pipe of the client's identity, opened when first needed.
-func (u *singlePath) pipe() (*upstream.Pipe, error) {
-	if u.shared != nil {
-		return u.shared, nil
+// pipe is the pipe that the clients of the client's identity share for that way, opened when first needed.
+func (u *singlePath) pipe(over way) (*upstream.Pipe, error) {
+	if u.open[over] != nil {
+		return u.open[over], nil
 	}
-	p, err := u.node.Open(u.Context, u.client.Identity())
+	p, err := u.node.Open(u.Context, over.as(u.client.Identity()))
 	if err != nil {
 		return nil, err
 	}
-	u.shared = p
+	u.open[over] = p
 	return p, nil
 }
 
@@ -46,7 +43,7 @@ func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
 	case queued:
 		return u.askQueued(u.node, words)
 	}
-	p, err := u.pipe()
+	p, err := u.pipe(shared)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +51,7 @@ func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
 }
 
 func (u *singlePath) askKeys(all [][][]byte) (replies [][]byte, err error) {
-	p, err := u.pipe()
+	p, err := u.pipe(shared)
 	if err != nil {
 		return nil, err
 	}
@@ -108,21 +105,22 @@ func (u *singlePath) askAll(words [][]byte) ([]resp.Reply, error) {
 func (u *singlePath) instead(*commandtable.Command) func([][]byte) ([]byte, error) { return nil }
 
 func (u *singlePath) show(ctx context.Context) {
-	if u.shared == nil {
-		u.shared, _ = u.node.Open(ctx, u.client.Identity())
+	if u.open[shared] == nil {
+		u.open[shared], _ = u.node.Open(ctx, u.client.Identity())
 	}
 }
 
 func (u *singlePath) leave() {
-	if u.shared != nil {
-		u.shared.Release()
-		u.shared = nil
+	for over, p := range u.open {
+		if p != nil {
+			p.Release()
+			u.open[over] = nil
+		}
 	}
-	u.lane.leave()
 }
 
 func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
-	p := u.shared
+	p := u.open[shared]
 	if p == nil || id != u.client.Identity() {
 		var err error
 		if p, err = u.node.Open(u.client.Context(), id); err != nil {
@@ -134,15 +132,15 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 		err = upstream.ErrorIn(got)
 	}
 	if err != nil {
-		if p != u.shared {
+		if p != u.open[shared] {
 			p.Release()
 		}
 		return resp.Reply{}, err
 	}
-	if p != u.shared {
+	if p != u.open[shared] {
 		u.SetIdentity(id)
 		u.leave()
-		u.shared = p
+		u.open[shared] = p
 	}
 	answer, _ := resp.ParseReply(got)
 	return answer, nil
@@ -162,31 +160,32 @@ func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
 		return nil, err
 	}
 	u.SetIdentity(id)
-	u.shared = p
+	u.open[shared] = p
 	return okReply, nil
 }
 
 func (u *singlePath) forward(b *Batch, over way) {
-	if over == shared {
-		u.forwardShared(b)
+	if over.owned() {
+		u.forwardPrivate(b, over)
 		return
 	}
-	u.forwardPrivate(b, over)
+	u.forwardShared(b, over)
 }
 
-func (u *singlePath) forwardShared(b *Batch) {
-	p, err := u.pipe()
-	u.forwardOver(b, p, err)
-}
-
-// forwardOver sends the run over p, and gathers the replies; err says why there is no p.
-func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
+// forwardShared sends the run over a pipe that clients share, and gathers the replies. While Redis runs a script it makes
+// no new connection: then the one for commands, if it is there, waits for it.
+func (u *singlePath) forwardShared(b *Batch, over way) {
 	b.Total = 0
 	r := u.runRequest(b, b)
+	p, err := u.pipe(over)
 	if err == nil {
 		err = p.Do(r)
 		u.took(r, err)
 		u.disconnected(err)
+	}
+	if over == beside && (p == nil || cluster.NoConnection(err)) {
+		u.forwardShared(b, shared)
+		return
 	}
 	u.measure(b, r.Longest, r.At, b.Total)
 	if err != nil {
@@ -199,7 +198,7 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	t := u.newStream(b)
 	r := u.runRequest(b, t)
-	p, err := u.node.Private(u.Context, u.client.Identity())
+	p, err := u.node.Private(u.Context, over.as(u.client.Identity()))
 	if err == nil {
 		err = p.Do(r)
 		p.Release()
@@ -207,7 +206,7 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 		u.disconnected(err)
 	}
 	if over == private && cluster.NoConnection(err) {
-		u.forwardShared(b)
+		u.forwardShared(b, shared)
 		return
 	}
 	t.finish()
@@ -215,86 +214,4 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 	if err != nil {
 		u.fail(b, err, b.cmds[r.Replied:])
 	}
-}
-
-// scriptLane is a client's use of the quick lane, which its first quick script opens.
-type scriptLane struct {
-	pipe *upstream.Pipe
-	lane *scriptcache.Lane
-}
-
-// leave gives the client's use of the quick lane back.
-func (w *scriptLane) leave() {
-	if w.pipe == nil {
-		return
-	}
-	w.pipe.Release()
-	w.lane.Leave()
-	*w = scriptLane{}
-}
-
-// forwardScripts implements path. If Redis is out of reach, or there can be no further connection, the run goes over
-// the connection for ordinary commands.
-func (u *singlePath) forwardScripts(b *Batch, quick bool) time.Duration {
-	main, err := u.pipe()
-	if err != nil || !main.Connected() {
-		return timed(func() { u.forwardOver(b, main, err) })
-	}
-	if quick && u.openLane() && !u.lane.lane.Stuck() {
-		return u.forwardQuick(b)
-	}
-	id, free := u.Lanes.Take(u.client.Identity())
-	if free {
-		defer u.Lanes.GiveBack(id)
-		if p, err := u.node.Open(u.Context, id); err == nil {
-			defer p.Release()
-			return timed(func() { u.forwardOver(b, p, nil) })
-		}
-	} else if u.openLane() {
-		return u.forwardQuick(b)
-	}
-	return timed(func() { u.forwardOver(b, main, nil) })
-}
-
-// openLane opens the quick lane, and says whether it can be used.
-func (u *singlePath) openLane() bool {
-	if u.lane.pipe == nil {
-		lane := u.Lanes.Join(u.client.Identity())
-		p, err := u.node.Open(u.Context, lane.ID())
-		if err != nil {
-			lane.Leave()
-			return false
-		}
-		u.lane = scriptLane{pipe: p, lane: lane}
-	}
-	return u.lane.pipe.Connected()
-}
-
-// forwardQuick sends the run over the quick lane.
-func (u *singlePath) forwardQuick(b *Batch) time.Duration {
-	return u.lane.lane.Timed(func() { u.forwardOver(b, u.lane.pipe, nil) })
-}
-
-func (u *singlePath) reload(b *Batch, lost lostScripts, send func() time.Duration) {
-	shas := lost.shas
-	wanted := slices.DeleteFunc(slices.Clone(shas), func(sha string) bool { return sha == "" })
-	known := u.load(u.node, "", wanted, lost.seen)
-	states := make([]scriptcache.State, len(shas))
-	for i, sha := range shas {
-		states[i] = known[sha]
-	}
-	again := sentAgain(states, func(int) (int, bool) { return 0, true }) // one order for all
-	if len(again) == 0 || u.client.End.Over() {
-		return
-	}
-	first := again[0]
-	from := lost.start
-	if first > 0 {
-		from += lost.ends[first-1]
-	}
-	b.Bytes = b.Bytes[:from]
-	run, cmds, args := b.run, b.cmds, b.nodes.args
-	b.run, b.cmds, b.nodes.args = run[first:], cmds[first:], args[first:]
-	send()
-	b.run, b.cmds, b.nodes.args = run, cmds, args
 }

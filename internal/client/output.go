@@ -16,7 +16,6 @@ type Output struct {
 	To    *downstream.Conn // the client
 	Bytes []byte           // the last of them: those after pieces
 	Total int              // bytes that were gathered, since somebody set it to 0
-	Gone  bool             // not all replies since somebody set it to false are in Bytes
 
 	pieces [][]byte // those before Bytes
 	size   int      // bytes of pieces
@@ -37,7 +36,6 @@ func (o *Output) Reply(p []byte) {
 
 // setAside begins a new piece for replies, after those gathered so far.
 func (o *Output) setAside() {
-	o.Gone = true
 	if len(o.Bytes) == 0 {
 		return
 	}
@@ -58,15 +56,11 @@ func (o *Output) Held() int { return o.size + len(o.Bytes) }
 // Room says whether n more bytes of replies may be gathered; if not, it drops those that have been.
 func (o *Output) Room(n int) bool {
 	if !o.To.Writer.MayGather(o.Held() + n) {
-		o.Set(nil)
-		o.Gone = true
+		o.pieces, o.size, o.Bytes = nil, 0, nil
 		return false
 	}
 	return true
 }
-
-// Set forgets all that has been gathered but for out.
-func (o *Output) Set(out []byte) { o.pieces, o.size, o.Bytes = nil, 0, out }
 
 // Truncate forgets the last n bytes gathered, of a reply whose rest was lost.
 func (o *Output) Truncate(n int) {

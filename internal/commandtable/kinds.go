@@ -43,18 +43,3 @@ func (k ConnKind) Ends() bool { return connKinds[k].ends }
 
 // CannotFail says that what follows such a command would do harm if this proxy failed to run it at all.
 func (k ConnKind) CannotFail() bool { return connKinds[k].cannotFail }
-
-// ScriptKind is what a command has to do with scripts and functions.
-type ScriptKind byte
-
-const (
-	NoScript     ScriptKind = iota
-	RunsBody                // EVAL: the first argument is the script
-	RunsSHA                 // EVALSHA
-	RunsFunction            // FCALL
-	LoadsScript
-	FlushesScripts
-)
-
-// Runs says that it runs a script or function.
-func (k ScriptKind) Runs() bool { return k >= RunsBody && k <= RunsFunction }

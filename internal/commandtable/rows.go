@@ -11,9 +11,8 @@ const (
 	lastWrite      = "It waits for all of the client's earlier writes, those on the shared connection, too. On Redis 7.2 and newer the proxy sends a write of its own for that, a FUNCTION RESTORE of no functions, as the client's user, or if that may not as the [service account](OPERATIONS.md#who-may-lock). In a transaction it is an error there: see [adr/0032](adr/0032-wait-follows-a-write.md)."
 	replication    = "It turns the connection into a replica's."
 	kinOnly        = "Only relatives of Redis have it: it changes the connection."
-	scripts        = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
+	scripts        = "Other commands do not wait for it, other scripts may. It cannot change the connection."
 	echoes         = "Its connection is shared with nobody: an error of it may look like several replies."
-	functions      = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
 )
 
 // Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
@@ -99,6 +98,7 @@ var (
 		"role":           "About Redis, which may be a replica.",
 		"save":           "While it runs, Redis answers nobody.",
 		"script":         "",
+		"script|flush":   "Lock scripts are loaded again when needed.",
 		"slaveof":        "See REPLICAOF.",
 		"slowlog":        "About Redis, lock scripts included; the clients' addresses are this proxy's.",
 		"spublish":       "",
@@ -106,16 +106,14 @@ var (
 	}
 )
 
-// scripted are the commands that are looked at on their way for the sake of scripts.
+// scripted are the commands that run scripts and functions.
 var scripted = []Command{
-	{Name: "eval", Note: scripts, Script: RunsBody},
-	{Name: "eval_ro", Note: scripts, Script: RunsBody},
-	{Name: "evalsha", Note: scripts, Script: RunsSHA},
-	{Name: "evalsha_ro", Note: scripts, Script: RunsSHA},
-	{Name: "fcall", Note: functions, Script: RunsFunction},
-	{Name: "fcall_ro", Note: functions, Script: RunsFunction},
-	{Name: "script|load", Note: "The script is remembered, and loaded again into a Redis that has lost it.", Script: LoadsScript},
-	{Name: "script|flush", Note: "The proxy forgets the scripts that it remembers, too. Lock scripts are loaded again when needed.", Script: FlushesScripts},
+	{Name: "eval", Note: scripts, Script: true},
+	{Name: "eval_ro", Note: scripts, Script: true},
+	{Name: "evalsha", Note: scripts, Script: true},
+	{Name: "evalsha_ro", Note: scripts, Script: true},
+	{Name: "fcall", Note: scripts, Script: true},
+	{Name: "fcall_ro", Note: scripts, Script: true},
 }
 
 // echoing are the commands whose errors Redis writes as they are: those of Lua's compiler, which shows what it does not understand, and of

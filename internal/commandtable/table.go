@@ -12,20 +12,20 @@ import (
 
 // Command is what the proxy knows of one command name.
 type Command struct {
-	Name    string     // as Redis writes it: lower case, "client|kill"
-	Note    string     // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
-	Conn    ConnKind   // what it does to its connection
-	Script  ScriptKind // what it has to do with scripts
-	Rights  bool       // it may change what users may do
-	Echoes  bool       // an error of it may repeat a client's line ends, so that it looks like several replies
-	Open    bool       // may be run by clients that have not authenticated
-	Barred  bool       // an error within a transaction: Redis does not know it, or must not get it
-	Here    bool       // answered here; else forwarded
-	Always  bool       // answered here in every state of the connection
-	Arity   int        // how many words a call has, or with a minus sign at least; 0: not known, or any
-	Probe   []string   // a call that changes nothing, for which Redis would refuse those who may not run it
-	Refusal bool       // the answer is to say no
-	Line    string     // of a refusal: what it says
+	Name    string   // as Redis writes it: lower case, "client|kill"
+	Note    string   // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
+	Conn    ConnKind // what it does to its connection
+	Script  bool     // it runs a script or function
+	Rights  bool     // it may change what users may do
+	Echoes  bool     // an error of it may repeat a client's line ends, so that it looks like several replies
+	Open    bool     // may be run by clients that have not authenticated
+	Barred  bool     // an error within a transaction: Redis does not know it, or must not get it
+	Here    bool     // answered here; else forwarded
+	Always  bool     // answered here in every state of the connection
+	Arity   int      // how many words a call has, or with a minus sign at least; 0: not known, or any
+	Probe   []string // a call that changes nothing, for which Redis would refuse those who may not run it
+	Refusal bool     // the answer is to say no
+	Line    string   // of a refusal: what it says
 
 	Learned
 	variants
@@ -204,7 +204,7 @@ func (c *Command) MayWrite() bool {
 		return true
 	case c.ReadOnly:
 		return false
-	case c.Spec == nil, c.Conn == ConnExec, c.Script.Runs():
+	case c.Spec == nil, c.Conn == ConnExec, c.Script:
 		return true
 	}
 	return c.Spec.flagged("write")

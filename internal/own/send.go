@@ -64,17 +64,14 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 	p.Send(e, cmd.Raw)
 }
 
-// note notes what a command that is about to be sent may change for everybody, users' rights and which scripts Redis
-// has, and whether others may use the connection after it.
+// note notes whether a command that is about to be sent may change users' rights, and whether others may use the
+// connection after it.
 func (p *conn) note(c *commandtable.Command, args [][]byte) {
 	if p.o.Common.Echoes(c) {
 		p.Taint()
 	}
 	if c.Rights {
 		p.Locked(func(bool) { p.rights.Note(c, args) })
-	}
-	if c.Script == commandtable.FlushesScripts {
-		p.o.Scripts.Clear() // whether it succeeds or not
 	}
 }
 

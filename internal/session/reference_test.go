@@ -32,7 +32,7 @@ have goes over a connection of the client's own, and Redis says so.
 |---|---|
 | shared | Forwarded as it came, on the connection that clients of one user, database and protocol share. Large requests and replies get a connection of the client's own. |
 | own | Forwarded as it came, on a connection of the client's own. The client keeps that one while it has a state there, and all its commands go there meanwhile. |
-| scripts | Forwarded as it came, on connections that serve scripts only. |
+| scripts | Forwarded as it came, on a connection beside the shared one, with what is sent together with it. |
 | here | Answered by this proxy. |
 | refused | An error. ` + "`--deny`" + ` adds to these, ` + "`--allow`" + ` allows those that say so. |
 | lock | A lock verb. |
@@ -181,7 +181,7 @@ func whereItGoes(c *commandtable.Command) string {
 		return "lock"
 	case c.Here:
 		return "here"
-	case c.Script.Runs():
+	case c.Script:
 		return "scripts"
 	case c.Conn != commandtable.ConnNone, c.Echoes:
 		return "own"

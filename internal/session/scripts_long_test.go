@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -24,8 +22,8 @@ func (w *wire) until(want string, args ...string) (got string) {
 const library = "#!lua name=long\nredis.register_function('endless', function() while true do end end)\n" +
 	"redis.register_function('short', function() return 'done' end)"
 
-// A script without end: others are told that Redis is busy, as by Redis itself, other scripts and lock verbs included,
-// and all goes on when anybody has killed it.
+// A script without end: others are told that Redis is busy, as by Redis itself, lock verbs included; other scripts wait; and all goes on when
+// anybody has killed it.
 func TestLongScript(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, "--busy-reply-threshold 20")
@@ -47,20 +45,18 @@ func TestLongScript(t *testing.T) {
 					w.do("HELLO", proto)
 				}
 				holder.expect("+OK\r\n", "LOCK", "held", "PX", "600000") // no renewal gets through
-				for range 2 {                                            // then it is known to be quick
-					scripts.expect("$4\r\ndone\r\n", "FCALL", "short", "0")
-				}
+				scripts.expect("$4\r\ndone\r\n", "FCALL", "short", "0")
 				long.raw(resp.AppendCommand(resp.AppendCommand(nil, call...), "PING"))
 				other.until("-BUSY", "PING")
-				if got := scripts.do("FCALL", "short", "0"); !strings.HasPrefix(got, "-BUSY") {
-					t.Errorf("another script: %q", got)
-				}
+				scripts.raw(resp.AppendCommand(resp.AppendCommand(nil, "FCALL", "short", "0"), "PING"))
 				for _, args := range [][]string{{"LOCK", "other"}, {"UNLOCK", "held"}} {
 					if got := holder.do(args...); !strings.HasPrefix(got, "-BUSY") {
 						t.Errorf("%q: %q", args, got)
 					}
 				}
-				scripts.expect("+OK\r\n", kill, "KILL")
+				other.expect("+OK\r\n", kill, "KILL")
+				scripts.want("$4\r\ndone\r\n")
+				scripts.want("+PONG\r\n")
 				if got := long.frame(); !strings.Contains(got, "killed by user") {
 					t.Errorf("the script: %q", got)
 				}
@@ -74,35 +70,6 @@ func TestLongScript(t *testing.T) {
 				holder.until(":1\r\n", "UNLOCK", "held")
 			})
 		}
-	}
-}
-
-// A script that was quick and now has no end holds up whoever came before that was seen, and nobody else.
-func TestQuickScriptThatGetsLong(t *testing.T) {
-	t.Parallel()
-	redis := testredis.Start(t, "--busy-reply-threshold 20")
-	p := startProxy(t, redis.URL(), nil)
-	mayLast := "while redis.call('GET', KEYS[1]) do end return 'done'"
-	long, other := dialWire(t, p.addr), dialWire(t, p.addr)
-	for range 3 {
-		long.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
-		other.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
-	}
-	long.expect("+OK\r\n", "SET", "go-on", "1")
-	long.send("EVAL", mayLast, "1", "go-on")
-	dialWire(t, p.addr).until("-BUSY", "PING")
-	time.Sleep(2 * scriptcache.QuickTime)
-	if got := other.do("EVAL", mayLast, "1", "go-on"); !strings.HasPrefix(got, "-BUSY") {
-		t.Errorf("another script: %q", got)
-	}
-	other.expect("+OK\r\n", "SCRIPT", "KILL")
-	if got := long.frame(); !strings.Contains(got, "killed by user") {
-		t.Errorf("the script: %q", got)
-	}
-	long.expect(":1\r\n", "DEL", "go-on")
-	for range 3 {
-		long.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
-		other.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
 	}
 }
 
@@ -120,13 +87,13 @@ func runNewScripts(w *wire, first int, together <-chan struct{}, ends chan<- *wi
 	ends <- w
 }
 
-// Connections for scripts are few however many clients there are, and they go with their users.
-func TestScriptConnectionsAreBounded(t *testing.T) {
+// However many clients there are, their scripts have one connection, and their other commands one.
+func TestScriptsHaveOneConnection(t *testing.T) {
 	t.Parallel()
-	redis := testredis.Start(t)
-	p := startProxy(t, redis.URL(), nil)
+	p, b := budgeted(t, testredis.Start(t), 16)
+	eventually(t, "it is known that errors have one line", p.srv.up.common.OneLine.Load)
 	together := make(chan struct{})
-	const clients = 2 * scriptcache.MaxAlone
+	const clients = 100
 	ends := make(chan *wire, clients)
 	for i := range clients {
 		w := dialWire(t, p.addr)
@@ -137,15 +104,8 @@ func TestScriptConnectionsAreBounded(t *testing.T) {
 	for range clients {
 		(<-ends).conn.Close()
 	}
-	eventually(t, "no lane is in use", func() bool { return p.srv.up.common.Lanes.InUse() == 0 })
-	if got := p.do1(t, "INFO", "clients"); !strings.Contains(got, "connected_clients:") {
-		t.Fatal(got)
-	} else {
-		var n int
-		fmt.Sscanf(got[strings.Index(got, "connected_clients:"):], "connected_clients:%d", &n)
-		if n > scriptcache.MaxAlone+10 {
-			t.Errorf("%d connections to Redis", n)
-		}
+	if used, _ := b.Used(); used != 2 {
+		t.Errorf("%d connections to Redis", used)
 	}
 }
 

@@ -26,7 +26,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/proxies"
-	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -201,7 +200,7 @@ func NewServer(o Options) *Server {
 	s.process.Context, s.process.Relearn = s.ctx, make(chan struct{}, 1)
 	s.process.Log = s.log
 	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged,
-		Deleted: s.lookAtIdentity, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes()}
+		Deleted: s.lookAtIdentity}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.refuseRemote,

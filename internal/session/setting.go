@@ -1,6 +1,8 @@
 package session
 
 import (
+	"strings"
+
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
@@ -28,11 +30,7 @@ var notDebuggedRow = &commandtable.Command{Name: "eval", Refusal: true, Barred: 
 
 // undebugged refuses a script. Functions have no debugger: Redis runs them for real, too.
 func (s *Session) undebugged(c *call) {
-	if c.row == nil || !s.client.Debugs {
-		return
-	}
-	switch c.row.Script {
-	case commandtable.RunsBody, commandtable.RunsSHA:
+	if c.row != nil && s.client.Debugs && strings.HasPrefix(c.row.Name, "eval") {
 		c.refuse(notDebuggedRow, func(s *Session, _ [][]byte) { s.client.Error(notDebugged) })
 	}
 }

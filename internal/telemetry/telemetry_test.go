@@ -132,7 +132,6 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		"lockproxy_commands_forwarded_total": Commands,
 		"lockproxy_pipes":                    Pipes,
 		"lockproxy_pipe_reconnects_total":    PipeReconnects,
-		"lockproxy_scripts_reloaded_total":   ScriptsReloaded,
 		"lockproxy_pipe_failures_total":      PipeFailures,
 		"lockproxy_master_switches_total":    MasterSwitches,
 	}
