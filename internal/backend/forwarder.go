@@ -54,14 +54,13 @@ func (c *Common) AsService() upstream.Identity {
 }
 
 // Forwarder is how one client's commands reach Redis on connections that it shares with others. Its client's goroutine
-// alone uses it, but for EndWait, Quiet and Module.
+// alone uses it, but for EndWait and Quiet.
 type Forwarder struct {
 	*Common
 	client   *client.Client
 	batch    *Batch // of the commands at work; nil: none are
 	path     path
 	request  atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
-	module   atomic.Pointer[string]           // see Module
 	big      bigTraffic
 	spent    time.Duration // how long all forwarded commands took, from sending to the replies
 	Replicas bool          // of a cluster may answer what the client reads next
@@ -117,17 +116,10 @@ func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 	}
 	f.batch.add(raw, words, c)
 	f.batch.big = big
-	if own := big || f.big.on; c.Module && !own {
-		f.module.Store(&c.Name)
-	}
 	if big || len(f.batch.run) >= f.big.runLength() || f.batch.size >= runBytes {
 		f.Send()
 	}
 }
-
-// Module is the name of a module's command in the run, on a connection that clients share; nil: there is none. Any
-// goroutine may call it.
-func (f *Forwarder) Module() *string { return f.module.Load() }
 
 // Send sends the run, if commands are at work, waits for its replies, and answers for Redis where Redis did not.
 func (f *Forwarder) Send() {
@@ -146,9 +138,6 @@ func (f *Forwarder) Send() {
 		f.RightsChanged(b.rights)
 	}
 	b.clearRun()
-	if f.module.Load() != nil {
-		f.module.Store(nil)
-	}
 	if b.Full() {
 		f.client.Flush()
 	}

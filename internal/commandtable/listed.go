@@ -50,8 +50,6 @@ func learnCommand(entry resp.Reply) *Command {
 			c.ReadOnly = true
 		case "blocking":
 			c.Conn = ConnBlock
-		case "module":
-			c.Module = true
 		}
 	}
 	return c

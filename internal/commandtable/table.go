@@ -35,7 +35,6 @@ type Command struct {
 // Learned is what Redis says of a command.
 type Learned struct {
 	ReadOnly bool // it changes nothing
-	Module   bool // a module's own: it may block without saying so
 	Family   telemetry.Family
 	Spec     *CommandSpec // nil: Redis has said nothing
 }

@@ -161,7 +161,7 @@ var settings = []setting{
 		optionalNames},
 	{"deny", "", true, "Names of commands, or `name|subcommand`, that are refused. Scripts can still run them: only Redis' ACLs stop that.",
 		commandNames(func(c *Config) *[]string { return &c.Commands.Deny })},
-	{"blocking-commands", "", true, "Commands that may wait, as BLPOP does, although Redis does not say so, such as a module's: each call gets a connection to itself. A module's command that is not answered for seconds while others are is treated in this way from then on.",
+	{"blocking-commands", "", true, "Commands that may wait, as BLPOP does, although Redis does not say so, such as a module's: each call gets a connection to itself.",
 		commandNames(func(c *Config) *[]string { return &c.Commands.Blocking })},
 	{"operators", "", true, "Users of Redis who may run `LOCKPROXY`: see docs/OPERATIONS.md. Where Redis asks for no password, `default` is everybody. Empty: nobody.",
 		list(func(c *Config) *[]string { return &c.Commands.Operators })},

@@ -109,7 +109,7 @@ func (s *Server) setTable(told []*commandtable.Command) {
 
 // newTable makes the table under the present rules; told is what Redis says of its commands.
 func (s *Server) newTable(told []*commandtable.Command) *answers {
-	commandtable.MayBlock(told, s.facts.blocking.names())
+	commandtable.MayBlock(told, s.o.Blocking)
 	rules := s.facts.rules.Load()
 	allow := rules.Allow
 	if s.o.Cluster != nil { // there MONITOR is refused whatever is allowed, with that reason

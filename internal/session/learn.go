@@ -343,7 +343,7 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 	c := t.Lookup([]byte(told[0].Name))
 	if c == nil {
 		c = told[0]
-		commandtable.MayBlock(told, s.srv.facts.blocking.names())
+		commandtable.MayBlock(told, s.srv.o.Blocking)
 		s.srv.process.LearnAgain()
 	}
 	return t.answered(c.Of(args))

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,8 +153,6 @@ type facts struct {
 	reply    []byte                       // Redis' reply to COMMAND; nil: there is none yet
 	trouble  atomic.Pointer[error]        // why Redis' commands could not be learned when it was last asked
 	learned  atomic.Bool                  // Redis has answered COMMAND, and whether it wants a password
-	blocking blockingCommands
-	suspects chan suspect // modules' commands that may be such
 	learning sync.Once
 	warned   bool // that the upstream is a node of a cluster; learnLoop alone uses it
 }
@@ -185,7 +182,7 @@ func NewServer(o Options) *Server {
 		o:     o,
 		log:   o.Logger,
 		start: time.Now(),
-		facts: facts{known: make(chan struct{}), suspects: make(chan suspect, 1)},
+		facts: facts{known: make(chan struct{})},
 		access: serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(),
 			protection: protection{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session), proxies: o.Proxies, events: o.Events},
@@ -195,7 +192,6 @@ func NewServer(o Options) *Server {
 		o.Locks.LimitUsers(o.LocksPerUser)
 	}
 	s.facts.rules.Store(&o.CommandRules)
-	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
 	s.process.Context, s.process.Relearn = s.ctx, make(chan struct{}, 1)
 	s.process.Log = s.log
@@ -237,7 +233,6 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 		s.loops.running.Go(func() { downstream.ReadAhead(s.ctx, s.clients.conns) })
 		s.loops.running.Go(s.deletedLoop)
 		s.loops.running.Go(s.stuckLoop)
-		s.loops.running.Go(s.judgeLoop)
 	})
 	letIn := func(redcon.Conn) bool { return true } // the gate has done so already
 	return redcon.Serve(l, s.handle, letIn, s.ended)

@@ -1,17 +1,9 @@
 package session
 
 import (
-	"context"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -56,7 +48,6 @@ func (s *Server) stuckLoop() {
 		} else {
 			timer.Reset(calm)
 		}
-		s.findBlocking(long)
 		endDisconnected(long)
 		clear(long)
 	}
@@ -96,99 +87,4 @@ func endDisconnected(long []*Session) {
 			c.client.End.HangUp(downstream.Gone, "end of stream")
 		}
 	}
-}
-
-// blockingCommands are the commands that may wait although Redis does not say so of them: those of Options.Blocking,
-// and those of modules that were found to. They get a connection to themselves, so that they hold up nobody else's
-// commands.
-type blockingCommands struct {
-	mu  sync.Mutex // a leaf
-	all []string   // in lower case
-}
-
-func (b *blockingCommands) names() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.all)
-}
-
-// add adds name, and says whether it is new.
-func (b *blockingCommands) add(name string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if slices.Contains(b.all, name) {
-		return false
-	}
-	b.all = append(b.all, name)
-	return true
-}
-
-// suspect is a module's command for which a session has waited for long.
-type suspect struct {
-	waits *Session
-	step  uint64 // what it waits for
-	name  string
-}
-
-// findBlocking looks for modules' commands that sessions have long waited for on a shared connection, for judgeLoop. It
-// never blocks.
-func (s *Server) findBlocking(long []*Session) {
-	for _, c := range long {
-		name := c.pipes.Module()
-		if name == nil || slices.Contains(s.facts.blocking.names(), *name) {
-			continue
-		}
-		select {
-		case s.facts.suspects <- suspect{waits: c, step: c.activity.progress.seen, name: *name}:
-		default: // others are judged; it is found again
-		}
-	}
-}
-
-// judgeLoop has the commands that findBlocking finds treated as commands that may wait, from the next look at Redis'
-// commands on, unless it is Redis that is waited for. Serve starts it, Shutdown waits for it.
-func (s *Server) judgeLoop() {
-	for {
-		select {
-		case x := <-s.facts.suspects:
-			if s.blocks(x) && s.facts.blocking.add(x.name) {
-				s.log.Warn("a module's command is not answered while others are: from now on each call has a connection to itself; --blocking-commands names it from the start",
-					"command", x.name)
-				s.process.LearnAgain()
-			}
-		case <-s.ctx.Done():
-			return
-		}
-	}
-}
-
-// blocks says whether it is the command that is waited for: Redis serves others, and stuckAfter later the session waits
-// still, whose reply was on its way if Redis has just come back.
-func (s *Server) blocks(x suspect) bool {
-	ctx, cancel := context.WithTimeout(s.ctx, stuckAfter)
-	defer cancel()
-	if !s.servesOthers(ctx) {
-		return false
-	}
-	retry.Sleep(s.ctx, stuckAfter, nil)
-	return x.waits.client.Step.Now() == x.step
-}
-
-// servesOthers says whether all masters run a script, which waits when writes are paused, too.
-func (s *Server) servesOthers(ctx context.Context) bool {
-	var asked sync.WaitGroup
-	var failed atomic.Bool
-	for _, m := range s.up.backend.Members() {
-		if m.Role == "master" {
-			asked.Go(func() {
-				reply, err := backend.Ask(ctx, m.Node, s.up.common.AsService(), "EVAL", "return 1", "0")
-				line, bad := resp.ErrorLine(reply)
-				if err != nil || bad && !strings.HasPrefix(line, "NOPERM") { // BUSY, LOADING
-					failed.Store(true)
-				}
-			})
-		}
-	}
-	asked.Wait()
-	return !failed.Load()
 }
