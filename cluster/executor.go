@@ -56,7 +56,7 @@ func (e *Executor) As(id upstream.Identity) {
 }
 
 // Private makes later commands go over connections of the executor's own, or again over those that it shares: for
-// big requests and replies, which others would wait behind.
+// long requests and replies, which others would wait behind.
 func (e *Executor) Private(on bool) {
 	if on != e.links.private {
 		e.links.dropAll()

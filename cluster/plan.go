@@ -32,10 +32,9 @@ type Plan struct {
 	// Set by Executor.Do, and valid until the next Set. Reply is what the client is to get; with Err there is none: a
 	// *upstream.NotSentError says that nothing was done (but by other parts of a split command, or on other nodes), a
 	// *upstream.LostError that it is unknown, a *upstream.ReplyError that Redis refuses the executor's identity.
-	Reply    []byte
-	Pieces   [][]byte // of a long reply; see InPieces
-	Streamed bool     // what there is of the reply has been handed over; see Stream
-	Err      error
+	Reply  []byte
+	Pieces [][]byte // of a long reply; see InPieces
+	Err    error
 
 	stream   upstream.Sink
 	inPieces bool

@@ -165,9 +165,8 @@ func (u *unit) streams() bool { return u.plan.stream != nil && u.plan.only() == 
 // isErrorReply says that a reply begins as errors do.
 func isErrorReply(p []byte) bool { return p[0] == '-' || p[0] == '!' }
 
-// Stream makes Do hand the command's reply to s as it comes, if one node gives it and it is no error: then Streamed is
-// set, and Reply is nil. It is used with Executor.Private, because s may block, for a plan that is alone in Do. It
-// holds until the next Set.
+// Stream makes Do hand the command's reply to s as it comes, if one node gives it and it is no error: then Reply is nil.
+// It is used with Executor.Private, because s may block, for a plan that is alone in Do. It holds until the next Set.
 func (p *Plan) Stream(s upstream.Sink) { p.stream = s }
 
 // InPieces makes Do return a long reply as it was gathered, in Pieces in place of Reply.
@@ -175,7 +174,7 @@ func (p *Plan) InPieces() { p.inPieces = true }
 
 // hand gives the plan what its only unit got.
 func (p *Plan) hand(u *unit) {
-	p.Reply, p.Pieces, p.Err, p.Streamed = u.reply, u.pieces, u.err, u.begun
+	p.Reply, p.Pieces, p.Err = u.reply, u.pieces, u.err
 	if p.Pieces != nil && !p.inPieces {
 		p.Reply, p.Pieces = slices.Concat(p.Pieces...), nil
 	}

@@ -20,7 +20,7 @@ const (
 type batch struct {
 	arena  []byte      // small commands, copied one after the other
 	sealed int         // arena[:sealed] is in pieces already
-	pieces net.Buffers // set as soon as a big command is in the batch
+	pieces net.Buffers // set as soon as a long command is in the batch
 }
 
 // add appends the commands in order. Those of CopiedBelow bytes or more are not

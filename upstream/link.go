@@ -200,7 +200,7 @@ func (o *over) takes() error {
 	return o.retired
 }
 
-// full says that a new request must wait. A big one is let in whole as soon as
+// full says that a new request must wait. A long one is let in whole as soon as
 // there is any room, so that it cannot starve.
 func (l *link) full() bool { return l.bytes >= l.maxInflight || l.count >= maxQueued }
 

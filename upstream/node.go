@@ -2,7 +2,7 @@
 //
 // The data plane carries clients' commands as bytes: a Node has one shared Pipe
 // for each Identity in use, on which many sessions' commands are pipelined, and
-// private Pipes, which one session has at a time, for big requests and replies. The control plane is the rueidis
+// private Pipes, which one session has at a time, for long requests and replies. The control plane is the rueidis
 // clients of a Control, for scripts, renewals, topology and pub/sub.
 //
 // Every failure says what Redis can have seen: NotSentError nothing, LostError

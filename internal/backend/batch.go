@@ -17,7 +17,7 @@ type Batch struct {
 	run     [][]byte                // the commands
 	cmds    []*commandtable.Command // the table's row for each of run
 	size    int                     // bytes of run
-	big     bool                    // the run is one command, which goes over a private pipe: see isBig
+	long    bool                    // the run is one command that is long, or whose reply is expected to be
 	scripts bool                    // the run has scripts in it
 	echoes  bool                    // the run has commands whose errors may look like several replies
 	rights  RightsChange            // the changes of rights that the run may cause
@@ -80,7 +80,7 @@ func (b *Batch) clearRun() {
 		*p = cluster.Plan{}
 	}
 	b.nodes.args, b.nodes.plans = b.nodes.args[:0], b.nodes.plans[:0]
-	b.run, b.cmds, b.size, b.big, b.scripts, b.echoes = b.run[:0], b.cmds[:0], 0, false, false, false
+	b.run, b.cmds, b.size, b.long, b.scripts, b.echoes = b.run[:0], b.cmds[:0], 0, false, false, false
 	b.rights, b.Timing.run = RightsChange{}, telemetry.Run{}
 }
 

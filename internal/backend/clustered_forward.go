@@ -150,7 +150,7 @@ func (u *clusteredPath) forwardPlans(b *Batch, over way) (t *stream) {
 	for _, p := range b.nodes.plans {
 		p.Resume()
 	}
-	if over.owned() && len(b.run) == 1 { // with big traffic a run is one command
+	if over.owned() && len(b.run) == 1 { // as it is of a client with long replies
 		t = u.newStream(b)
 		b.nodes.plans[0].Stream(t)
 	}
@@ -186,7 +186,7 @@ func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
 func (u *clusteredPath) settleRun(b *Batch, t *stream) {
 	longest, at, total := 0, 0, 0
 	if t != nil {
-		longest, total = t.largest, t.total // of a single command
+		longest, total = t.longest, t.total // of a single command
 	}
 	for i, p := range b.nodes.plans {
 		switch {

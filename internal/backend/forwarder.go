@@ -37,7 +37,7 @@ type Common struct {
 	// Deleted asks Redis whether it takes an identity still. If not, it closes that one's clients.
 	Deleted func(upstream.Identity) bool
 
-	large largeReplies
+	replies longReplies
 }
 
 // Echoes says that an error of c may look like several replies: then what is on the same connection must be this
@@ -61,7 +61,7 @@ type Forwarder struct {
 	batch    *Batch // of the commands at work; nil: none are
 	path     path
 	request  atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
-	big      bigTraffic
+	long     longTraffic
 	spent    time.Duration // how long all forwarded commands took, from sending to the replies
 	Replicas bool          // of a cluster may answer what the client reads next
 }
@@ -110,13 +110,13 @@ func (f *Forwarder) Rest() {
 
 // Add adds a command to the run, which is sent when it is long enough, or when Send is called.
 func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
-	big := f.isBig(raw, words, c)
-	if big { // by itself its reply is passed on as it comes, also before a cluster
+	long := f.isLong(raw, words, c)
+	if long { // by itself its reply is passed on as it comes, also before a cluster
 		f.Send()
 	}
 	f.batch.add(raw, words, c)
-	f.batch.big = big
-	if big || len(f.batch.run) >= f.big.runLength() || f.batch.size >= runBytes {
+	f.batch.long = long
+	if long || len(f.batch.run) >= f.long.runLength() || f.batch.size >= runBytes {
 		f.Send()
 	}
 }
@@ -157,11 +157,11 @@ const (
 
 // wayOf chooses the way of a run.
 func (f *Forwarder) wayOf(b *Batch) way {
-	big := f.big.wanted(len(b.run)) || b.big
+	long := f.long.wanted(len(b.run)) || b.long
 	switch {
 	case b.echoes, b.scripts && !f.OneLine.Load():
 		return alone
-	case big, f.Limited.Load():
+	case long, f.Limited.Load():
 		return private
 	case b.scripts:
 		return beside

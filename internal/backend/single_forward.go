@@ -210,7 +210,7 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 		return
 	}
 	t.finish()
-	u.measure(b, t.largest, t.at, t.total)
+	u.measure(b, t.longest, t.at, t.total)
 	if err != nil {
 		u.fail(b, err, b.cmds[r.Replied:])
 	}

@@ -46,7 +46,7 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 	w.expect(overBound, "BLPOP", "list", "1")
 	w.expect("+OK\r\n", "SET", "k", "v")
 	w.expect("+OK\r\n", "LOCK", "lock", "EX", "600")
-	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", backend.Big+1)) // over the shared one then
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", backend.Long+1)) // over the shared one then
 	w.expect("$1\r\nv\r\n", "GET", "k")
 	if info := w.do("INFO", "lockproxy"); !strings.Contains(info, "\r\nlockproxy_upstream_connections:5\r\n") ||
 		!strings.Contains(info, "\r\nlockproxy_upstream_connections_max:16\r\n") {
@@ -90,7 +90,7 @@ func TestUpstreamConnectionsToAClusterAreBounded(t *testing.T) {
 	for i := range 20 { // at every node
 		w.expect("+OK\r\n", "SET", "k"+strconv.Itoa(i), "v")
 	}
-	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", backend.Big+1))
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", backend.Long+1))
 	w.expect("+OK\r\n", "LOCK", "lock", "EX", "600")
 	w.expect(":1\r\n", "UNLOCK", "lock")
 	for i, other := range others {
@@ -161,7 +161,7 @@ func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
 func TestBigTrafficsConnectionIsGivenBack(t *testing.T) {
 	t.Parallel()
 	p, b := budgeted(t, testredis.Start(t), 1)
-	big := strings.Repeat("x", backend.Big+1)
+	big := strings.Repeat("x", backend.Long+1)
 	first := dialWire(t, p.addr)
 	first.expect("+OK\r\n", "SET", "k", "v")
 	before, _ := b.Used()

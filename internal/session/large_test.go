@@ -78,7 +78,7 @@ func TestLongPublishGoesWhereOthersGo(t *testing.T) {
 		w := dialWire(t, p.addr)
 		w.expect(":0\r\n", "PUBLISH", "news", "short")
 		short := published()
-		w.expect(":0\r\n", "PUBLISH", "news", strings.Repeat("x", backend.Big+1))
+		w.expect(":0\r\n", "PUBLISH", "news", strings.Repeat("x", backend.Long+1))
 		if all := published(); !slices.Equal(all, short) {
 			t.Errorf("a short message was published at %v, a long one besides at %v", short, all)
 		}
@@ -90,7 +90,7 @@ func TestLongCommandsOfMoreClientsThanRedisTakes(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
-	value := strings.Repeat("v", backend.Big+1)
+	value := strings.Repeat("v", backend.Long+1)
 	dialWire(t, p.addr).expect("+OK\r\n", "SET", "long", value)
 	redis.Do(t, "CONFIG", "SET", "maxclients", 12)
 	for range 20 {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestOneLongReplyMovesNobody(t *testing.T) {
-	var b bigTraffic
+	var b longTraffic
 	b.wanted(1)
 	b.seen() // the first of a new client
 	if b.wanted(closeBy) {
@@ -28,7 +28,7 @@ func TestOneLongReplyMovesNobody(t *testing.T) {
 }
 
 func TestLongReplyIsForgotten(t *testing.T) {
-	var l largeReplies
+	var l longReplies
 	get, k, other := &commandtable.Command{Name: "get"}, [][]byte{[]byte("GET"), []byte("k")}, [][]byte{[]byte("GET"), []byte("l")}
 	l.note(get, k)
 	l.forget(get, other)
