@@ -207,31 +207,23 @@ func ParseClusterTarget(raw string) (ClusterTarget, error) {
 	return ct, err
 }
 
-// ParseProxies reads the addresses of lockproxies to which the program's own commands connect: host:port, or what
-// ParseTarget reads except Sentinels, with hosts that are separated by commas. "" stands for LOCKPROXY_ADDRESS from the
-// environment, or else for 127.0.0.1:6380. There is one at least.
-func ParseProxies(addresses string) ([]Target, error) {
-	addresses = cmp.Or(addresses, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
-	if !strings.Contains(addresses, "://") {
-		addresses = "redis://" + addresses
+// ParseProxy reads the address of the lockproxy to which the program's own commands connect: host:port, or what
+// ParseTarget reads except Sentinels. "" stands for LOCKPROXY_ADDRESS from the environment, or else for 127.0.0.1:6380.
+func ParseProxy(address string) (Target, error) {
+	address = cmp.Or(address, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
+	if !strings.Contains(address, "://") {
+		address = "redis://" + address
 	}
-	a, err := takeApart(addresses)
-	t, failed := Target{}, err
+	a, err := takeApart(address)
+	t := Target{}
 	if err == nil {
-		t, failed = a.target()
+		t, err = a.target()
 	}
-	var all []Target
 	switch {
-	case failed != nil:
-	case a.form == toSocket:
-		all = append(all, t)
-	case a.form == toRedis:
-		for _, host := range a.hosts {
-			all = append(all, t.at(host))
-		}
+	case err == nil && a.form == toSocket:
+		return t, nil
+	case err == nil && a.form == toRedis && len(a.hosts) == 1:
+		return t.at(a.hosts[0]), nil
 	}
-	if len(all) == 0 {
-		return nil, errors.New("not host:port, redis://…, rediss://… or unix:///path")
-	}
-	return all, nil
+	return Target{}, errors.New("not host:port, redis://…, rediss://… or unix:///path")
 }

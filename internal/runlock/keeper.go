@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
-// keeper renews the locks while the command runs. It alone uses the holder's proxies meanwhile.
+// keeper renews the locks while the command runs. It alone uses the holder's proxy meanwhile.
 type keeper struct {
 	h        *holder
 	stop     chan struct{} // closed when it is to end

@@ -24,8 +24,7 @@ Usage: lockproxy run --lock NAME [flags] -- command [argument ...]
   --at-least TIME   hold it for so long, also after a command that ends sooner (0s)
   --lease TIME      how long it outlives this process (30s)
   --address URL     the lockproxy to ask: host:port, redis://user:password@host:port,
-                    rediss://... or unix:///path; of several, host:port,host:port,
-                    another one if one fails; also LOCKPROXY_ADDRESS
+                    rediss://... or unix:///path; also LOCKPROXY_ADDRESS
                     (127.0.0.1:6380)
 
 The command gets LOCKPROXY_LOCK, and in LOCKPROXY_TOKEN the fencing token; of several
@@ -38,10 +37,10 @@ somebody else held it; 125 other trouble; 126, 127 no such command.
 
 // options are what the command line says.
 type options struct {
-	targets []upstream.Target // one at least
-	keys    []string          // each once
-	verb    string            // that takes them
-	wait    time.Duration     // 0: ask once; below 0, when it is not given: for ever
+	target  upstream.Target
+	keys    []string      // each once
+	verb    string        // that takes them
+	wait    time.Duration // 0: ask once; below 0, when it is not given: for ever
 	atLeast time.Duration
 	lease   time.Duration
 	command []string
@@ -79,7 +78,7 @@ func parse(args []string) (o options, err error) {
 	fs.Visit(func(f *flag.Flag) { waits = waits || f.Name == "wait" })
 	o.command = fs.Args()
 	var faults []error
-	if o.targets, err = upstream.ParseProxies(*address); err != nil {
+	if o.target, err = upstream.ParseProxy(*address); err != nil {
 		faults = append(faults, fmt.Errorf("--address: %w", err))
 	}
 	for _, rule := range []struct {

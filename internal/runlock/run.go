@@ -84,7 +84,7 @@ func dropped(lines int) []byte {
 const (
 	dialTime   = 5 * time.Second
 	answerTime = 10 * time.Second // of a proxy that is asked something that does not wait
-	tryAgain   = time.Second      // after no proxy could be asked
+	tryAgain   = time.Second      // after the proxy could not be asked
 	sayEvery   = time.Minute      // why a lock is still waited for
 )
 
@@ -122,7 +122,7 @@ func (h *holder) await(ctx context.Context) int {
 	}
 	for said := (time.Time{}); ; {
 		err := h.lock(ctx, end)
-		over := h.next == 0 && !end.IsZero() && time.Until(end) <= 0 // all proxies have been asked
+		over := !end.IsZero() && time.Until(end) <= 0
 		switch {
 		case err == nil:
 			return 0
@@ -139,9 +139,7 @@ func (h *holder) await(ctx context.Context) int {
 			say("%v; trying again", err)
 			said = time.Now()
 		}
-		if h.next == 0 {
-			retry.Sleep(ctx, tryAgain, nil)
-		}
+		retry.Sleep(ctx, tryAgain, nil)
 	}
 }
 
@@ -169,7 +167,7 @@ func cancelOnSignal(signals <-chan os.Signal, over <-chan struct{}, watched chan
 // holder holds the locks, as far as the time goes. Their owner has a name, so that any proxy may be asked for them, and what is asked may be
 // asked again.
 type holder struct {
-	proxies
+	proxy
 	options
 	owner  string
 	tokens []string  // of the locks; none: it is shared
@@ -184,10 +182,10 @@ func newHolder(o options) *holder {
 		host = "?"
 	}
 	owner := fmt.Sprintf("run/%.64s/%d/%s", host, os.Getpid(), rand.Text())
-	return &holder{options: o, proxies: proxies{targets: o.targets}, owner: owner}
+	return &holder{options: o, proxy: proxy{at: o.target}, owner: owner}
 }
 
-// patience is how long one proxy may take to renew: within two thirds of a lease two may be asked.
+// patience is how long the proxy may take to renew: within two thirds of a lease it may be asked twice.
 func (h *holder) patience() time.Duration { return min(h.lease/4, answerTime) }
 
 // lock takes the locks, and then sets their leases anew: how long the LOCK waited on its way nobody knows, while of a RENEW it is
@@ -357,9 +355,7 @@ func (h *holder) giveBack() {
 			say("%s: not given back, free when the lease is over: %v", h.names(), err)
 			return
 		}
-		if h.next == 0 {
-			retry.Sleep(ctx, tryAgain, nil)
-		}
+		retry.Sleep(ctx, tryAgain, nil)
 	}
 }
 

@@ -56,11 +56,8 @@ func parse(args []string) (o options, err error) {
 		return o, err
 	}
 	var faults []error
-	targets, err := upstream.ParseProxies(*address)
-	if err != nil {
+	if o.target, err = upstream.ParseProxy(*address); err != nil {
 		faults = append(faults, fmt.Errorf("--address: %w", err))
-	} else {
-		o.target = targets[0]
 	}
 	if o.every < minEvery {
 		faults = append(faults, fmt.Errorf("--every: %v is below %v", o.every, minEvery))

@@ -14,11 +14,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// proxies are the lockproxies that may be asked, one at a time. One goroutine uses them at a time.
-type proxies struct {
-	targets []upstream.Target
-	next    int      // which of them is asked when there is no connection
-	conn    net.Conn // to one of them; nil: none
+// proxy is the lockproxy that is asked, or, behind one address, whichever is there. One goroutine uses it at a time.
+type proxy struct {
+	at   upstream.Target
+	conn net.Conn // nil: none
 }
 
 // replyError is an error that a proxy answered.
@@ -32,7 +31,7 @@ var errSilent = errors.New("the proxy does not answer")
 var passing = []string{"DRAINING", "NOQUORUM", "NOREPLICAS", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MISCONF",
 	"ERR upstream", "ERR max number of", "ERR the reply to this"}
 
-// mayPass says that another try, maybe at another proxy, may do better.
+// mayPass says that another try may do better.
 func mayPass(err error) bool {
 	var said *replyError
 	return !errors.As(err, &said) || begins(said.line, passing...)
@@ -53,8 +52,8 @@ func begins(line string, words ...string) bool {
 }
 
 // ask sends commands together and returns their replies, of which none is an error. It waits so long for them if limit is not 0. After an
-// error another proxy is asked, unless this one has answered what another would answer as well.
-func (p *proxies) ask(ctx context.Context, limit time.Duration, commands ...[]string) ([]resp.Reply, error) {
+// error that may pass the next question goes over a new connection, maybe to another proxy.
+func (p *proxy) ask(ctx context.Context, limit time.Duration, commands ...[]string) ([]resp.Reply, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errSilent)
@@ -63,12 +62,11 @@ func (p *proxies) ask(ctx context.Context, limit time.Duration, commands ...[]st
 	replies, err := p.exchange(ctx, commands)
 	if err != nil && mayPass(err) {
 		p.close()
-		p.next = (p.next + 1) % len(p.targets)
 	}
 	return replies, err
 }
 
-func (p *proxies) exchange(ctx context.Context, commands [][]string) ([]resp.Reply, error) {
+func (p *proxy) exchange(ctx context.Context, commands [][]string) ([]resp.Reply, error) {
 	if p.conn == nil {
 		if err := p.connect(ctx); err != nil {
 			return nil, err
@@ -77,9 +75,9 @@ func (p *proxies) exchange(ctx context.Context, commands [][]string) ([]resp.Rep
 	return exchange(ctx, p.conn, commands)
 }
 
-// connect connects to the next proxy and logs in.
-func (p *proxies) connect(ctx context.Context) error {
-	t := p.targets[p.next]
+// connect connects and logs in.
+func (p *proxy) connect(ctx context.Context) error {
+	t := p.at
 	conn, err := upstream.Dial(ctx, t, dialTime)
 	if err != nil {
 		return err
@@ -102,7 +100,7 @@ func (p *proxies) connect(ctx context.Context) error {
 }
 
 // close ends the connection, and with it what is waited for over it.
-func (p *proxies) close() {
+func (p *proxy) close() {
 	if p.conn != nil {
 		p.conn.Close()
 		p.conn = nil
