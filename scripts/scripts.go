@@ -95,8 +95,7 @@ end
 -- include vote
 `)
 
-	// Account and Publishes touch no lock.
-	Account   = load("account", "-- include account")
+	// Publishes touches no lock.
 	Publishes = load("publishes", "-- include publishes")
 )
 

@@ -146,11 +146,9 @@ answer.
 // toDo says what to do about the lines that are not enough by themselves, by their messages or how these begin.
 var toDo = map[string]string{
 	"lock lost": "the holder was told; look at `reason`: see [LockproxyLocksLost](ALERTS.md#lockproxylockslost)",
-	"the service account lacks rights without which no lock is given": "give it its " +
-		"[rights](OPERATIONS.md#who-may-lock)",
 	"no lock can be had: a trial lock could not be taken and released": "`error` has Redis' words: see " +
-		"[LockproxyNoLocks](ALERTS.md#lockproxynolocks). If a command is missing, or renamed, no lock is given " +
-		"until it is there",
+		"[LockproxyNoLocks](ALERTS.md#lockproxynolocks). If a [right](OPERATIONS.md#who-may-lock) or a command is " +
+		"missing, no lock is given until it is there",
 	"clients were closed that held locks, which end with their leases": "`why` is that of the `last` one. " +
 		"`no sign of life`: its machine or network is gone, or [drops packets](OPERATIONS.md#processors)",
 	"a lock whose client has gone is not given back yet": "Redis did not answer; nobody else gets the lock " +

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// Account is what is known of the service account's rights at one node, and of what the node can do. One question at a
+// Account is what is known of what the service account can do at one node. One question at a
 // time is under way to the node about that. Whoever needs the answer waits for that one, and no longer than it wants
 // to.
 type Account struct {
@@ -71,9 +70,8 @@ type Site struct {
 	Votes  bool              // it is one of a quorum
 
 	// Of the probe's locks.
-	UUID  string                 // begins their owners
-	Steps Steps                  // as all locks have them
-	Has   func(name string) bool // whether a lock with this name would be there; nil: any would
+	UUID string                 // begins their owners
+	Has  func(name string) bool // whether a lock with this name would be there; nil: any would
 }
 
 // Able is why no lock can be had at a node, as the last trial showed; nil: one was had. *upstream.ReplyError and
@@ -147,7 +145,7 @@ func (a *Account) unreached(err error, s Site) {
 	s.tell(a.happen(func(known standing) standing { return known.tried(err) }))
 }
 
-// learn asks what the account lacks at a node, and what the node can do.
+// learn finds out what the account can do at a node.
 func (s Site) learn(known *standing) (f found, err error) {
 	f.verb = Publish
 	if s.PubSub != "" {
@@ -155,17 +153,12 @@ func (s Site) learn(known *standing) (f found, err error) {
 			return f, err
 		}
 	}
-	lacking, err := s.Node.lacking(rights(publishedBy(f.verb), s.PubSub != "", s.Votes))
-	if err != nil {
-		return f, err
-	}
-	f.needed, f.rest = rulesOf(lacking)
 	if name := s.probeName(); name != "" {
-		if f.cannot, err = s.probe(name, f.verb, known.probed(s.Era)); err != nil {
+		if f.cannot, err = s.probe(name, f.verb); err != nil {
 			return f, err
 		}
 	}
-	if !strings.Contains(" "+f.rest+" ", " +info ") { // else each question would stand in ACL LOG
+	if f.evicts = known.evicts; !known.fresh { // else each question would stand in ACL LOG, where the account may not ask
 		f.evicts = s.Node.evicts()
 	}
 	return f, nil
@@ -175,16 +168,6 @@ func (s Site) learn(known *standing) (f found, err error) {
 func (s Site) tell(was, is *standing) {
 	if s.PubSub != "" && is.verb != was.verb && is.verb != s.PubSub.Verb() {
 		s.Log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", is.verb)
-	}
-	if lacks := is.lacks(); lacks != was.lacks() {
-		switch {
-		case is.needed != "":
-			s.Log.Error("the service account lacks rights without which no lock is given", "lacks", lacks)
-		case is.rest != "":
-			s.Log.Warn("the service account lacks rights: what needs them is refused, or takes longer", "lacks", lacks)
-		default:
-			s.Log.Info("the service account has all rights that locks need")
-		}
 	}
 	switch refused := is.trialRefused(); {
 	case refused == was.trialRefused():

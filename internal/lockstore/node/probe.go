@@ -10,19 +10,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// What a node can do is found out by doing it: locks that nobody else knows are taken, entered, waited for, renewed and
-// given back there, by the scripts that all locks use, before the first lock is given, and again whenever the
-// connection to the node, or the master, is another. What else may keep Redis from giving a lock (it is full, has
-// become a replica, cannot save) is found out by one plain lock that is taken and given back every askedEvery. On a
+// What a node can do is found out by doing it: a lock of each kind, which nobody else knows, is taken and given back
+// there by the scripts that all locks use, before the first lock is given, again whenever the connection to the node, or
+// the master, is another, and every askedEvery: Redis may be full, have become a replica, or be unable to save. On a
 // cluster the node says before that which commands it has to publish with.
 
 // errProbe says that a lock could not be taken for a try, and not why.
 var errProbe = errors.New("a lock that was taken for a try did not behave as one")
 
-// anyCode is below all codes.
-const anyCode = -99
-
-// probeLease is the lease of the probe's locks in ms, and what its fencing token lasts at most.
+// probeLease is the lease of the probe's locks in ms.
 const probeLease = 1000
 
 // probeNames is how many names are tried to find one in a slot of the node: enough for every slot.
@@ -39,27 +35,70 @@ func (s Site) probeName() string {
 	return ""
 }
 
-// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind; with brief it does no
-// more than take a plain one and give it back. cannot is Redis' refusal because a right or a command is missing; an err
-// says why else no lock could be had.
-func (s Site) probe(name, verb string, brief bool) (cannot string, err error) {
+// probeStep is one script of the probe, or without a script one command, and the code that it returns if it has
+// succeeded.
+type probeStep struct {
+	Call
+	code int64
+}
+
+// trial is what the probe does with one kind of lock: a named owner takes it, with a fencing token where that is given,
+// has it renewed in both ways, and gives it back. Of the fair queue of a plain lock the release has to take somebody out
+// who is there no more, and to call another; of two readers the first shortens nothing for the second.
+func (s Site) trial(id lockstore.ID, verb string) (all []probeStep) {
+	by, kind := Steps{Publish: verb}, id.Kind.Spec()
+	a := &lockstore.Acquire{ID: id, Lease: probeLease, Fence: !kind.Shared}
+	release := probeStep{by.Release(&lockstore.Release{ID: id, Named: true}, ever), lockstore.Freed}
+	other := *a
+	other.ID.Owner, other.Fence, other.Queues = s.UUID+":1", false, id.Kind == lockstore.Plain
+	second := probeStep{by.Acquire(&other, ever), lockstore.Granted}
+	if s.Votes {
+		all = append(all, probeStep{by.Vote([]*lockstore.Acquire{a}, ever), lockstore.Granted},
+			probeStep{Raise(id, 1, ever), lockstore.Granted})
+	} else {
+		all = append(all, probeStep{by.Acquire(a, ever), lockstore.Granted})
+		renewal := lockstore.Renewal{RW: kind.RW, Holds: []lockstore.Renewed{
+			{ID: id, Counts: lockstore.Counts{}.With(id.Kind, 1), Lease: probeLease}}}
+		all = append(all, probeStep{Renew(renewal, ever), lockstore.StillThere})
+		switch id.Kind {
+		case lockstore.Plain:
+			second.code = lockstore.Refused
+			all = append(all, probeStep{Call{Keys: []string{lockstore.QueueKey(id.Key)}, Args: []string{"RPUSH", "nobody"}}, 1}, second)
+		case lockstore.Read:
+			all = append(all, second)
+		}
+	}
+	all = append(all, probeStep{Extend(lockstore.Extension{ID: id, Named: true, Lease: probeLease}, false, ever), lockstore.LeaseSet},
+		release)
+	if kind.Shared && !s.Votes {
+		all = append(all, probeStep{by.Release(&lockstore.Release{ID: other.ID, Named: true}, ever), lockstore.Freed})
+	}
+	if s.PubSub != "" {
+		for i, step := range all {
+			if step.Script != nil {
+				all[i].Call = step.Guarded()
+			}
+		}
+	}
+	return all
+}
+
+// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is Redis'
+// refusal because a right or a command is missing; an err says why else no lock could be had.
+func (s Site) probe(name, verb string) (cannot string, err error) {
 	client, err := s.Node.Control.Client(0)
 	if err != nil {
 		return "", err
 	}
+	id := lockstore.ID{Key: name, Owner: s.UUID + ":0", Kind: lockstore.Read}
+	another := id
+	another.Owner = s.UUID + ":1"
+	left := []string{name, id.ReadHold(1), another.ReadHold(1), lockstore.TokenKey(name), lockstore.QueueKey(name),
+		lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name)}
 	var steps []probeStep
-	left := []string{name}
 	for _, kind := range lockstore.Kinds {
-		t := tryOut{site: s, id: lockstore.ID{Key: name, Owner: s.UUID + ":0", Kind: kind}, verb: verb}
-		if !brief {
-			steps = append(steps, t.steps()...)
-		} else if kind == lockstore.Plain {
-			steps = t.brief()
-		}
-		left = append(left, t.id.ReadHold(1), t.next().ReadHold(1))
+		steps = append(steps, s.trial(id.As(kind), verb)...)
 	}
-	left = append(left, lockstore.TokenKey(name), lockstore.QueueKey(name),
-		lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
 	replies := sendSteps(client, steps, left, "EVALSHA")
 	for _, reply := range replies {
 		if unknownScript(reply.Error()) {
@@ -70,13 +109,18 @@ func (s Site) probe(name, verb string, brief bool) (cannot string, err error) {
 	for i, reply := range replies {
 		err := Outcome(reply.Error())
 		if line, lacks := lacking(err); lacks {
+			if i < len(steps) && steps[i].Script != nil { // Redis before 7.2 does not say which command it was
+				line += " (in the script " + steps[i].Script.Name + ")"
+			}
 			return line, nil
 		}
 		if err != nil {
 			return "", err
 		}
-		if i < len(steps) && codeOf(reply) < steps[i].least {
-			return "", errProbe
+		if i < len(steps) {
+			if out, err := steps[i].Ints(reply.ToMessage()); err != nil || out[0] != steps[i].code {
+				return "", errProbe
+			}
 		}
 	}
 	return "", nil
@@ -96,19 +140,6 @@ func sendSteps(client rueidis.Client, steps []probeStep, left []string, by strin
 			all = append(all, s.build(client, by, s.Script.SHA))
 		}
 	}
-	all = append(all, client.B().Arbitrary("DEL").Keys(left[0]).Args(left[1:]...).Build())
+	all = append(all, client.B().Arbitrary("DEL").Keys(left...).Build())
 	return client.DoMulti(context.Background(), all...)
-}
-
-// codeOf is the first number of a script's reply.
-func codeOf(reply rueidis.RedisResult) int64 {
-	message, err := reply.ToMessage()
-	if err != nil {
-		return anyCode
-	}
-	out, err := intsIn(message)
-	if err != nil || len(out) == 0 {
-		return anyCode
-	}
-	return out[0]
 }

@@ -33,16 +33,6 @@ func (p PubSub) Verb() string {
 // Publish is the command that wakes waiters on a Redis that is no cluster.
 const Publish = "PUBLISH"
 
-// publishedBy is the way whose verb that is.
-func publishedBy(verb string) PubSub {
-	for _, p := range []PubSub{PubSubSharded, PubSubClassic} {
-		if p.Verb() == verb {
-			return p
-		}
-	}
-	return PubSubBoth
-}
-
 // Ways says for each subscriber that a node needs whether it is for sharded channels.
 func (p PubSub) Ways() []bool {
 	switch p {

@@ -10,7 +10,7 @@ import (
 )
 
 // Scripts run as the service account. If that lacked a right, a script would end in the middle, and a lock that was
-// taken could not be given back. So Redis is first asked what the account lacks: that is logged, and no lock is given.
+// taken could not be given back. So a lock is first taken for a try: what is missing is logged, and no lock is given.
 
 const (
 	// AskedEvery is how often Redis is asked about an account that lacks nothing; about one that does it is asked at
@@ -23,8 +23,7 @@ const (
 
 // found is what a node has answered to one question.
 type found struct {
-	verb         string // the command with which a node of a cluster publishes
-	needed, rest string // the rules that the account lacks: without the first ones no lock is given
+	verb string // the command with which a node of a cluster publishes
 	// Redis' words, if it lacks a right or a command that the probe's locks have needed; "": it lacks none
 	cannot string
 	evicts string // the policy by which the node evicts keys; "": it does not, or does not tell
@@ -108,18 +107,12 @@ func (s standing) due(era int, now time.Time) bool {
 	return !s.fresh || era != s.era || !now.Before(s.next)
 }
 
-// probed says that locks of all kinds could be had lately, so that the next trial may be a short one.
-func (s standing) probed(era int) bool { return s.fresh && s.era == era && s.cannot == "" }
-
 // refusal is why no lock is given; nil: nothing speaks against it.
 func (s standing) refusal() error {
-	switch {
-	case s.needed != "":
-		return &lockstore.Error{Code: "NOPERM", Text: "the service account lacks what locks need: " + s.needed}
-	case s.cannot != "":
-		return &upstream.ReplyError{Line: s.cannot + ", so no lock is given that could not be given back"}
+	if s.cannot == "" {
+		return nil
 	}
-	return nil
+	return &upstream.ReplyError{Line: s.cannot + ", so no lock is given that could not be given back"}
 }
 
 // able is why no lock can be had; nil: one could.
@@ -132,9 +125,6 @@ func (s standing) able() error {
 	}
 	return s.trial
 }
-
-// lacks are all rules that the account lacks.
-func (s standing) lacks() string { return strings.TrimSpace(s.needed + " " + s.rest) }
 
 // trialRefused is what Redis said when no lock could be had; "": one could, or Redis does not answer.
 func (s standing) trialRefused() string {

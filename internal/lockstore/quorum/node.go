@@ -191,7 +191,7 @@ func (n *quorumNode) permitted(until time.Time) error {
 
 func (n *quorumNode) site() node.Site {
 	return node.Site{Node: &n.Node, Log: n.host.Log.With("node", n.name), Run: n.host.Background, Votes: true,
-		UUID: n.host.UUID, Steps: n.steps}
+		UUID: n.host.UUID}
 }
 
 // Able implements lockstore.Reads: a majority of the nodes has to give locks.

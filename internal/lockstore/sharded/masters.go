@@ -215,7 +215,7 @@ func (m *masters) able() (all []lockstore.Ability) {
 
 func (m *masters) site(sh *shard) node.Site {
 	return node.Site{Node: &sh.Node, Log: m.host.Log.With("node", sh.is.Addr), Run: m.running.Go, PubSub: m.pubsub,
-		UUID: m.host.UUID, Steps: node.Steps{Publish: m.verb}, Has: func(name string) bool { return m.on(sh, name) }}
+		UUID: m.host.UUID, Has: func(name string) bool { return m.on(sh, name) }}
 }
 
 // verbOf is the command with which the scripts publish at a shard.

@@ -59,7 +59,7 @@ func (s *single) able() []lockstore.Ability { return []lockstore.Ability{{Err: s
 
 func (s *single) site() node.Site {
 	return node.Site{Node: &s.only.Node, Era: s.only.Clock.Era(), Log: s.host.Log, Run: s.host.Background,
-		UUID: s.host.UUID, Steps: node.Steps{Publish: node.Publish}}
+		UUID: s.host.UUID}
 }
 
 func (s *single) do(_ context.Context, _ limits, c node.Call, send sending) ([]int64, error) {
