@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// A client with very many channels hears of them again when their node has died, and what is kept of them counts.
-func TestClusterManySubscriptionsSurviveANode(t *testing.T) {
+// What is kept of very many subscriptions counts, until their node dies and their client is closed.
+func TestClusterManySubscriptionsCount(t *testing.T) {
 	t.Parallel()
 	const many = 30_000
 	tc := testredis.StartCluster(t, 3, 0, testredis.QuickFailover)
@@ -39,13 +39,14 @@ func TestClusterManySubscriptionsSurviveANode(t *testing.T) {
 	if !killed {
 		t.Fatal("nobody has the subscriptions")
 	}
-	hears(t, harness.Dial(t, p.Addr()), []*subscriber{s}, "PUBLISH", words[many])
-	s.Close()
+	if !s.Closed() {
+		t.Error("its client is still there")
+	}
 	harness.Eventually(t, "nothing is held for a client that has gone", func() bool { return held() == 0 })
 }
 
-// A node that hangs for a moment while a client subscribes there is given up, and the rest is subscribed to at another
-// one: the client stays, and each channel is confirmed once, in order.
+// A node that hangs for a moment while a client subscribes there is waited for once it has confirmed a part: the client
+// stays, and each channel is confirmed once, in order.
 func TestClusterNodeHangsWithinASubscribe(t *testing.T) {
 	t.Parallel()
 	const many = 20_000

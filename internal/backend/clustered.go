@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"math/rand/v2"
-	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -12,7 +11,6 @@ import (
 // Clustered is the Backend of a cluster's nodes.
 type Clustered struct {
 	*cluster.Cluster
-	Resubscribed atomic.Int64 // subscriptions of clients that were made again
 }
 
 // NewClustered is the backend of a cluster.
@@ -94,7 +92,6 @@ func (b *Clustered) Describe(line func(name string, value any)) {
 	line("lockproxy_cluster_refreshes", n.Refreshes)
 	line("lockproxy_cluster_replica_reads", n.ReplicaReads)
 	line("lockproxy_cluster_replica_failures", n.ReplicaFailures)
-	line("lockproxy_cluster_resubscribed", b.Resubscribed.Load())
 }
 
 // Members implements Backend.

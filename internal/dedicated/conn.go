@@ -41,8 +41,6 @@ type Host interface {
 	Idle(redirected int64)
 	// Left is called when the connection is given back or lost.
 	Left()
-	// Remake begins to make again what was lost, on another connection.
-	Remake(what Remains)
 }
 
 // Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called with the
@@ -54,8 +52,6 @@ type Interceptor interface {
 	// Others says whether a message comes to the client by another connection as well; known is false when more of it
 	// is needed.
 	Others(frame []byte) (others, known bool)
-	// Ended is called when the connection was lost.
-	Ended()
 }
 
 // Config is what a connection is made of.
@@ -94,11 +90,10 @@ type Conn struct {
 type life uint8
 
 const (
-	held     life = iota // it is about to be used: it is not given back now
-	remaking             // so it is, and what was lost with another one is made again here first
-	free                 // it is given back as soon as nothing is left to be done with it
-	left                 // it is given back, or closed: its user must forget it
-	lost                 // so it must, because the connection has ended
+	held life = iota // it is about to be used: it is not given back now
+	free             // it is given back as soon as nothing is left to be done with it
+	left             // it is given back, or closed: its user must forget it
+	lost             // so it must, because the connection has ended
 )
 
 // over says that it is not the client's any more.
@@ -186,8 +181,8 @@ func (p *Conn) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, q := &p.said.state, &p.said.pending
-	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.on(), Subscribed: s.subs.total() > 0,
+	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.now.On, Subscribed: s.subs.total() > 0,
 		Mute: s.mute(), None: s.none(), Ended: p.life == lost, Blocked: q.waits > 0, Pending: len(q.all),
-		Redirect: s.tracking.last().To, Caching: s.tracking.caching,
+		Redirect: s.tracking.now.To, Caching: s.tracking.caching,
 		Moved: s.moved, Wrong: s.transaction.phase == aborted, Named: s.transaction.name}
 }

@@ -116,11 +116,9 @@ func (c *conversation) judge(frame []byte) verdict {
 	case kind == frameMessage:
 		return verdict{kind: kind}
 	case kind == frameConfirmation:
-		_, subscribing := c.effect().(subscribes)
-		// What is made again the client has had confirmed long ago.
-		return verdict{kind: kind, whole: true, drop: subscribing && e.Own}
-	case e == nil: // on a connection for subscriptions a reply to one that was given up
-		return verdict{drop: c.interceptor != nil}
+		return verdict{kind: kind, whole: true}
+	case e == nil:
+		return verdict{}
 	case c.state.executing():
 		return verdict{drop: e.quiet || e.Fenced && c.state.transaction.left > 1}
 	}
@@ -182,7 +180,7 @@ func (c *conversation) take(kind frameKind, frame []byte) outcome {
 	case kind == frameConfirmation:
 		return c.confirmed(frame)
 	case e == nil:
-		return outcome{unasked: c.interceptor == nil}
+		return outcome{unasked: true}
 	case kind == frameHead:
 		s.execute(elements(frame))
 		if e.Fenced {
@@ -254,9 +252,6 @@ func (c *conversation) lost(line string) (told []byte) {
 		}
 	}
 	s.transaction = transaction{phase: s.transaction.phase}
-	if s.tracking.on() && s.proto == 3 {
-		told = append(told, ForgetAll...)
-	}
 	return told
 }
 

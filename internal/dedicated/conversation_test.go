@@ -29,7 +29,6 @@ func TestConversation(t *testing.T) {
 		{"a reply that looks like a message", ">G [message:a:x", "", "[message:a:x ."},
 		{"it ends without having been asked for", ">B (subscribe:a:1 (unsubscribe:a:0 (subscribe:b:1", "",
 			"(subscribe:a:1 (unsubscribe:a:0 (subscribe:b:1 ."},
-		{"made again", "", ">s (subscribe:a:1 [message:a:x (subscribe:b:2", "[message:a:x ."},
 		{"UNSUBSCRIBE without names", ">B (subscribe:a:1 (subscribe:b:2 >b (unsubscribe:a:1 (unsubscribe:b:0", "",
 			"(subscribe:a:1 (subscribe:b:2 . (unsubscribe:a:1 (unsubscribe:b:0 ."},
 		{"refused", ">B -NOPERM_x", "", "-NOPERM_x ."},

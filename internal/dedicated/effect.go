@@ -1,7 +1,6 @@
 package dedicated
 
 import (
-	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/client"
@@ -45,7 +44,6 @@ func (t Setting) bytes() int     { return len(t.Value) }
 type Tracking struct {
 	On, BCast bool
 	To        Redirect
-	Call      string // the whole command, as it was sent
 }
 
 // Redirect is whom CLIENT TRACKING … REDIRECT has named: our number of that client, and that of its connection at
@@ -53,32 +51,17 @@ type Tracking struct {
 type Redirect struct{ Client, Redis int64 }
 
 func (t Tracking) apply(s *State) { s.tracking.take(t) }
-func (t Tracking) bytes() int     { return len(t.Call) }
+func (Tracking) bytes() int       { return 0 }
 
 // tracking is the state of CLIENT TRACKING.
 type tracking struct {
-	calls   []Tracking // those in force
-	bytes   int        // kept for them
-	caching string     // what CLIENT CACHING has just said of the next command
+	now     Tracking // the last call; without tracking it says that all is off
+	caching string   // what CLIENT CACHING has just said of the next command
 }
 
-// take takes a call that Redis has agreed to. Only those with ON and BCAST add to the ones before.
+// take takes a call that Redis has agreed to.
 func (t *tracking) take(call Tracking) {
-	if !call.On || !call.BCast {
-		t.calls, t.bytes = nil, 0
+	if t.now = (Tracking{}); call.On {
+		t.now = call
 	}
-	if call.On && !slices.Contains(t.calls, call) {
-		t.calls = append(t.calls, call)
-		t.bytes += call.bytes()
-	}
-}
-
-func (t *tracking) on() bool { return len(t.calls) > 0 }
-
-// last is the call that was made last; without tracking it says that all is off.
-func (t *tracking) last() Tracking {
-	if !t.on() {
-		return Tracking{}
-	}
-	return t.calls[len(t.calls)-1]
 }

@@ -56,7 +56,7 @@ func (p *Conn) idle() {
 	if p.life != free || p.said.pending.oldest() != nil || s.multi() {
 		return
 	}
-	p.Host.Idle(s.tracking.last().To.Client)
+	p.Host.Idle(s.tracking.now.To.Client)
 	if s.none() && p.frame.none() && p.View.Targets.Load() == 0 {
 		p.giveBack()
 	}
@@ -130,13 +130,12 @@ func (p *Conn) Ended(cause error) {
 }
 
 // end is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if
-// replies are pending, or if a transaction or subscriptions are lost. A client that holds locks stays, and gets an
-// error in place of each reply.
+// replies are pending, or if a transaction or subscriptions are lost. A client that holds locks stays, unless it would
+// miss messages, and gets an error in place of each reply.
 func (p *Conn) end(err error) {
 	if p.life.over() {
 		return
 	}
-	what := p.remains()
 	p.leave(lost, "upstream lost within a reply")
 	p.conn.Close()
 	cause := &upstream.LostError{Cause: err}
@@ -152,38 +151,31 @@ func (p *Conn) end(err error) {
 	p.frame.clear()
 	p.out.end()
 	p.out.flush()
-	if p.said.interceptor != nil {
-		p.said.interceptor.Ended()
-	}
 	if closes {
 		p.Client.End.Cut(downstream.Left, client.WhyLost(err))
 	}
 	p.Client.Process.LearnAgain()
 	p.show() // before another connection shows itself in the same view
-	if what != nil && !closes {
-		p.Host.Remake(*what)
-	}
 	p.changed.Broadcast()
 }
 
 // closesClient says that the client is to be closed for the loss of this connection. Even one that is not lockless is
-// closed if invalidations are redirected from this connection to another client or from another client to this
-// connection: some would be lost.
+// closed if messages come by it, its own, or invalidations that other clients have redirected to it: some would be lost,
+// and nothing is made again behind a client's back.
 func (p *Conn) closesClient(lockless bool) bool {
 	s := &p.said.state
 	switch {
-	case !lockless:
-		return s.tracking.last().To.Client != 0 || p.View.Targets.Load() > 0
-	case p.said.interceptor == nil && !s.none():
+	case s.hears(), p.View.Targets.Load() > 0:
 		return true
+	case !lockless:
+		return false
 	}
-	return p.said.pending.any((*Reply).closesClient)
+	return !s.none() || p.said.pending.any((*Reply).closesClient)
 }
 
 // stays answers what is pending under a client that stays, and notes what was lost.
 func (p *Conn) stays(cause error) {
 	p.out.add(p.said.lost(client.ErrorLine(cause)))
-	if s := &p.said.state; p.said.interceptor == nil {
-		p.lost = &Lost{Multi: s.multi(), Watch: s.watched > 0, Cause: cause}
-	}
+	s := &p.said.state
+	p.lost = &Lost{Multi: s.multi(), Watch: s.watched > 0, Cause: cause}
 }

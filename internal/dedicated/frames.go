@@ -14,9 +14,6 @@ const classifyAt = 96
 
 var queuedReply = []byte("+QUEUED\r\n")
 
-// ForgetAll tells a client in RESP3 that nothing it has cached is valid.
-var ForgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
-
 // Aborted says whether an error of EXEC ends the transaction; other errors leave all as it was.
 func Aborted(reply []byte) bool {
 	return cluster.RefusedForSlot(reply) || aborts.Match(reply)

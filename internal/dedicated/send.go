@@ -96,22 +96,6 @@ func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, erro
 	return p.Answer(e)
 }
 
-// Exchange sends a command of the proxy's own, past the client's goroutine, and waits for its reply. If Redis does
-// not answer before ctx ends, the connection is closed.
-func (p *Conn) Exchange(ctx context.Context, e *Reply, raw []byte) bool {
-	p.mu.Lock()
-	if !p.add(e) {
-		p.mu.Unlock()
-		return false
-	}
-	raw = append(p.queue, raw...) // a new connection's name is sent first
-	p.queue = nil
-	p.mu.Unlock()
-	stop := context.AfterFunc(ctx, p.conn.Close)
-	_ = p.conn.Write(raw) // Ended tells
-	return p.Await(ctx) && stop() && e.Lost == nil
-}
-
 // Flush sends what is queued, after the replies that did not come over this connection. A Redis that takes no bytes
 // holds up a client that is still there, but one that has gone only for LastReplies.
 func (p *Conn) Flush() {

@@ -28,8 +28,11 @@ type State struct {
 
 // none says that the connection is as if nobody had used it.
 func (s *State) none() bool {
-	return !s.multi() && !s.monitor && s.watched+s.subs.total()+len(s.tracking.calls) == 0
+	return !s.multi() && s.watched == 0 && !s.hears()
 }
+
+// hears says that messages may come: it is subscribed, tracks keys, or sees what others do.
+func (s *State) hears() bool { return s.monitor || s.subs.total() > 0 || s.tracking.now.On }
 
 // multi says that there is a transaction.
 func (s *State) multi() bool { return s.transaction.phase != noTransaction }
@@ -41,7 +44,7 @@ func (s *State) executing() bool { return s.transaction.phase == executing }
 func (s *State) mute() bool { return s.proto == 2 && s.subs.total() > 0 }
 
 // bytes is what is kept for it, about.
-func (s *State) bytes() int { return s.transaction.bytes + s.subs.bytes + s.tracking.bytes }
+func (s *State) bytes() int { return s.transaction.bytes + s.subs.bytes }
 
 // sent takes a command that is about to be sent.
 func (s *State) sent(e *Reply) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // commands are commands by a letter, with what they do.
@@ -37,7 +36,6 @@ var commands = map[byte]Reply{
 	'i': {Instead: "ERR not here"},
 	'r': {Cmd: &commandtable.Command{Name: "blpop"}, Kind: commandtable.ConnBlock, Refusal: new([]byte)},
 	'F': {Kind: commandtable.ConnExec, Fenced: true, Got: new([]byte)},
-	's': {Cmd: &commandtable.Command{Name: "subscribe"}, Kind: commandtable.ConnSubscribe, Args: 2, Own: true},
 }
 
 // talk is a conversation without a connection, for tests.
@@ -176,6 +174,20 @@ func TestState(t *testing.T) {
 	}
 }
 
+// What a client that holds a lock would miss without its connection, and not be told of.
+func TestHears(t *testing.T) {
+	t.Parallel()
+	for steps, want := range map[string]bool{
+		"": false, "M+OK W+OK": false, "W+OK": false, "O+OK": true, "T+OK": true, "T+OK t+OK": false,
+		">B (subscribe:a:1": true, ">B (subscribe:a:1 (unsubscribe:a:0": false, "M+OK T+QUEUED": false, "M+OK T+QUEUED E*1 +OK": true,
+	} {
+		c := talkIn(2)
+		if c.run(steps); c.state.hears() != want {
+			t.Errorf("%s: %v", steps, !want)
+		}
+	}
+}
+
 // text is the state in words.
 func (s *State) text() string {
 	var words []string
@@ -188,7 +200,7 @@ func (s *State) text() string {
 	say(s.transaction.phase == aborted, "aborted queued=%d", s.transaction.queued)
 	say(s.executing(), "executing left=%d", s.transaction.left)
 	say(s.watched > 0, "watch=%d", s.watched)
-	say(s.tracking.on(), "tracking=%d", s.tracking.last().To.Client)
+	say(s.tracking.now.On, "tracking=%d", s.tracking.now.To.Client)
 	say(s.tracking.caching != "", "caching")
 	say(s.monitor, "monitor")
 	say(s.subs.total() > 0, "subs=%d/%d/%d", s.subs.number[OfChannel], s.subs.number[OfPattern], s.subs.number[OfShard])
@@ -221,7 +233,7 @@ func TestUnanswered(t *testing.T) {
 		">o >G":                 "-E: db=0 proto=2 none",
 		">F >G":                 "-E: db=0 proto=2 none",
 		">F *1 >G":              "-E -E: db=0 proto=2 none",
-		"H%7 T+OK >G":           "-E >2 $10 invalidate _: tracking=7 db=0 proto=3",
+		"H%7 T+OK >G":           "-E: tracking=7 db=0 proto=3",
 		">B (subscribe:a:1 >G":  "-E -E: subs=1/0/0 db=0 proto=2 mute",
 		"M+OK T+QUEUED E*1 +OK": ": tracking=7 db=0 proto=2",
 	} {
@@ -234,67 +246,14 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// What is made again of a connection that was lost: what is subscribed to still, and the calls of CLIENT TRACKING in
-// force.
-func TestRemains(t *testing.T) {
-	t.Parallel()
-	c := talkIn(2)
-	if c.state.remains() != nil {
-		t.Error("nothing was there")
-	}
-	c.run(">B (subscribe:a:1 (subscribe:b:2 (psubscribe:p*:3 (unsubscribe:a:2")
-	for _, call := range []string{"one", "two"} {
-		c.state.answered(&Reply{Effect: Tracking{On: true, BCast: true, Call: call}}, []byte("+OK\r\n"))
-	}
-	what := c.state.remains()
-	var sent []string
-	for _, call := range what.Calls(func(string) *commandtable.Command { return nil }) {
-		sent = append(sent, string(call.Raw))
-	}
-	want := "one two *2\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n *2\r\n$10\r\npsubscribe\r\n$2\r\np*\r\n"
-	if got := strings.Join(sent, " "); !what.Mute || got != want {
-		t.Errorf("mute %v: %q, want %q", what.Mute, got, want)
-	}
-	kept := c.state.bytes()
-	if kept != len("onetwo")+(Subscription{Name: "b"}).Bytes()+(Subscription{Name: "p*"}).Bytes() {
-		t.Errorf("%d bytes are kept", kept)
-	}
-	c.state.answered(&Reply{Effect: Tracking{}}, []byte("+OK\r\n"))
-	if c.state.tracking.on() || c.state.tracking.bytes != 0 {
-		t.Errorf("after CLIENT TRACKING OFF: %+v", c.state.tracking)
-	}
-}
-
 // CLIENT TRACKING OFF ends all tracking, also when it says BCAST, which Redis takes.
 func TestTrackingOffWithBCast(t *testing.T) {
 	t.Parallel()
 	c := talkIn(2)
-	for _, call := range []Tracking{{On: true, BCast: true, Call: "one"}, {BCast: true, Call: "off"}} {
+	for _, call := range []Tracking{{On: true, BCast: true}, {BCast: true}} {
 		c.state.answered(&Reply{Effect: call}, []byte("+OK\r\n"))
 	}
-	if c.state.tracking.on() || c.state.remains() != nil {
+	if c.state.tracking.now != (Tracking{}) {
 		t.Errorf("after CLIENT TRACKING OFF BCAST: %+v", c.state.tracking)
-	}
-}
-
-// Very many subscriptions are made again by several calls, each of which is answered in time.
-func TestRemainsOfMany(t *testing.T) {
-	t.Parallel()
-	what := Remains{subs: subscriptions{all: map[Subscription]struct{}{}}}
-	for i := range 2*RemadeAtOnce + 1 {
-		what.subs.all[Subscription{OfPattern, fmt.Sprint("p", i)}] = struct{}{}
-	}
-	names := map[string]bool{}
-	for _, c := range what.Calls(func(string) *commandtable.Command { return nil }) {
-		r, _ := resp.ParseReply(c.Raw)
-		if len(r.Elems) != 1+c.Args || c.Args > RemadeAtOnce || string(r.Elems[0].Text) != "psubscribe" {
-			t.Errorf("a call of %d words is taken for one of %d names", len(r.Elems), c.Args)
-		}
-		for _, e := range r.Elems[1:] {
-			names[string(e.Text)] = true
-		}
-	}
-	if len(names) != len(what.subs.all) {
-		t.Errorf("%d of %d are made again", len(names), len(what.subs.all))
 	}
 }

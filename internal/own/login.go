@@ -29,8 +29,6 @@ func (o *Connections) Hello(id upstream.Identity) error {
 		if err := o.hello(p.Conn, id); err != nil {
 			return err
 		}
-	} else if r := o.restore.Load(); r != nil {
-		r.tryAgain(id)
 	}
 	o.path.helloSubscriptions(id)
 	return nil

@@ -226,48 +226,6 @@ func TestLostBehindOtherReplies(t *testing.T) {
 	}
 }
 
-// What a client that tracks keys has read past its own connection, while that was made again, Redis does not track: it
-// is told to forget that, too.
-func TestForgetsWhatItReadMeanwhile(t *testing.T) {
-	t.Parallel()
-	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
-	for _, idle := range []bool{false, true} {
-		server := testredis.Start(t)
-		server.Do(t, "SET", "before", "v")
-		o := connectionsOf(t, server).inRESP3()
-		o.client.HasLocks(holder{})
-		told := make(chan struct{})
-		go func() {
-			defer o.there.Close()
-			tracking, c := command("CLIENT", "TRACKING", "ON")
-			o.Run(tracking, nil, c, false)
-			o.conn.Settled()
-			o.conn.Ended(errors.New("broken"))
-			<-told
-			before, c := command("GET", "before") // it was on the way
-			o.forwarder.Add(before.Raw, before.Args, c)
-			if idle {
-				o.forwarder.Send()
-				o.client.Flush()
-				o.ReleaseUnneeded()
-			}
-			get, c := command("GET", "k")
-			o.Run(get, nil, c, false)
-			o.conn.Settled()
-		}()
-		o.here.SetReadDeadline(time.Now().Add(time.Minute))
-		const before = "+OK\r\n" + forget + forget // the connection is lost, and is made again
-		got := make([]byte, len(before))
-		_, _ = io.ReadFull(o.here, got) // the comparison tells
-		close(told)
-		rest, err := io.ReadAll(o.here)
-		if got = append(got, rest...); err != nil || string(got) != before+"$1\r\nv\r\n"+forget+"_\r\n" {
-			t.Errorf("idle %t: the client got %q, %v", idle, got, err)
-		}
-		o.End()
-	}
-}
-
 // What Redis sends a subscriber behind its answer to HELLO comes behind the client's own, since it is in the other
 // protocol.
 func TestMessagesComeBehindHello(t *testing.T) {

@@ -44,7 +44,6 @@ type Connections struct {
 	greeting  []*dedicated.Conn          // have answered a HELLO to which the client has no reply yet
 	request   atomic.Pointer[chan int64] // somebody wants it to have one
 	lost      lostState                  // by one before
-	restore   atomic.Pointer[restore]    // of what it had; nil: that was not lost
 }
 
 // path is what differs between one Redis and the nodes of a cluster.
@@ -106,7 +105,7 @@ func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandt
 
 // any says that the client has a connection of its own, or had one and that is of importance.
 func (o *Connections) any() bool {
-	return o.conn != nil || o.restore.Load() != nil || o.lost.loss != lostNothing
+	return o.conn != nil || o.lost.loss != lostNothing
 }
 
 // Has says that the client has a connection of its own.
@@ -132,7 +131,7 @@ func (o *Connections) Flush() {
 func (o *Connections) current() *conn {
 	p := o.conn
 	if p == nil {
-		return o.takeRestored()
+		return nil
 	}
 	held := p.Hold()
 	if held.DB != o.client.Identity().DB { // SELECT within a transaction
@@ -151,7 +150,7 @@ func (o *Connections) current() *conn {
 		p.forgetQueued()
 		o.lose(lossOf(held.Lost), held.Lost.Cause)
 	}
-	return o.takeRestored()
+	return nil
 }
 
 // release says that the client's own connection is not about to be used: it may be given back.
@@ -193,14 +192,12 @@ func (o *Connections) End() {
 		o.conn = nil
 		p.end()
 	}
-	o.dropRestore()
 	o.path.dropSubscriptions()
 }
 
 // Reset closes all connections with their state. No reply is pending there.
 func (o *Connections) Reset() {
 	o.drop()
-	o.dropRestore()
 	o.lost.clear(o)
 	o.path.dropSubscriptions()
 }

@@ -17,19 +17,12 @@ type single struct{ *Connections }
 func (u *single) concerns(_ *commandtable.Command, here bool) bool { return !here && u.Writes.Paused() }
 
 func (u *single) mutes(p *conn, c *commandtable.Command) bool {
-	if c.Always {
-		return false
-	}
-	if p != nil {
-		return p.Status().Mute
-	}
-	r := u.restore.Load()
-	return r != nil && r.what.Mute
+	return p != nil && !c.Always && p.Status().Mute
 }
 
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	if p == nil {
-		if !c.Conn.Starts() && !u.mutes(p, c) && !u.concerns(c, here) {
+		if !c.Conn.Starts() && !u.concerns(c, here) {
 			return false
 		}
 		var err error
@@ -65,12 +58,6 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case u.lost.loss == lostTransaction: // just now
 		u.answerLost(nil, c.Conn, len(cmd.Args)-1)
 		return true
-	case p == nil && u.mutes(p, c): // just now, too: it still is a subscriber
-		var err error
-		if p, err = u.open(); err != nil {
-			u.Failed(c, err)
-			return true
-		}
 	case p == nil:
 		return false
 	}
@@ -90,12 +77,8 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	return true
 }
 
-// connect makes the client's own connection, or waits for the one that is being made in place of a lost one. It waits
-// for a Redis that has been away for less than a second.
+// connect makes the client's own connection. It waits for a Redis that has been away for less than a second.
 func (u *single) connect() (*conn, error) {
-	if r := u.restore.Load(); r != nil {
-		return r.await()
-	}
 	return u.connectAs(u.client.Identity(), &u.View)
 }
 

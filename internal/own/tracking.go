@@ -22,7 +22,7 @@ const nobody = math.MaxInt64
 // names a connection at Redis, that of the client which our own number names.
 func (p *conn) tracking(e *dedicated.Reply, cmd redcon.Command) []byte {
 	args, raw := cmd.Args, cmd.Raw
-	call := dedicated.Tracking{On: len(args) > 2 && equalFold(args[2], "ON"), Call: string(cmd.Raw)}
+	call := dedicated.Tracking{On: len(args) > 2 && equalFold(args[2], "ON")}
 	for i := 3; i < len(args); i++ {
 		switch {
 		case equalFold(args[i], "PREFIX"):

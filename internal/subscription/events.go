@@ -1,22 +1,21 @@
 package subscription
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // Messages reach all nodes of a cluster, but a keyspace notification is published by the node that has the key, and by
 // no other. A client that listens for them therefore has one more connection to each master, on which it is subscribed
 // to the same channels and patterns. Those connections pass on notifications only, the others everything else, so that
-// nothing comes twice. They follow the topology.
+// nothing comes twice. A client that listens is closed when the masters change, and subscribes anew.
 
 // eventPrefixes are how the channels of keyspace notifications begin. They have the same length.
 var eventPrefixes = [...]string{"__keyspace@", "__keyevent@"}
@@ -73,161 +72,56 @@ func eventMessage(frame []byte) (by dedicated.Subscription, is, known bool) {
 	return by, isEventChannel(string(channel.Text)), true
 }
 
-// events are a client's connections for keyspace notifications. Whoever has the turn of the subscriptions may use them.
-type events struct {
-	x      *Subscriptions
-	as     upstream.Identity // without a protocol
-	at     map[*cluster.Node]*eventConn
-	wanted subscriptionSet
-}
-
-type subscriptionSet map[dedicated.Subscription]struct{}
-
-// eventConn is the connection to one master.
-type eventConn struct {
-	*subscriptionConn
-	has     subscriptionSet
-	changed subscriptionSet // since it was brought in line; the rest is
-}
-
-// subscribeEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before
-// the client is told that it is subscribed. Masters that cannot be reached follow when they can; to one to which there
-// may be no connection the client would listen in vain, so that is an error. The caller has the turn.
-func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [][]byte) error {
-	more := subscriptionSet{}
-	for _, name := range names {
-		if sub := (dedicated.Subscription{Kind: kind, Name: string(name)}); isEvents(sub) {
-			more[sub] = struct{}{}
+// listen has those of the names that may be for keyspace notifications subscribed to at all masters, before the client is
+// told that it is subscribed: at one that it does not listen to it would hear nothing.
+func (x *Subscriptions) listen(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) (cluster.Refusal, error) {
+	names = eventNames(kind, names)
+	if len(names) == 0 {
+		return cluster.Refusal{}, nil
+	}
+	x.listens.Store(true)
+	for _, n := range x.Listeners.add(x) {
+		e, r, err := x.openFor(forEvents, n)
+		if err == nil {
+			_, err = x.sent(e, c, names)
+			r = x.Nodes.RefusalIn(n, err)
+			e.rest()
 		}
-	}
-	if len(more) == 0 {
-		return nil
-	}
-	v := x.events.Load()
-	if v == nil {
-		v = &events{x: x, at: map[*cluster.Node]*eventConn{}, wanted: subscriptionSet{}}
-		x.events.Store(v)
-		x.Listeners.add(x)
-	}
-	v.as = x.Client.Identity()
-	v.as.Proto = 0
-	err := v.cover(more)
-	if err != nil {
-		x.wake()
-	}
-	if client.TooMany(err) {
-		return err
-	}
-	return nil
-}
-
-// want brings wanted in line with what the client is subscribed to, and more, which it is about to be. Only what has
-// changed is looked at: a client may be subscribed to very much.
-func (v *events) want(more subscriptionSet) {
-	v.x.mu.Lock()
-	defer v.x.mu.Unlock()
-	changed := v.x.where.changed
-	v.x.where.changed = nil
-	for sub := range more { // looked at again the next time: the client may be refused it
-		changed = append(changed, sub)
-		v.x.where.changed = append(v.x.where.changed, sub)
-	}
-	for _, sub := range changed {
-		_, there := v.x.where.on[sub]
-		if _, soon := more[sub]; there || soon {
-			v.wanted[sub] = struct{}{}
-		} else {
-			delete(v.wanted, sub)
-		}
-		for _, e := range v.at {
-			e.changed[sub] = struct{}{}
-		}
-	}
-}
-
-// cover subscribes at every master to what the client is subscribed to, and to more, and then lets connections go that
-// are no master's any more. The error is a *upstream.FullError if there may be no connection to one, else that of one
-// that was not reached. The caller has the turn.
-func (v *events) cover(more subscriptionSet) (err error) {
-	v.want(more)
-	var masters []*cluster.Node
-	if len(v.wanted) > 0 {
-		masters = v.x.Nodes.Snapshot().Masters
-	}
-	for _, n := range masters {
-		if failed := v.coverAt(n); failed != nil && !client.TooMany(err) {
-			err = failed
-		}
-	}
-	for n, e := range v.at {
-		if !slices.Contains(masters, n) {
-			e.p.End()
-			delete(v.at, n)
-		}
-	}
-	return err
-}
-
-// coverAt brings one master's subscriptions in line.
-func (v *events) coverAt(n *cluster.Node) error {
-	e := v.at[n]
-	if e == nil || !e.hold() {
-		c, err := v.x.connect(v.x.ctx, &subscriptionConn{use: forEvents, as: v.as}, n)
 		if err != nil {
-			return err
-		}
-		e = &eventConn{c, subscriptionSet{}, maps.Clone(v.wanted)}
-		v.at[n] = e
-	}
-	defer e.rest()
-	var begin, end [2][]string
-	for sub := range e.changed {
-		_, wanted := v.wanted[sub]
-		switch _, has := e.has[sub]; {
-		case wanted == has:
-			delete(e.changed, sub)
-		case wanted:
-			begin[sub.Kind] = append(begin[sub.Kind], sub.Name)
-		default:
-			end[sub.Kind] = append(end[sub.Kind], sub.Name)
+			return r, err
 		}
 	}
-	for _, kind := range []dedicated.SubscriptionKind{dedicated.OfChannel, dedicated.OfPattern} {
-		if e.say(dedicated.SubscribeVerbs[kind], begin[kind]) {
-			e.note(kind, begin[kind], true)
-		}
-		if e.say(dedicated.UnsubscribeVerbs[kind], end[kind]) {
-			e.note(kind, end[kind], false)
-		}
-	}
-	if len(e.changed) > 0 { // this master refuses some to the client's user, or has not answered
-		return errNotServed
-	}
-	e.changed = subscriptionSet{} // the old one would keep its size
-	return nil
+	return cluster.Refusal{}, nil
 }
 
-// note remembers what the master has confirmed.
-func (e *eventConn) note(kind dedicated.SubscriptionKind, names []string, has bool) {
+// unlisten ends what listen has begun, but for what the client is subscribed to.
+func (x *Subscriptions) unlisten(kind dedicated.SubscriptionKind, names [][]byte) {
+	names = slices.DeleteFunc(eventNames(kind, names), func(name []byte) bool { return x.at(kind, name) != nil })
+	if len(names) == 0 || !x.listens.Load() {
+		return
+	}
+	c := x.Routes.Load().Table.Find([][]byte{[]byte(dedicated.UnsubscribeVerbs[kind])})
+	listens := false
+	for _, e := range x.live() {
+		if e.use == forEvents && e.hold() {
+			_, _ = x.sent(e, c, names) // one that has not answered is closed, and its client with it
+			e.rest()
+			listens = listens || !e.p.Released()
+		}
+	}
+	if !listens {
+		x.Listeners.remove(x)
+	}
+}
+
+// eventNames are those of the names that may be for keyspace notifications.
+func eventNames(kind dedicated.SubscriptionKind, names [][]byte) (events [][]byte) {
 	for _, name := range names {
-		sub := dedicated.Subscription{Kind: kind, Name: name}
-		delete(e.changed, sub)
-		if has {
-			e.has[sub] = struct{}{}
-		} else {
-			delete(e.has, sub)
+		if isEvents(dedicated.Subscription{Kind: kind, Name: string(name)}) {
+			events = append(events, name)
 		}
 	}
-}
-
-// say sends a command of the SUBSCRIBE family and waits for its confirmations.
-func (e *eventConn) say(verb string, all []string) bool {
-	for names := range slices.Chunk(all, dedicated.RemadeAtOnce) {
-		if e.call(verb, names) != nil {
-			return false
-		}
-	}
-	return true
+	return events
 }
 
 // Others implements dedicated.Interceptor: a keyspace notification comes to the client by the connection to its
@@ -236,7 +130,7 @@ func (e *eventConn) say(verb string, all []string) bool {
 // which may take it for a reply.
 func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
 	forThem := c.use == forEvents
-	if !forThem && c.x.events.Load() == nil {
+	if !forThem && !c.x.listens.Load() {
 		return false, true
 	}
 	by, is, known := eventMessage(frame)
@@ -249,19 +143,24 @@ func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
 	return !subscribed, known
 }
 
-// Listeners are the subscriptions of those clients that have asked for keyspace notifications.
+// Listeners are the subscriptions of those clients that listen for keyspace notifications, with the masters to which
+// they listen.
 type Listeners struct {
-	mu  sync.Mutex // a leaf
-	all map[*Subscriptions]struct{}
+	mu  sync.Mutex // a leaf but for the end of a client
+	all map[*Subscriptions][]*cluster.Node
 }
 
-func (l *Listeners) add(x *Subscriptions) {
+// add adds a client's, and returns the masters.
+func (l *Listeners) add(x *Subscriptions) []*cluster.Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
-		l.all = map[*Subscriptions]struct{}{}
+		l.all = map[*Subscriptions][]*cluster.Node{}
 	}
-	l.all[x] = struct{}{}
+	if l.all[x] == nil {
+		l.all[x] = x.Nodes.Snapshot().Masters
+	}
+	return l.all[x]
 }
 
 func (l *Listeners) remove(x *Subscriptions) {
@@ -274,7 +173,14 @@ func (l *Listeners) remove(x *Subscriptions) {
 func (l *Listeners) TopologyChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for x := range l.all {
-		x.wake()
+	for x, masters := range l.all {
+		if !same(masters, x.Nodes.Snapshot().Masters) {
+			x.Client.End.Cut(downstream.Left, "it listens for keyspace notifications, and the masters of the cluster have changed")
+		}
 	}
+}
+
+// same says that the nodes are the same, in whatever order.
+func same(nodes, others []*cluster.Node) bool {
+	return len(nodes) == len(others) && !slices.ContainsFunc(nodes, func(n *cluster.Node) bool { return !slices.Contains(others, n) })
 }

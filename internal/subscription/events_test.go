@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 )
@@ -79,10 +80,29 @@ func TestEventsOfSubscribers(t *testing.T) {
 	}
 	for sub := range frames {
 		passes(sub, false)
-		x.where.put(sub, nil) // it is to be made again on the ordinary connection: that is not the client's concern
+		x.where.put(sub, nil)
 		passes(sub, true)
 		x.where.drop(sub)
 		passes(sub, false)
+	}
+}
+
+// A client listens to the masters that there are, in whatever order.
+func TestSameMasters(t *testing.T) {
+	t.Parallel()
+	a, b, c := new(cluster.Node), new(cluster.Node), new(cluster.Node)
+	for _, x := range []struct {
+		before, now []*cluster.Node
+		want        bool
+	}{
+		{[]*cluster.Node{a, b}, []*cluster.Node{b, a}, true},
+		{[]*cluster.Node{a, b}, []*cluster.Node{a, c}, false},
+		{[]*cluster.Node{a, b}, []*cluster.Node{a, b, c}, false},
+		{[]*cluster.Node{a, b}, []*cluster.Node{a}, false},
+	} {
+		if got := same(x.before, x.now); got != x.want {
+			t.Errorf("%v and %v: %v", x.before, x.now, got)
+		}
 	}
 }
 

@@ -3,61 +3,35 @@ package subscription
 import (
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// places are a client's subscriptions, each with the connection that it is on, nil while it is to be made again. What
-// there is to know of all of them is kept up with each change, never counted anew: each has a confirmation, and a
-// client may have very many.
+// places are a client's subscriptions, each with the connection that it is on. What there is to know of all of them is
+// kept up with each change, never counted anew: each has a confirmation, and a client may have very many.
 type places struct {
 	on    map[dedicated.Subscription]*subscriptionConn
-	lost  map[dedicated.Subscription]upstream.Identity // those to be made again, and as whom
-	kinds [3]int                                       // how many there are of each kind
-	bytes int                                          // about
+	kinds [3]int // how many there are of each kind
+	bytes int    // about
 	kept  downstream.Account
-
-	changed []dedicated.Subscription // those for keyspace notifications that have come or gone, until events.want takes them
-	view    *dedicated.View
+	view  *dedicated.View
 }
 
 func newPlaces(kept downstream.Account, v *dedicated.View) places {
-	return places{on: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}, kept: kept, view: v}
+	return places{on: map[dedicated.Subscription]*subscriptionConn{}, kept: kept, view: v}
 }
 
 // put notes where a subscription is.
 func (w *places) put(sub dedicated.Subscription, c *subscriptionConn) {
 	_, there := w.on[sub]
 	w.on[sub] = c
-	delete(w.lost, sub)
 	if !there {
 		w.count(sub, 1)
 	}
-}
-
-// lose notes that a subscription is to be made again, if it was on that connection.
-func (w *places) lose(sub dedicated.Subscription, was *subscriptionConn) bool {
-	if at, there := w.on[sub]; !there || at != was {
-		return false
-	}
-	w.on[sub] = nil
-	w.lost[sub] = was.as
-	return true
-}
-
-// regain notes that a subscription has been made again, if it was to be.
-func (w *places) regain(sub dedicated.Subscription, c *subscriptionConn) bool {
-	_, lost := w.lost[sub]
-	if lost {
-		w.put(sub, c)
-	}
-	return lost
 }
 
 // drop forgets a subscription, if there is one.
 func (w *places) drop(sub dedicated.Subscription) {
 	if _, there := w.on[sub]; there {
 		delete(w.on, sub)
-		delete(w.lost, sub)
 		w.count(sub, -1)
 	}
 }
@@ -70,9 +44,6 @@ func (w *places) clear() {
 }
 
 func (w *places) count(sub dedicated.Subscription, more int) {
-	if isEvents(sub) {
-		w.changed = append(w.changed, sub)
-	}
 	w.kinds[sub.Kind] += more
 	w.bytes += more * sub.Bytes()
 	w.view.Channels.Store(int32(w.kinds[dedicated.OfChannel]))

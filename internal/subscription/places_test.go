@@ -2,15 +2,15 @@ package subscription
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // A confirmation costs the same however many subscriptions there are, and however many a command names.
@@ -43,35 +43,6 @@ func TestConfirmedOfMany(t *testing.T) {
 	}
 }
 
-// So does a further subscription to keyspace notifications.
-func TestManyEvents(t *testing.T) {
-	t.Parallel()
-	const many = 50_000
-	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}
-	e := &eventConn{}
-	v := &events{x: x, at: map[*cluster.Node]*eventConn{nil: e}, wanted: subscriptionSet{}}
-	began := time.Now()
-	for i := range many {
-		sub := dedicated.Subscription{Name: fmt.Sprint(eventPrefixes[0], i)}
-		e.changed = subscriptionSet{}
-		v.want(subscriptionSet{sub: {}})
-		if x.where.put(sub, nil); i%2 == 1 {
-			x.where.drop(sub)
-		}
-		v.want(nil)
-		if len(e.changed) != 1 || len(v.wanted) != i/2+1 {
-			t.Fatalf("%d have changed, %d are wanted", len(e.changed), len(v.wanted))
-		}
-	}
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("%d subscriptions took %v", many, took)
-	}
-	v.want(subscriptionSet{{Name: eventPrefixes[1]}: {}})
-	if v.want(nil); len(v.wanted) != many/2 {
-		t.Errorf("%d are wanted when one was refused", len(v.wanted))
-	}
-}
-
 // What is counted goes up and down with the subscriptions, once for each.
 func TestPlacesCount(t *testing.T) {
 	t.Parallel()
@@ -97,70 +68,38 @@ func TestPlacesCount(t *testing.T) {
 	}
 }
 
-// What becomes of one subscription. It is on connection 1 or 2, to be made again (?), or there is none (-).
-func TestPlacesOfASubscription(t *testing.T) {
+// Where a subscription is, and what its client is told: of each confirmation but of those for keyspace notifications. An
+// end that nobody has asked for tells it that the slot has moved.
+func TestConfirmed(t *testing.T) {
 	t.Parallel()
-	one, two := &subscriptionConn{as: upstream.Identity{User: "u"}}, &subscriptionConn{}
-	sub := dedicated.Subscription{Name: "news"}
-	events := map[string]func(w *places) bool{
-		"put 1":    func(w *places) bool { w.put(sub, one); return true },
-		"put 2":    func(w *places) bool { w.put(sub, two); return true },
-		"lose 1":   func(w *places) bool { return w.lose(sub, one) },
-		"lose 2":   func(w *places) bool { return w.lose(sub, two) },
-		"regain 2": func(w *places) bool { return w.regain(sub, two) },
-		"drop":     func(w *places) bool { w.drop(sub); return true },
+	row := &commandtable.Command{Name: "ssubscribe"}
+	asks := func(names ...string) *dedicated.Reply {
+		return &dedicated.Reply{Cmd: row, Kind: commandtable.ConnSubscribe, Names: names}
 	}
-	place := func(w *places) string {
-		at, there := w.on[sub]
-		as, lost := w.lost[sub]
-		switch {
-		case !there && !lost:
-			return "-"
-		case there && at == nil && lost && as == one.as:
-			return "?"
-		case at == one && !lost:
-			return "1"
-		case at == two && !lost:
-			return "2"
-		}
-		return "wrong"
+	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}
+	one, two, events := &subscriptionConn{x: x, use: forShards}, &subscriptionConn{x: x, use: forShards}, &subscriptionConn{x: x, use: forEvents}
+	sub := func(name string) dedicated.Subscription {
+		return dedicated.Subscription{Kind: dedicated.OfShard, Name: name}
 	}
-	before := map[string][]string{"-": nil, "1": {"put 1"}, "?": {"put 1", "lose 1"}}
 	for _, c := range []struct {
-		from, event string
-		did         bool
-		to          string
+		why   string
+		by    *subscriptionConn
+		n     dedicated.Confirmation
+		e     *dedicated.Reply
+		asked bool
+		told  string
+		on    map[dedicated.Subscription]*subscriptionConn
 	}{
-		{"-", "put 1", true, "1"}, {"-", "lose 1", false, "-"}, {"-", "regain 2", false, "-"}, {"-", "drop", true, "-"},
-		{"1", "put 2", true, "2"}, {"1", "lose 1", true, "?"}, {"1", "lose 2", false, "1"}, {"1", "regain 2", false, "1"}, {"1", "drop", true, "-"},
-		{"?", "put 2", true, "2"}, {"?", "lose 1", false, "?"}, {"?", "regain 2", true, "2"}, {"?", "drop", true, "-"},
+		{"asked for", one, dedicated.Confirmation{Verb: "ssubscribe", Of: sub("a")}, asks("a"), true, ":1", map[dedicated.Subscription]*subscriptionConn{sub("a"): one}},
+		{"another one", two, dedicated.Confirmation{Verb: "ssubscribe", Of: sub("b")}, asks("b"), true, ":2", map[dedicated.Subscription]*subscriptionConn{sub("a"): one, sub("b"): two}},
+		{"again", two, dedicated.Confirmation{Verb: "ssubscribe", Of: sub("a")}, asks("a"), true, ":2", map[dedicated.Subscription]*subscriptionConn{sub("a"): two, sub("b"): two}},
+		{"for events", events, dedicated.Confirmation{Verb: "ssubscribe", Of: sub("c")}, asks("c"), true, "", map[dedicated.Subscription]*subscriptionConn{sub("a"): two, sub("b"): two}},
+		{"its slot has moved", two, dedicated.Confirmation{Verb: "sunsubscribe", Of: sub("a"), Ends: true}, nil, false, ":1", map[dedicated.Subscription]*subscriptionConn{sub("b"): two}},
+		{"so it has while another is asked for", two, dedicated.Confirmation{Verb: "sunsubscribe", Of: sub("b"), Ends: true}, asks("d"), false, ":0", map[dedicated.Subscription]*subscriptionConn{}},
 	} {
-		w := newPlaces(downstream.Account{}, new(dedicated.View))
-		for _, event := range before[c.from] {
-			events[event](&w)
-		}
-		did := events[c.event](&w)
-		if to := place(&w); did != c.did || to != c.to {
-			t.Errorf("%s at %s: %v, then %s", c.event, c.from, did, to)
-		}
-		if want := min(len(w.on), 1); w.kinds[sub.Kind] != want {
-			t.Errorf("%s at %s: %d are counted", c.event, c.from, w.kinds[sub.Kind])
-		}
-	}
-}
-
-// A connection that this proxy has closed, because its node did not answer in time, was not closed by Redis: its
-// client is not closed for it.
-func TestEndedOfGivenUp(t *testing.T) {
-	t.Parallel()
-	for _, asked := range []bool{false, true} {
-		x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View)), woken: make(chan struct{}, 1)}
-		c := &subscriptionConn{x: x, p: Link{Conn: &dedicated.Conn{Config: dedicated.Config{Node: new(cluster.Node)}}}}
-		c.asks(true)
-		c.asks(asked)
-		x.where.put(dedicated.Subscription{Name: "news"}, c)
-		if c.Ended(); len(x.where.lost) != 1 || len(x.woken) != 1 || (len(x.dead) == 0) != asked {
-			t.Errorf("asked %v: %d are lost, %d connections were closed by Redis", asked, len(x.where.lost), len(x.dead))
+		told, asked := c.by.Confirmed(c.n, c.e, 3)
+		if asked != c.asked || (len(told) == 0) != (c.told == "") || !strings.HasSuffix(string(told), c.told+"\r\n") && c.told != "" || !maps.Equal(x.where.on, c.on) {
+			t.Errorf("%s: asked %v, told %q, on %v", c.why, asked, told, x.where.on)
 		}
 	}
 }

@@ -1,12 +1,14 @@
 // Package subscription has the subscriptions of one client with a cluster upstream. They have connections of their
 // own: one to any node, for channels and patterns, and one to each node that has sharded channels to which the client
 // is subscribed. Messages are passed on as they come. So are confirmations, except for the number at their end, which
-// counts all of these connections together. When a slot moves or a node dies, its subscriptions are made again
-// elsewhere (resubscribe.go), and the client is not told. Keyspace notifications have further connections (events.go).
+// counts all of these connections together. That of an end which nobody has asked for tells the client that a sharded
+// channel's slot has moved. When a connection with subscriptions is lost the client is closed, as Redis would have
+// closed it. Keyspace notifications have further connections (events.go).
 package subscription
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,13 +21,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// askPause is the time before a command that needs a connection looks for one again.
-const askPause = 20 * time.Millisecond
+// eventsTimeout is how long each master may take to confirm a subscription for keyspace notifications.
+const eventsTimeout = 2 * time.Second
+
+var errNotServed = errors.New("hash slot not served")
 
 // Host has the connections of the client whose subscriptions these are.
 type Host interface {
@@ -49,7 +52,7 @@ type Config struct {
 	Client    *client.Client
 	Nodes     *backend.Clustered
 	View      *dedicated.View // what CLIENT LIST may see of them
-	Spread    int             // a number of the client's, so that clients use different nodes; who has the turn changes it
+	Spread    int             // a number of the client's, so that clients use different nodes
 	Listeners *Listeners
 }
 
@@ -72,44 +75,30 @@ func useFor(k dedicated.SubscriptionKind) use {
 
 // subscriptionConn is one connection of the client's subscriptions.
 type subscriptionConn struct {
-	x     *Subscriptions
-	p     Link
-	use   use
-	since time.Time
-	as    upstream.Identity // as which it was made, without a protocol
-	asked bool              // the proxy waits for an answer there, and gives it up if none comes; guarded by Subscriptions.mu
+	x   *Subscriptions
+	p   Link
+	use use
+	as  upstream.Identity // as which it was made, without a protocol
 }
 
-// Subscriptions are a client's subscriptions.
+// Subscriptions are a client's subscriptions. Only its goroutine uses them, but for what connections tell.
 type Subscriptions struct {
 	Config
-	ctx    context.Context // ends with the session
-	stop   context.CancelFunc
-	turn   chan struct{}          // one slot: who has it may subscribe, and change all
-	woken  chan struct{}          // one slot: keep is to look again
-	ended  chan struct{}          // closed when keep has ended
-	events atomic.Pointer[events] // nil: it has asked for no keyspace notifications
-	proto  int                    // of the connections; written with the turn
-	all    []*subscriptionConn    // some may have been given back or lost: see live
+	proto   int                 // of the connections
+	all     []*subscriptionConn // some may have been given back or lost: see live
+	listens atomic.Bool         // it has asked for keyspace notifications
 
-	mu    sync.Mutex // guards all below; taken under the lock of a connection
+	mu    sync.Mutex // guards where; taken under the lock of a connection
 	where places
-	dead  []*subscriptionConn // connections that were lost, it is not known yet why
 }
 
 // New makes the subscriptions of a client that has none yet.
 func New(c Config) *Subscriptions {
-	x := &Subscriptions{Config: c, turn: make(chan struct{}, 1), woken: make(chan struct{}, 1), ended: make(chan struct{}),
-		proto: c.Client.Identity().Proto, where: newPlaces(c.Client.Writer.NewAccount(), c.View)}
-	x.ctx, x.stop = context.WithCancel(c.Context)
-	go x.keep()
-	return x
+	return &Subscriptions{Config: c, proto: c.Client.Identity().Proto, where: newPlaces(c.Client.Writer.NewAccount(), c.View)}
 }
 
 // Close ends all subscriptions.
 func (x *Subscriptions) Close() {
-	x.stop()
-	<-x.ended
 	x.Listeners.remove(x)
 	for _, e := range x.all {
 		e.p.End()
@@ -118,9 +107,6 @@ func (x *Subscriptions) Close() {
 	x.where.clear()
 	x.mu.Unlock()
 }
-
-// wake makes keep look again.
-func (x *Subscriptions) wake() { retry.Wake(x.woken) }
 
 // names are what is subscribed to of a kind.
 func (x *Subscriptions) names(k dedicated.SubscriptionKind) (names []string) {
@@ -135,6 +121,13 @@ func (x *Subscriptions) names(k dedicated.SubscriptionKind) (names []string) {
 	return names
 }
 
+// at is the connection that a subscription is on; nil: there is no such subscription.
+func (x *Subscriptions) at(kind dedicated.SubscriptionKind, name []byte) *subscriptionConn {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.where.on[dedicated.Subscription{Kind: kind, Name: string(name)}]
+}
+
 // confirm is the confirmation of a subscription, or of its end; name nil: there was none. mu is held.
 func (x *Subscriptions) confirm(out []byte, proto int, verb string, k dedicated.SubscriptionKind, name []byte) []byte {
 	out = resp.AppendBulkString(resp.AppendPush(out, proto, 3), verb)
@@ -146,19 +139,7 @@ func (x *Subscriptions) confirm(out []byte, proto int, verb string, k dedicated.
 	return resp.AppendInt(out, int64(x.where.number(k)))
 }
 
-// take takes the turn; false: the session has ended.
-func (x *Subscriptions) take() bool {
-	select {
-	case x.turn <- struct{}{}:
-		return true
-	case <-x.ctx.Done():
-		return false
-	}
-}
-
-func (x *Subscriptions) giveTurn() { <-x.turn }
-
-// live returns the connections that still exist. Here and below, the caller has the turn.
+// live returns the connections that still exist.
 func (x *Subscriptions) live() []*subscriptionConn {
 	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
 		return e.p.Released()
@@ -172,17 +153,18 @@ func (c *subscriptionConn) hold() bool { return !c.p.Hold().Released }
 // rest ends hold: a connection on which nothing is subscribed to is given back.
 func (c *subscriptionConn) rest() { c.p.Release() }
 
-// open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any, for as
-// long as that is not in trouble. It is held until rest.
-func (x *Subscriptions) open(as upstream.Identity, of use, at *cluster.Node) (*subscriptionConn, error) {
+// open finds a connection of the client's identity, or makes one, at a node, but for channels and patterns at any, for
+// as long as that is not in trouble. It is held until rest.
+func (x *Subscriptions) open(of use, at *cluster.Node) (*subscriptionConn, error) {
+	as := x.Client.Identity()
 	as.Proto = 0
 	for _, e := range x.live() {
 		fits := e.p.Node == at || of == forAny && !e.p.Node.InTrouble()
-		if e.use == of && e.as == as && fits && e.hold() {
+		if e.use == of && (e.as == as || of == forEvents) && fits && e.hold() {
 			return e, nil
 		}
 	}
-	ctx, done := x.ctx, func() {}
+	ctx, done := x.Context, func() {}
 	if of == forAny {
 		ctx, done = x.Nodes.Snapshot().While(ctx, at)
 	}
@@ -198,7 +180,7 @@ func (x *Subscriptions) connect(ctx context.Context, c *subscriptionConn, at *cl
 	if err != nil {
 		return nil, err
 	}
-	c.x, c.p, c.since = x, p, time.Now()
+	c.x, c.p = x, p
 	p.Intercept(c)
 	x.all = append(x.all, c)
 	return c, nil
@@ -206,16 +188,7 @@ func (x *Subscriptions) connect(ctx context.Context, c *subscriptionConn, at *cl
 
 // Run runs SUBSCRIBE, UNSUBSCRIBE and their variants.
 func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
-	if !x.take() {
-		return
-	}
-	defer x.giveTurn()
 	names := cmd.Args[1:]
-	defer func() { // looks only then, since this may be the first command that asks for keyspace notifications
-		if x.events.Load() != nil {
-			x.wake() // some may have ended, or been refused
-		}
-	}()
 	if kind := slices.Index(dedicated.UnsubscribeVerbs[:], c.Name); kind >= 0 {
 		x.unsubscribe(c, dedicated.SubscriptionKind(kind), names)
 		return
@@ -243,9 +216,6 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 	slot := backend.NoSlot
 	if kind == dedicated.OfShard {
 		slot = cluster.Slot(names[0])
-	} else if err := x.subscribeEvents(kind, names); err != nil {
-		x.Client.Fail(err)
-		return false
 	}
 	for t := x.Nodes.Tries(slot); ; {
 		rest, r, err := x.ask(c, kind, names, x.nodeFor(t))
@@ -254,6 +224,7 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		}
 		names = rest
 		if !t.Again(x.Client.Context(), r) {
+			x.unlisten(kind, names)
 			x.Client.Fail(err)
 			x.Trouble(err)
 			return false
@@ -286,12 +257,12 @@ func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.Subscription
 	if at == nil {
 		return names, cluster.Unreached, &upstream.NotSentError{Cause: errNotServed}
 	}
-	e, err := x.open(x.Client.Identity(), useFor(kind), at)
+	if r, err = x.listen(c, kind, names); err != nil {
+		return names, r, err
+	}
+	e, r, err := x.openFor(useFor(kind), at)
 	if err != nil {
 		x.passOver(useFor(kind))
-		if !client.NoFurther(err) {
-			r = cluster.Unreached
-		}
 		return names, r, err
 	}
 	defer e.rest()
@@ -302,15 +273,30 @@ func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.Subscription
 	return rest, x.Nodes.RefusalIn(e.p.Node, err), err
 }
 
-// sent is ask on a connection that exists. If that is lost, what was confirmed there is made again by keep.
+// openFor is open for a request; with an error r is for its tries.
+func (x *Subscriptions) openFor(of use, at *cluster.Node) (e *subscriptionConn, r cluster.Refusal, err error) {
+	if e, err = x.open(of, at); err != nil && !client.NoFurther(err) {
+		r = cluster.Unreached
+	}
+	return e, r, err
+}
+
+// sent is ask on a connection that exists.
 func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (rest [][]byte, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
-	if e.use == forAny && !e.p.Status().Subscribed { // what is subscribed to there already needs this node
-		ctx, done := x.Nodes.Snapshot().While(x.ctx, e.p.Node)
+	if e.use == forAny {
+		ctx, done := x.Nodes.Snapshot().While(x.Context, e.p.Node)
 		defer done()
-		defer context.AfterFunc(ctx, func() { e.giveUp(context.Cause(ctx)) })()
+		defer context.AfterFunc(ctx, func() {
+			if !e.p.Status().Subscribed { // what is subscribed to there already needs this node
+				e.p.Ended(context.Cause(ctx))
+			}
+		})()
+	}
+	if e.use == forEvents {
+		o.Within = eventsTimeout
 	}
 	e.p.Send(o, resp.Command(words))
 	if !e.p.Settled() && o.Lost == nil {
@@ -343,16 +329,15 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 		x.confirmEnd(c, kind, nil)
 	}
 	for _, name := range names {
-		x.mu.Lock()
-		e := x.where.on[dedicated.Subscription{Kind: kind, Name: string(name)}]
-		x.mu.Unlock()
-		if e != nil {
-			if _, err := x.sent(e, c, [][]byte{name}); err == nil {
+		if e := x.at(kind, name); e != nil && e.hold() {
+			_, err := x.sent(e, c, [][]byte{name})
+			if e.rest(); err == nil {
 				continue
 			}
 		}
 		x.confirmEnd(c, kind, name)
 	}
+	x.unlisten(kind, names)
 }
 
 // confirmEnd ends a subscription that is on no connection, if there is one, and confirms that to the client; name nil:
@@ -368,19 +353,8 @@ func (x *Subscriptions) confirmEnd(c *commandtable.Command, kind dedicated.Subsc
 }
 
 // Asks lets one of the connections with subscriptions answer a command, as Redis answers subscribers; false: there is
-// none just now.
+// none any more.
 func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
-	for until := time.Now().Add(x.Nodes.RetryFor()); x.take(); x.Client.Pause(askPause) {
-		asked := x.askAny(cmd, c)
-		x.giveTurn() // to the goroutine that makes subscriptions again
-		if asked || time.Now().After(until) || x.Client.End.Over() {
-			return asked
-		}
-	}
-	return false
-}
-
-func (x *Subscriptions) askAny(cmd redcon.Command, c *commandtable.Command) bool {
 	for _, e := range x.live() {
 		if e.use != forEvents && e.p.Status().Subscribed && e.hold() {
 			e.p.Relay(cmd, c)
@@ -390,4 +364,33 @@ func (x *Subscriptions) askAny(cmd redcon.Command, c *commandtable.Command) bool
 		}
 	}
 	return false
+}
+
+// Hello has all connections speak another protocol. One that does not answer is lost.
+func (x *Subscriptions) Hello(id upstream.Identity) {
+	x.proto = id.Proto
+	for _, e := range x.live() {
+		if err := x.Host.Hello(e.p.Conn, id); err != nil {
+			e.p.Ended(err)
+		}
+	}
+}
+
+// Confirmed implements dedicated.Interceptor. The client gets the confirmations of its ordinary connections: those that
+// it has asked for, and the end of a subscription by which Redis tells that its slot has left.
+func (c *subscriptionConn) Confirmed(n dedicated.Confirmation, e *dedicated.Reply, proto int) (told []byte, asked bool) {
+	asked = e != nil && e.Kind == commandtable.ConnSubscribe
+	if c.use == forEvents {
+		return nil, asked
+	}
+	x := c.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n.Ends {
+		x.where.drop(n.Of)
+	} else {
+		x.where.put(n.Of, c)
+	}
+	asked = asked && e.Cmd.Name == n.Verb && e.Names[0] == n.Of.Name // Redis confirms them in their order
+	return x.confirm(nil, proto, n.Verb, n.Of.Kind, n.Name()), asked
 }
