@@ -33,7 +33,7 @@ export interface Held {
   leave(): void;
 }
 
-/** What acquire returns; `await using` releases it. */
+/** What acquire returns. */
 export interface Acquired extends Held {
   /** Gives the lock back, once. Rejects with Lost if it was lost. */
   release(): Promise<void>;
