@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts packaging simulation fuzz fmt cover weight tidy-check
+.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts packaging simulation fuzz fmt cover dependencies tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -140,7 +140,7 @@ cover: ## coverage by function in cover.out, the total printed
 	go test -coverpkg=./... -coverprofile=cover.out -timeout $(TIMEOUT) ./...
 	go tool cover -func=cover.out | tail -n 1
 
-weight: ## what each dependency costs in a cold build and in the program: writes docs/DEPENDENCIES.md, two minutes
+dependencies: ## what each dependency costs in a cold build and in the program: writes docs/DEPENDENCIES.md, two minutes
 	go run ./deploy/weight -write docs/DEPENDENCIES.md
 
 tidy-check: ## does go.mod name what the code uses?

@@ -173,3 +173,8 @@ func word(o Option) string {
 	}
 	return o.Keyword + " " + o.Value
 }
+
+// words are the arguments that say the keys, as the help has them.
+func (p keyPlace) words() []string {
+	return [...][]string{noKey: nil, oneKey: {"key"}, countedKeys: {"numkeys", "key [key …]"}}[p]
+}

@@ -16,11 +16,6 @@ const (
 	countedKeys          // behind args[1], which is their number
 )
 
-// words are the arguments that say the keys, as the help has them.
-func (p keyPlace) words() []string {
-	return [...][]string{noKey: nil, oneKey: {"key"}, countedKeys: {"numkeys", "key [key …]"}}[p]
-}
-
 // maxKeys is the number of keys that one call may name: each one is a round trip of its own.
 const maxKeys = 1024
 

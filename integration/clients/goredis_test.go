@@ -13,7 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
-// library is the client as the lock tests use it.
+// goRedisLibrary is the client as the lock tests use it.
 func goRedisLibrary(c *redis.Client) library {
 	return library{named: true, do: func(ctx context.Context, args ...string) (any, error) {
 		words := make([]any, len(args))

@@ -121,7 +121,7 @@ func (c *Contention) other(what string) {
 	c.Others[strings.TrimSpace(what)]++
 }
 
-// verbs of a key: every third is for LOCK, LOCK and FAIRLOCK, or readers and writers.
+// verb is that of a key: every third is for LOCK, LOCK and FAIRLOCK, or readers and writers.
 func (c *Contention) verb(k int) (verb string, unlock []string) {
 	switch n := rand.IntN(3); {
 	case k%3 == 2 && n == 0:

@@ -14,7 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
-// RedissonFairLockTest. A holder of 30 s and waits of 300 s are Redisson's; what it waits 10 to 45 s for is a second to nine here.
+// redissonFairLockTest. A holder of 30 s and waits of 300 s are Redisson's; what it waits 10 to 45 s for is a second to nine here.
 var redissonFairLockTest = redissonClass{
 	name: "RedissonFairLockTest",
 	methods: `testLeaseTimeout testMultipleLocks testWaitTimeoutDrift testLockAcquiredTimeoutDrift testAcquireFailedTimeoutDrift_Descrete

@@ -15,7 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// RedissonLockTest. Its watchdog of 30 s is 6 s here, so that what takes it 15 to 45 s takes 9, and a machine that stalls ends no lease.
+// redissonLockTest. Its watchdog of 30 s is 6 s here, so that what takes it 15 to 45 s takes 9, and a machine that stalls ends no lease.
 var redissonLockTest = redissonClass{
 	name: "RedissonLockTest",
 	methods: `testSubscriptionsPerConnection testSinglePubSub testLockIsNotRenewedAfterInterruptedTryLock testRedisFailed testRemainTimeToLive2

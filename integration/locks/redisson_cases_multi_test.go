@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
-// RedissonMultiLockTest: a lock of several locks is MULTILOCK.
+// redissonMultiLockTest: a lock of several locks is MULTILOCK.
 var redissonMultiLockTest = redissonClass{
 	name:    "RedissonMultiLockTest",
 	methods: "testLockUnlock testWaitAndLeaseTimeouts testMultiThreads test RedissonLockReactiveTest.testMultiLock RedissonLockRxTest.testMultiLock",

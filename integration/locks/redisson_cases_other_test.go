@@ -6,7 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
-// RedissonFencedLockTest. Our tokens begin with Redis' time, and rise with each FENCE; a LOCK without leaves them alone.
+// redissonFencedLockTest. Our tokens begin with Redis' time, and rise with each FENCE; a LOCK without leaves them alone.
 var redissonFencedLockTest = redissonClass{
 	name:    "RedissonFencedLockTest",
 	methods: "testTokenIncrease",
@@ -50,7 +50,7 @@ func tokensRise(t *testing.T) {
 	harness.Expect(t, st.wire("redis"), ":-1\r\n", "PTTL", "redisson_lock_token:{k}")
 }
 
-// RedissonSpinLockTest: how Redisson polls is not to be seen; what it grants is RLock's.
+// redissonSpinLockTest: how Redisson polls is not to be seen; what it grants is RLock's.
 var redissonSpinLockTest = redissonClass{
 	name: "RedissonSpinLockTest",
 	methods: `testRedisFailed testTryLockWait testLockUninterruptibly testForceUnlock testExpire testInCluster testAutoExpire testGetHoldCount
@@ -84,7 +84,7 @@ func likeRLock(methods ...string) map[string]string {
 	return m
 }
 
-// RedissonLockExpirationRenewalTest, with its own watchdog of 1 s. Redis comes back empty: who held is told so, and what is
+// redissonRenewalTest is RedissonLockExpirationRenewalTest, with its own watchdog of 1 s. Redis comes back empty: who held is told so, and what is
 // taken then is renewed as if nothing had been.
 var redissonRenewalTest = redissonClass{
 	name:     "RedissonLockExpirationRenewalTest",
@@ -108,7 +108,7 @@ func afterRestart(verb, unlock string) []rwStep {
 	}
 }
 
-// RedissonNonReentrantLockTest: the setting makes every connection's locks so.
+// redissonNonReentrantTest is RedissonNonReentrantLockTest: the setting makes every connection's locks so.
 var redissonNonReentrantTest = redissonClass{
 	name:     "RedissonNonReentrantLockTest",
 	methods:  "testContendingThreadBlocksAndAcquiresOnRelease testSameThreadReacquireThrows testCrossInstanceSameThreadReentryThrows",
@@ -157,7 +157,7 @@ var redissonOtherTests = redissonClass{
 	},
 }
 
-// RedissonRedLockTest was removed in 4.4.0.
+// redissonRedLockTest was removed in 4.4.0.
 var redissonRedLockTest = redissonClass{
 	name: "RedissonRedLockTest",
 	methods: `testLockLeasetimeWithMilliSeconds testLockLeasetimeWithSeconds testLockLeasetimeWithMinutes testTryLockLeasetime testLockFailed

@@ -2,7 +2,7 @@ package locks
 
 import "testing"
 
-// RedissonReadWriteLockTest. Times are shortened: its watchdog of 30 s is 1 s here, leases of 10 s are a second or less.
+// redissonReadWriteLock is RedissonReadWriteLockTest. Times are shortened: its watchdog of 30 s is 1 s here, leases of 10 s are a second or less.
 var redissonReadWriteLock = redissonClass{
 	name: "RedissonReadWriteLockTest",
 	methods: `testReadLockExpiration testReadLockIsLocked testReadLockExpirationRenewal testName testWriteLockExpiration testInCluster

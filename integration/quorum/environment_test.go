@@ -68,7 +68,7 @@ func (q *quorum) holding(key string, away ...int) (out []int) {
 	return out
 }
 
-// clock is one for a node; without a C compiler the test is skipped, loudly.
+// nodeClock is a clock for a node; without a C compiler the test is skipped, loudly.
 func nodeClock(t *testing.T) *testredis.Clock {
 	t.Helper()
 	c, err := testredis.NewClock(t, 0)

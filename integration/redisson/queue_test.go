@@ -106,7 +106,7 @@ func hundred(t *testing.T, e *env, _, kind string) {
 	e.serve(t, kind+", a hundred waiters", e.lock(kind), e.party(t, ours), waiters)
 }
 
-// gives up: who waits for a time, and whose client hangs up, is out of the queue then; those behind get the lock by messages.
+// givesUp: a waiter whose time is over, or whose client hangs up, is out of the queue then; those behind get the lock by messages.
 func givesUp(t *testing.T, e *env, pair, kind string) {
 	for range 3 {
 		l, holder := e.lock(kind), e.first(t, pair)

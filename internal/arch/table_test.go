@@ -18,8 +18,7 @@ type row struct {
 
 var stdOnly = []string{}
 
-// integration and bench stand beside the building, counted as a floor 8: nobody
-// imports them.
+// table is the house. What integration and bench have stands beside the building, counted as a floor 8: nobody imports it.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 7, what: "flags, wiring, signals, exit code",
 		may: []string{"internal/events", "internal/proxies", "internal/loglimit", "internal/logqueue", "internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore", "internal/lockstore/sharded", "internal/lockstore/quorum", "internal/lockstore/tally", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/display", "internal/tlsfiles", "internal/admin", "internal/page", "internal/inforce", "internal/systemd", "internal/backend", "internal/runlock", "internal/top", "internal/embedded"}},

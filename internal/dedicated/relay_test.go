@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
-// told is a client that does nothing about what it is told of users' rights.
+// unmoved is a client that does nothing about what it is told of users' rights.
 type unmoved struct{ Host }
 
 func (unmoved) RightsChanged(bool) {}

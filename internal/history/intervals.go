@@ -22,7 +22,7 @@ type span struct {
 	grant    *Op
 }
 
-// intervals finds holders of one key who are certain at once when they must not be.
+// Intervals finds holders of one key who are certain at once when they must not be.
 func Intervals(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	spans := certain(key, ops, watchdog)
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })

@@ -14,7 +14,7 @@ const patience = 6 * second
 // promptly is how long a reply may be on its way, in those runs.
 const promptly = 3 * second
 
-// starved finds waiters of one key who waited for longer than patience while surely nobody held it.
+// Starved finds waiters of one key who waited for longer than patience while surely nobody held it.
 func Starved(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	held := holdings(ops, watchdog)
 	for _, o := range ops {

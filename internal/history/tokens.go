@@ -7,7 +7,7 @@ import (
 
 // The token oracle: the fencing tokens of one key rise from grant to grant, and none comes twice.
 
-// tokens finds grants of one key whose token is not higher than that of a grant which was over before they were asked for.
+// Tokens finds grants of one key whose token is not higher than that of a grant which was over before they were asked for.
 func Tokens(key string, ops []*Op) (wrong []Violation) {
 	type grant struct {
 		*Op

@@ -16,12 +16,12 @@ import (
 const (
 	// chunkMost is the most holds one renewal script extends: about 0.6 ms of Redis' time.
 	chunkMost = 500
-	// RenewAllowed is how long Redis may take to get to a renewal, while the lock lasts; a Redis that was slower gets
+	// renewAllowed is how long Redis may take to get to a renewal, while the lock lasts; a Redis that was slower gets
 	// up to renewAllowedMost.
 	renewAllowed, renewAllowedMost = 5 * time.Second, 20 * time.Second
 	// laneRest is how long a lane starts nothing after its node could not be reached.
 	laneRest = 50 * time.Millisecond
-	// LaneKept is how long a lane is kept in which nothing is renewed any more, for what it knows of a node that was
+	// laneKept is how long a lane is kept in which nothing is renewed any more, for what it knows of a node that was
 	// slow or away. A node that has left a cluster does not come back.
 	laneKept = time.Minute
 )

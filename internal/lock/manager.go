@@ -126,7 +126,7 @@ func (l *life) background(work func()) { l.tasks.Go(work) }
 type Reentry string
 
 const (
-	// ReentryAuto refuses it on a connection that has named a client library: in a pool two threads would both
+	// reentryAuto refuses it on a connection that has named a client library: in a pool two threads would both
 	// "re-enter".
 	reentryAuto Reentry = "auto"
 	// reentryAlways allows it on every connection.

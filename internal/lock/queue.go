@@ -13,7 +13,7 @@ import (
 const (
 	// queueRefresh is how often a proxy tells Redis that its waiters in a queue are alive; that is believed for 10 s.
 	queueRefresh = 3 * time.Second
-	// QueueRefreshSoonest is the shortest time between two refreshes, so that waiters behind others whose time is over
+	// queueRefreshSoonest is the shortest time between two refreshes, so that waiters behind others whose time is over
 	// do not ask without end.
 	queueRefreshSoonest = 20 * time.Millisecond
 )

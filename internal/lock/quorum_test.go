@@ -17,11 +17,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// quorumEngine is a Manager at work on servers. Those must have been up for minUptime; 0 switches that rule off, which only
-// a test can.
 // patient has the nodes of a quorum asked for longer than a busy machine stands still.
 var patient = quorum.Options{NodeTimeout: 10 * time.Second}
 
+// quorumEngine is a Manager at work on servers. Those must have been up for minUptime; 0 switches that rule off, which only
+// a test can.
 func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Options, times ...quorum.Options) *Manager {
 	t.Helper()
 	var targets []upstream.Target

@@ -16,11 +16,11 @@ const (
 	handoffLong = 10
 	// handoffLongest is after how long they get a turn however few the grants were, because each hold is long.
 	handoffLongest = 100 * time.Millisecond
-	// HandoffPause is how long our own waiters stand back then, at first; handoffPauseMost is the longest, if others
+	// handoffPause is how long our own waiters stand back then, at first; handoffPauseMost is the longest, if others
 	// need longer to come: they may be far away. Others wait for their turn for ten of it at most.
 	handoffPause     = 2 * time.Millisecond
 	handoffPauseMost = 250 * time.Millisecond
-	// TurnPoll is after how many ms, at first, a head tries again for a free lock that is another's to take: by then
+	// turnPoll is after how many ms, at first, a head tries again for a free lock that is another's to take: by then
 	// the other will have taken it, without a message, and its lease says when to try. Each time it has not, twice as
 	// long passes.
 	turnPoll = 10

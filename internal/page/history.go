@@ -15,7 +15,7 @@ const (
 	sampleEvery = 5 * time.Second
 	samplesKept = 720
 	historyKept = samplesKept * sampleEvery // an hour
-	// SamplesDrawn is of how many samples the highest is a point of a chart.
+	// samplesDrawn is of how many samples the highest is a point of a chart.
 	samplesDrawn = 4
 	pointsDrawn  = samplesKept / samplesDrawn
 )

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// OtherTime is for an answer of another proxy, waitTime is for how long those who look wait for it.
+	// otherTime is for an answer of another proxy, waitTime is for how long those who look wait for it.
 	otherTime, waitTime = time.Second, 500 * time.Millisecond
 	mostAsked           = 64       // proxies
 	mostAnswer          = 16 << 20 // bytes
 	mostRead            = 4        // answers at once: before it is read whole, nobody knows whose one is
-	// MostEntries is how many holders and waiters a proxy tells of.
+	// mostEntries is how many holders and waiters a proxy tells of.
 	mostEntries = 20000
-	// OthersMost is after how long others are asked again, however much they tell.
+	// othersMost is after how long others are asked again, however much they tell.
 	othersMost = 8 * time.Second
-	// QuickCost is what reading an answer may cost that those who look wait for: else they see what was told before.
+	// quickCost is what reading an answer may cost that those who look wait for: else they see what was told before.
 	quickCost  = 10 * time.Millisecond
 	othersPath = "/locks.json?here=1"
 )

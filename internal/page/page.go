@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// MostRows is how many locks are shown at once, mostOf how many holders and waiters of each. The numbers say how
+	// mostRows is how many locks are shown at once, mostOf how many holders and waiters of each. The numbers say how
 	// many there are.
 	mostRows, mostOf = 200, 4
 	// mostOfOne is how many holders and waiters the page of one lock shows.

@@ -21,7 +21,7 @@ import (
 const (
 	scheme       = "Lockproxy "
 	answerHeader = "Lockproxy-Signature"
-	// SignedFor is how far a signature's time may be from this machine's. Each counts once; so many are remembered.
+	// signedFor is how far a signature's time may be from this machine's. Each counts once; so many are remembered.
 	signedFor, mostSigned = 30 * time.Second, 4096
 )
 

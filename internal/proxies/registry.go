@@ -21,7 +21,7 @@ const (
 	// Fresh is how long an answer of Redis is used, askTime how long one may take.
 	fresh, askTime = 3 * time.Second, time.Second
 	mostProxies    = 256
-	// GoneFor is how long it is known of a proxy that it was there, mostGone of how many.
+	// goneFor is how long it is known of a proxy that it was there, mostGone of how many.
 	goneFor, mostGone = time.Hour, 16
 )
 

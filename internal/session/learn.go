@@ -306,9 +306,7 @@ func (s *Server) Look() {
 // does not have.
 const longestAsked = 1 << 10
 
-// lookedUp finds out what a command is that Redis did not list: an unknown one, one of a module loaded since, or one
-// that redis.conf has renamed, which COMMAND lists under its old name only. Without Redis' answer the command is
-// refused: it could be any. resolve finds out what a command is that Redis did not list.
+// resolve finds out what a command is that Redis did not list.
 func (s *Session) resolve(c *call) {
 	if c.row != nil {
 		return
@@ -321,6 +319,8 @@ func (s *Session) resolve(c *call) {
 	s.batch.Timing.Elsewhere()
 }
 
+// lookedUp asks Redis what a command is: an unknown one, one of a module loaded since, or one that redis.conf has renamed, which
+// COMMAND lists under its old name only. Without Redis' answer the command is refused: it could be any.
 func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {
 	if len(args[0]) > longestAsked {
 		return refusedFor(s.srv.facts.table.Load().refusal(args))

@@ -34,7 +34,7 @@ const ms, second = time.Millisecond, time.Second
 
 var one = []string{"single", "cluster"} // each lock is on one node
 
-// quick are the times of a quorum.
+// quorumTimes are the times of a quorum.
 var quorumTimes = quorum.Options{MaxLease: 30 * second, NodeTimeout: 200 * ms}
 
 var profiles = []*profile{

@@ -13,10 +13,10 @@ import (
 // taken could not be given back. So a lock is first taken for a try: what is missing is logged, and no lock is given.
 
 const (
-	// AskedEvery is how often Redis is asked about an account that lacks nothing; about one that does it is asked at
+	// askedEvery is how often Redis is asked about an account that lacks nothing; about one that does it is asked at
 	// each sample of the clock.
 	askedEvery = 10 * time.Second
-	// AskPause is for how long nobody waits for an answer after a question that got none, and for how long refusals
+	// askPause is for how long nobody waits for an answer after a question that got none, and for how long refusals
 	// that may be about the names of a client's own locks do not lead to another question.
 	askPause = time.Second
 )

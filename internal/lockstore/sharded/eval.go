@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// NotAfter is how long after it was sent a verb's script may still be done, by Redis' clock. If Redis was slower
+	// notAfter is how long after it was sent a verb's script may still be done, by Redis' clock. If Redis was slower
 	// than that the next try has twice as long, the last one lateMost. Renewals have longer: see lane.
 	notAfter  = lockstore.Allowed
 	lateTries = 3

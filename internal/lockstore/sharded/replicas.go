@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// ReplicaVerbs is how many LOCKs with REPLICAS may be under way in a database of a node, each on a connection of
+	// replicaVerbs is how many LOCKs with REPLICAS may be under way in a database of a node, each on a connection of
 	// its own: if one waited for a connection, its not-after would pass.
 	replicaVerbs = upstream.WaitersMost
-	// ReplicaTurn is how long a LOCK waits for others to be through, at most: no longer than for its replicas.
+	// replicaTurn is how long a LOCK waits for others to be through, at most: no longer than for its replicas.
 	// Meanwhile the watchdog passes its hold by.
 	replicaTurn = time.Second
 )
