@@ -106,7 +106,7 @@ func save(p *plot.Plot, height vg.Length, file string) error {
 
 func (c chart) plot(t theme) (*plot.Plot, error) {
 	p := plot.New()
-	p.BackgroundColor = color.Transparent
+	p.BackgroundColor = nil // the page shows through: a colour that is transparent is written as no colour
 	p.Title.Text, p.Title.TextStyle.Color, p.Title.Padding = c.Title, t.ink, vg.Points(8)
 	p.Legend.TextStyle.Color, p.Legend.TextStyle.Font.Size, p.Legend.Padding = t.ink, vg.Points(10), vg.Points(2)
 	p.X.Label.TextStyle.Font.Size, p.Y.Label.TextStyle.Font.Size = vg.Points(9), vg.Points(9)
