@@ -89,7 +89,7 @@ var table = []row{
 	{pkg: "internal/jitter", floor: -3, what: "the chance in pauses", libs: stdOnly},
 	{pkg: "internal/telemetry", floor: 0, what: "OpenTelemetry instruments: anyone may count", may: []string{"internal/otlp", "internal/webserver"}},
 	{pkg: "internal/otlp", floor: -1, what: "spans and figures on their way to an OpenTelemetry collector",
-		may: []string{"internal/retry", "internal/tlsfiles"}},
+		may: []string{"internal/retry"}},
 	{pkg: "internal/display", floor: 0, what: "names, times and numbers as people read them", libs: stdOnly},
 	{pkg: "internal/admin", floor: 0, what: "is the process alive, is it ready: the pages that are asked", libs: stdOnly},
 	{pkg: "internal/systemd", floor: 0, what: "sockets from systemd, and what it is told",

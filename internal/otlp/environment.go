@@ -1,18 +1,14 @@
 package otlp
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 )
 
 const (
@@ -31,11 +27,9 @@ const (
 
 // target is where the batches of a signal go, and how.
 type target struct {
-	url      string
-	header   http.Header
-	compress bool
-	timeout  time.Duration // of one try
-	tls      *tls.Config   // nil: with the system's authorities
+	url     string
+	header  http.Header
+	timeout time.Duration // of one try
 }
 
 // own is the name of the variable that has a setting for this signal alone.
@@ -58,20 +52,18 @@ func (s signal) target() (target, error) {
 	t := target{timeout: defaultTimeout, header: http.Header{
 		"Content-Type": {"application/x-protobuf"}, "User-Agent": {"lockproxy"},
 	}}
-	var files tlsfiles.Names
 	var faults []error
 	for _, of := range []struct {
 		setting string
 		read    func(value string) error
 	}{
-		{"PROTOCOL", readProtocol},
 		{"HEADERS", t.readHeaders},
-		{"COMPRESSION", t.readCompression},
 		{"TIMEOUT", t.readTimeout},
-		{"TEMPORALITY_PREFERENCE", readTemporality},
-		{"CERTIFICATE", func(file string) error { files.CA = file; return nil }},
-		{"CLIENT_CERTIFICATE", func(file string) error { files.Certs = []string{file}; return nil }},
-		{"CLIENT_KEY", func(file string) error { files.Keys = []string{file}; return nil }},
+		{"PROTOCOL", only("http/protobuf", "lockproxy sends by http/protobuf alone, to port 4318 of most collectors")},
+		{"TEMPORALITY_PREFERENCE", only("cumulative", "lockproxy's figures are cumulative")},
+		{"CERTIFICATE", only("", noFiles)},
+		{"CLIENT_CERTIFICATE", only("", noFiles)},
+		{"CLIENT_KEY", only("", noFiles)},
 	} {
 		if name, value := s.variable(of.setting); value != "" {
 			if err := of.read(value); err != nil {
@@ -79,23 +71,21 @@ func (s signal) target() (target, error) {
 			}
 		}
 	}
-	faults = append(faults, t.readEndpoint(s), t.readFiles(files))
+	faults = append(faults, t.readEndpoint(s))
 	return t, errors.Join(faults...)
 }
 
-func readProtocol(value string) error {
-	if value != "http/protobuf" {
-		return fmt.Errorf("%q is not there: lockproxy sends by http/protobuf alone, to port 4318 of most collectors", value)
+// only takes a setting that has one value here.
+func only(value, why string) func(string) error {
+	return func(given string) error {
+		if value == "" || !strings.EqualFold(given, value) {
+			return fmt.Errorf("%q is not there: %s", given, why)
+		}
+		return nil
 	}
-	return nil
 }
 
-func readTemporality(value string) error {
-	if !strings.EqualFold(value, "cumulative") {
-		return fmt.Errorf("%q is not there: lockproxy's figures are cumulative", value)
-	}
-	return nil
-}
+const noFiles = "lockproxy trusts the system's authorities, or those of SSL_CERT_FILE, and shows no certificate"
 
 // readHeaders takes name=value,name=value, with values as in URLs.
 func (t *target) readHeaders(value string) error {
@@ -106,18 +96,6 @@ func (t *target) readHeaders(value string) error {
 			return errors.New("it is not name=value,name=value")
 		}
 		t.header.Set(name, text)
-	}
-	return nil
-}
-
-func (t *target) readCompression(value string) error {
-	switch value {
-	case "gzip":
-		t.compress = true
-		t.header.Set("Content-Encoding", "gzip")
-	case "none":
-	default:
-		return fmt.Errorf("%q is not one of gzip, none", value)
 	}
 	return nil
 }
@@ -145,21 +123,5 @@ func (t *target) readEndpoint(s signal) error {
 		u = u.JoinPath("v1", string(s))
 	}
 	t.url = u.String()
-	return nil
-}
-
-// readFiles reads the authorities of the collector's certificate, and the certificate to show there.
-func (t *target) readFiles(names tlsfiles.Names) error {
-	if names.CA == "" && names.Certs == nil && names.Keys == nil {
-		return nil
-	}
-	if len(names.Certs) != len(names.Keys) {
-		return fmt.Errorf("%sCLIENT_CERTIFICATE: it goes with %sCLIENT_KEY", prefix, prefix)
-	}
-	files, err := tlsfiles.Open(names, slog.Default())
-	if err != nil {
-		return fmt.Errorf("%sCERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY: %w", prefix, err)
-	}
-	t.tls = files.Client(&tls.Config{})
 	return nil
 }

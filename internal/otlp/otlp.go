@@ -9,14 +9,12 @@ package otlp
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -52,7 +50,6 @@ func newClient(s signal) (*client, error) {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = to.tls
 	return &client{target: to, http: &http.Client{Transport: transport, Timeout: to.timeout}, pauses: retry.Backoff{First: firstPause, Most: lastPause}}, nil
 }
 
@@ -65,66 +62,43 @@ func (c *client) send(ctx context.Context, batch proto.Message) error {
 	if err != nil {
 		return err
 	}
-	if c.compress {
-		body = compressed(body)
-	}
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	for pauses := c.pauses; ; {
-		again, after, err := c.post(ctx, body)
-		if !again || !retry.Sleep(ctx, max(after, pauses.Next()), nil) {
+		again, err := c.post(ctx, body)
+		if !again || !retry.Sleep(ctx, pauses.Next(), nil) {
 			return err
 		}
 	}
 }
 
-func compressed(body []byte) []byte {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, _ = w.Write(body) // a buffer takes all
-	_ = w.Close()
-	return b.Bytes()
-}
-
-// post tries once. It says whether, and how long after this, another try may go well.
-func (c *client) post(ctx context.Context, body []byte) (again bool, after time.Duration, err error) {
+// post tries once. It says whether another try may go well.
+func (c *client) post(ctx context.Context, body []byte) (again bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
-		return false, 0, err
+		return false, err
 	}
 	request.Header = c.header.Clone()
 	answer, err := c.http.Do(request)
 	if err != nil {
 		var of net.Error
-		return errors.As(err, &of) && of.Timeout(), 0, err
+		return errors.As(err, &of) && of.Timeout(), err
 	}
 	defer answer.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	switch status := answer.StatusCode; {
 	case err != nil:
-		return false, 0, err
+		return false, err
 	case status/100 == 2:
-		return false, 0, refused(said)
+		return false, refused(said)
 	default:
-		return tryAgain[status], retryAfter(answer.Header), fmt.Errorf("%s: %s: %q", c.url, answer.Status, said[:min(len(said), maxSaid)])
+		return tryAgain[status], fmt.Errorf("%s: %s: %q", c.url, answer.Status, said[:min(len(said), maxSaid)])
 	}
 }
 
 // tryAgain are the answers after which OTLP has the same request sent again.
 var tryAgain = map[int]bool{
 	http.StatusTooManyRequests: true, http.StatusBadGateway: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
-}
-
-// retryAfter is the pause that an answer asks for, in seconds or until a date; 0: none.
-func retryAfter(h http.Header) time.Duration {
-	asked := h.Get("Retry-After")
-	if s, err := strconv.ParseUint(asked, 10, 16); err == nil {
-		return time.Duration(s) * time.Second
-	}
-	if date, err := http.ParseTime(asked); err == nil {
-		return time.Until(date)
-	}
-	return 0
 }
 
 // refused reads the answer to a batch that was taken: a message whose first field, if it is there, is a message with
