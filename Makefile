@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts packaging simulation fuzz fmt cover dependencies tidy-check
+.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts packaging simulation fuzz fmt cover weight dependencies tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -139,6 +139,9 @@ cover: ## coverage by function in cover.out, the total printed
 	@.ci/need redis-server redis-cli
 	go test -coverpkg=./... -coverprofile=cover.out -timeout $(TIMEOUT) ./...
 	go tool cover -func=cover.out | tail -n 1
+
+weight: ## tokens and lines of the product's code, by room; internal/arch/budget.txt bounds their sum
+	@go test ./internal/arch -run '^TestBudget$$' -count=1 -v -args -rooms
 
 dependencies: ## what each dependency costs in a cold build and in the program: writes docs/DEPENDENCIES.md, two minutes
 	go run ./deploy/weight -write docs/DEPENDENCIES.md

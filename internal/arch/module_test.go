@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"path"
@@ -19,6 +20,7 @@ type source struct {
 	pkg       string // its folder
 	path      string
 	lines     int
+	tokens    int // without comments and the semicolons that the scanner puts in itself
 	test      bool
 	generated bool
 	fset      *token.FileSet
@@ -54,12 +56,27 @@ func readModule(fsys fs.FS) ([]source, error) {
 			return err
 		}
 		files = append(files, source{
-			pkg: path.Dir(p), path: p, lines: bytes.Count(text, []byte("\n")), fset: fset, ast: tree,
+			pkg: path.Dir(p), path: p, lines: bytes.Count(text, []byte("\n")), tokens: countTokens(text), fset: fset, ast: tree,
 			test: strings.HasSuffix(name, "_test.go"), generated: ast.IsGenerated(tree),
 		})
 		return nil
 	})
 	return files, err
+}
+
+// countTokens is how many words and signs of Go there are in a file.
+func countTokens(text []byte) (n int) {
+	files := token.NewFileSet()
+	var s scanner.Scanner
+	s.Init(files.AddFile("", -1, len(text)), text, nil, 0)
+	for {
+		switch _, kind, written := s.Scan(); {
+		case kind == token.EOF:
+			return n
+		case kind != token.SEMICOLON || written == ";":
+			n++
+		}
+	}
 }
 
 // packages lists the folders with Go files in them, sorted.
