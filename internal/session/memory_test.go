@@ -138,10 +138,8 @@ func TestLongCallsAreBounded(t *testing.T) {
 		first string
 		words []string
 	}{
-		{"MULTI", []string{"CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", long}},
 		{"MULTI", []string{"CLIENT", "CACHING", long}},
 		{"MULTI", []string{"CLIENT", "SETNAME", long[:4096]}},
-		{"BLPOP nothing 0", []string{"CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", long}},
 		{"BLPOP nothing 0", []string{"CLIENT", "CACHING", long}},
 	} {
 		t.Run(c.words[1]+" behind "+c.first, func(t *testing.T) {
