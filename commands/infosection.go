@@ -24,26 +24,7 @@ type ProxyFacts struct {
 	Figures        telemetry.Readings
 	Upstream       func(line func(name string, value any)) // writes the lines about Redis
 	Locks          *lock.Manager                           // nil: there is none
-	Pause          PauseFacts
 	Events         *events.Log
-}
-
-// PauseFacts is how clients are held back by LOCKPROXY PAUSE.
-type PauseFacts struct {
-	Left   time.Duration // 0: there is no pause
-	Writes bool          // it holds back only what may write
-	Held   int64         // clients
-}
-
-// mode is what PAUSE was called with; "off": there is none.
-func (f PauseFacts) mode() string {
-	switch {
-	case f.Left == 0:
-		return "off"
-	case f.Writes:
-		return "write"
-	}
-	return "all"
 }
 
 // appendInfo appends the reply to INFO: Redis' answer, in which the mode is the proxy's, and behind it the proxy's own
@@ -130,9 +111,6 @@ func (p *ProxyFacts) tell(ages bool, line func(name string, value any)) {
 	}
 	p.Upstream(line)
 	line("lockproxy_upstream_connections_max", p.MaxConnections)
-	line("lockproxy_pause", p.Pause.mode())
-	line("lockproxy_pause_left_ms", p.Pause.Left.Milliseconds())
-	line("lockproxy_pause_held_clients", p.Pause.Held)
 	p.Figures.Fields(ages, func(field string, n int64) { line("lockproxy_"+field, n) })
 }
 

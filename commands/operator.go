@@ -2,7 +2,6 @@ package commands
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -262,32 +261,6 @@ func operatorLogLevel(c *Client, args [][]byte, out []byte) []byte {
 // operatorDrain is LOCKPROXY DRAIN. The reply is there before the client is closed.
 func operatorDrain(c *Client, _ [][]byte, out []byte) []byte {
 	c.Operator.Drain(c.Client)
-	return appendOK(out)
-}
-
-// pauseMost bounds a pause, so that one that nobody ends is no outage.
-const pauseMost = 5 * time.Minute
-
-// operatorPause is LOCKPROXY PAUSE milliseconds [WRITE|ALL].
-func operatorPause(c *Client, args [][]byte, out []byte) []byte {
-	ms, ok := resp.Integer(args[2])
-	writes := len(args) == 4 && same(args[3], "WRITE")
-	switch {
-	case !ok:
-		return resp.AppendError(out, "ERR timeout is not an integer or out of range")
-	case ms < 1 || ms > pauseMost.Milliseconds():
-		return resp.AppendError(out, fmt.Sprintf("ERR timeout is out of range, must be between 1 and %d",
-			pauseMost.Milliseconds()))
-	case len(args) == 4 && !writes && !same(args[3], "ALL"):
-		return resp.AppendError(out, "ERR PAUSE mode must be WRITE or ALL")
-	}
-	c.Operator.Pause(c.Client, time.Duration(ms)*time.Millisecond, writes)
-	return appendOK(out)
-}
-
-// operatorResume is LOCKPROXY RESUME.
-func operatorResume(c *Client, _ [][]byte, out []byte) []byte {
-	c.Operator.Resume(c.Client)
 	return appendOK(out)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
@@ -25,7 +24,6 @@ type operator struct {
 	may     bool
 	proto   int
 	drained bool
-	paused  bool
 }
 
 func (o *operator) Operates() bool { return o.may }
@@ -64,9 +62,6 @@ func (*operator) LogLevel(_ *client.Client, to string) (string, error) {
 	}
 	return "warn" + to, nil
 }
-
-func (o *operator) Pause(*client.Client, time.Duration, bool) { o.paused = true }
-func (o *operator) Resume(*client.Client)                     { o.paused = false }
 
 // said is what a call is answered.
 func (o *operator) said(call string) string {
@@ -119,15 +114,6 @@ func TestOperatorsSteer(t *testing.T) {
 	}
 	if got := all.said("LOCKPROXY DRAIN"); got != "+OK\r\n" || !all.drained {
 		t.Errorf("DRAIN: %q, %v", got, all.drained)
-	}
-	if none.said("LOCKPROXY PAUSE 1"); none.paused {
-		t.Error("who is no operator may have clients held back")
-	}
-	if all.said("LOCKPROXY PAUSE 300001"); all.paused {
-		t.Error("a pause that is too long")
-	}
-	if all.said("LOCKPROXY PAUSE 300000 WRITE"); !all.paused {
-		t.Error("an operator may not have clients held back")
 	}
 	if none.said("LOCKPROXY DRAIN"); none.drained {
 		t.Error("who is no operator may have the proxy drain")

@@ -106,10 +106,6 @@ type Operator interface {
 	// Proxies are this proxy and the others; Others is what is held and waited for there, as far as they tell.
 	Proxies(ctx context.Context) []proxies.State
 	Others(ctx context.Context) []lock.Entry
-	// Pause holds back what clients send, or only what may write, for that long; it replaces the pause there is. Resume
-	// ends it.
-	Pause(by *client.Client, d time.Duration, writes bool)
-	Resume(by *client.Client)
 	// Reload has the settings read again, as SIGHUP does, and says what was taken on and what needs a restart. The
 	// error says what stays as it was, and what was taken on nevertheless.
 	Reload(by *client.Client) (said string, err error)

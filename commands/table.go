@@ -162,10 +162,8 @@ func operatorCommands() []*Subcommand {
 		{Name: "locks", takes: "[<count>] [ALL]", Summary: "Lists the locks held through this proxy, or all proxies, those held longest first (100; -1: all).", do: operatorLocks},
 		{Name: "loglevel", takes: "[DEBUG|INFO|WARN|ERROR]", Summary: "Tells the log's level, or sets it until the next reload or restart.", do: operatorLogLevel},
 		{Name: "nodes", takes: "[<count>]", Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
-		{Name: "pause", takes: "<milliseconds> [WRITE|ALL]", Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},
 		{Name: "proxies", takes: "[<count>]", Summary: "Lists this proxy and the others before the same Redis (100; -1: all): where they are, how they are, and what is held and waited for there.", do: operatorProxies},
 		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does, and says what was taken, and what needs a restart; an error says what stays as it was, too.", do: operatorReload},
-		{Name: "resume", Summary: "Ends a PAUSE.", do: operatorResume},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
 		{Name: "waiters", takes: "[<count>] [ALL]", Summary: "Lists who waits for a lock at this proxy, or all proxies, those who have waited longest first (100; -1: all).", do: operatorWaiters},
 	}

@@ -147,11 +147,6 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 		t.Fatal(err)
 	}
 	expect(t, ops, int64(1), "CLIENT", "KILL", "ID", id)
-	for _, word := range []string{"PAUSE 1", "RESUME"} {
-		if _, err := do(ops, "LOCKPROXY "+word); err != nil {
-			t.Error(word, err)
-		}
-	}
 	for range 6 { // more than there are places for, but for those that are kept for operators
 		if c, err := redis.Dial("tcp", addr); err == nil {
 			t.Cleanup(func() { c.Close() })
@@ -206,7 +201,7 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 		{"event", "loss", "name", "r", "kind", "read", "reason", "forced", "held_ms", "*", "client_name", "pay<b>roll"},
 		{"event", "login", "user", "nobody", "addr", "*", "reason", "*"},
 		{"event", "kill", "addr", "*", "reason", "by 127.0.0.1:*"},
-		{"event", "pause", "reason", "for 1ms*"}, {"event", "pause", "reason", "over"},
+
 		{"event", "refusal", "reason", "ERR max number of clients*", "addr", "127.0.0.1:*"},
 		{"event", "reload", "reason", "OK"}, {"event", "rotation", "reason", token}, {"event", "drain", "reason", "it begins"},
 	} {

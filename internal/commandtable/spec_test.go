@@ -3,7 +3,6 @@ package commandtable
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -138,27 +137,5 @@ func TestKeysOfOddSpecifications(t *testing.T) {
 		if at, known := of.spec.Keys(args, []int{}); !known || fmt.Sprint(at) != of.want {
 			t.Errorf("%s: got %v %v, want %s", name, at, known, of.want)
 		}
-	}
-}
-
-// CLIENT PAUSE WRITE of Redis holds back what it flags write or may_replicate, such as PFCOUNT, which may rewrite the key that it reads.
-// LOCKPROXY PAUSE WRITE holds back the same.
-func TestMayWriteAsRedisSays(t *testing.T) {
-	t.Parallel()
-	table := New(nil, nil, nil, listedBy(t, testredis.Start(t)))
-	for name, want := range map[string]bool{"PFCOUNT": true, "PUBLISH": true, "SPUBLISH": true, "EVAL": true, "EVALSHA": true, "FCALL": true, "EXEC": true,
-		"SET": true, "PFADD": true, "GET": false, "EVAL_RO": false, "FCALL_RO": false, "PING": false, "SUBSCRIBE": false} {
-		if c := table.Lookup([]byte(name)); c != nil && c.MayWrite() != want { // nil: this Redis does not have it
-			t.Errorf("%s: held back %v, want %v", name, !want, want)
-		}
-	}
-	table.All(func(c *Command) {
-		if c.Spec != nil && (slices.Contains(c.Spec.Flags, "write") || slices.Contains(c.Spec.Flags, "may_replicate")) && !c.MayWrite() {
-			t.Errorf("%s is not held back: %v", c.Name, c.Spec.Flags)
-		}
-	})
-	later := &Command{Name: "later", Learned: Learned{ReadOnly: true, Spec: &CommandSpec{Flags: []string{"readonly", "may_replicate"}}}}
-	if !later.MayWrite() {
-		t.Error("a command that a later Redis flags may_replicate is not held back")
 	}
 }

@@ -29,7 +29,6 @@ type Command struct {
 
 	Learned
 	variants
-	Standing
 }
 
 // Learned is what Redis says of a command.
@@ -91,7 +90,6 @@ func New(allow, deny []string, here, told []*Command) *Table {
 	for _, name := range deny {
 		t.put(refusal(name, "is denied by lockproxy's --deny", ""))
 	}
-	t.All(func(c *Command) { c.Standing = standingOf(c.Name) })
 	return t
 }
 
@@ -194,24 +192,6 @@ func (t *Table) All(f func(c *Command)) {
 		}
 	}
 }
-
-// MayWrite says whether a command that Redis runs may change something there, or goes to replicas as writes do: those that Redis has wait
-// for CLIENT PAUSE WRITE. What a transaction will do is not known, so it may.
-func (c *Command) MayWrite() bool {
-	switch {
-	case slices.Contains(mayReplicate, c.Name), c.Spec.flagged("may_replicate"):
-		return true
-	case c.ReadOnly:
-		return false
-	case c.Spec == nil, c.Conn == ConnExec, c.Script:
-		return true
-	}
-	return c.Spec.flagged("write")
-}
-
-// mayReplicate are the commands, other than scripts, that Redis flags may_replicate. COMMAND of Redis 7.0 leaves that flag out. PFCOUNT,
-// which reads, may rewrite the key to keep the count.
-var mayReplicate = []string{"pfcount", "publish", "spublish"}
 
 // Title is its name as people write it.
 func (c *Command) Title() string { return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " ")) }

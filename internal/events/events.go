@@ -30,13 +30,12 @@ const (
 	Start                // the process serves
 	Reload               // the settings were read again
 	Rotation             // files of passwords or certificates were
-	Pause                // clients are held back by LOCKPROXY PAUSE, or no longer
 	Drain                // the process drains
 	kinds
 )
 
 var kindNames = [kinds]string{"grant", "busy", "wait", "refusal", "release", "loss", "force", "login", "kill", "start",
-	"reload", "rotation", "pause", "drain"}
+	"reload", "rotation", "drain"}
 
 func (k Kind) String() string { return kindNames[k] }
 

@@ -53,13 +53,10 @@ func (s *Session) dispatch(cmd redcon.Command) {
 // unusual says that a command is not known, or that its client or the process may have it wait, or be refused, whatever
 // it is.
 func (s *Session) unusual(t *answers, c *call) bool {
-	switch {
-	case c.row == nil, c.answer == nil && !t.Learned():
-		return true
-	case s.access.due != nil, s.client.Debugs, s.client.Peer.Operator:
+	if c.row == nil || c.answer == nil && !t.Learned() {
 		return true
 	}
-	return s.srv.pauses.now.Load() != nil
+	return s.access.due != nil || s.client.Debugs || s.client.Peer.Operator
 }
 
 // whatIsDue does what has to come before the client's next command.
@@ -87,7 +84,6 @@ var unusualSteps = []func(s *Session, c *call){
 	(*Session).whatIsDue,      // a login by certificate; after RESET the limits of clients that must log in
 	(*Session).awaitTable,     // Redis tells which commands it has
 	(*Session).undebugged,     // a script is not run that was to be debugged
-	(*Session).heldBack,       // an operator has clients wait
 	(*Session).resolve,        // Redis is asked what a command is that it has not listed
 }
 

@@ -24,7 +24,6 @@ const (
 // out. It returns when every session has ended; an error says how it had to be forced, and who was left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.gate.Drain()
-	s.pauses.end() // clients that are held back could not leave
 	if s.o.Locks != nil {
 		s.o.Locks.Drain()
 	}

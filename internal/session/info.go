@@ -14,7 +14,7 @@ func (s *Server) about() *commands.ProxyFacts {
 	return &commands.ProxyFacts{
 		Version: s.o.Version, Announce: s.o.Announce, Embedded: s.o.Embedded, Node: s.o.Present,
 		Uptime: time.Since(s.start), MaxConnections: most, Upstream: s.up.backend.Describe, Locks: s.o.Locks,
-		Pause: s.pauses.facts(), Figures: s.figures, Events: s.o.Events,
+		Figures: s.figures, Events: s.o.Events,
 	}
 }
 

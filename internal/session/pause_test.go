@@ -48,14 +48,6 @@ func TestPausedWritesOverTheBound(t *testing.T) {
 	w.expect("$1\r\nv\r\n", "GET", "k")
 }
 
-// While Redis has not told its commands, what is said of a command that nobody knows is not held back.
-func TestPauseBeforeCommandsAreKnown(t *testing.T) {
-	p := &pause{ctx: t.Context()}
-	if p.holds(nil, true) || !p.holds(nil, false) {
-		t.Error("the answer here is held back, or the unknown command is not")
-	}
-}
-
 // A client cannot have the proxy keep what no bound of memory counts: it may call itself anything, in 4096 bytes.
 func TestLongNames(t *testing.T) {
 	t.Parallel()

@@ -130,7 +130,6 @@ type Server struct {
 	lastOut atomic.Bool // of a drain only operators' connections are left: they may go, too
 	access  serverAccess
 	clients clients
-	pauses  pauses
 	runOut  runOut
 	loops   loops
 }
