@@ -54,10 +54,10 @@ def start_proxy(upstream, *more):
 
 
 class Wire:
-    """Passes bytes on."""
+    """Passes bytes on, and closes what was idle for so many seconds, as load balancers do."""
 
-    def __init__(self, to):
-        self.to = to
+    def __init__(self, to, idle=None):
+        self.to, self.idle = to, idle
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -71,6 +71,30 @@ class Wire:
             server = socket.create_connection(("127.0.0.1", self.to))
             threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
 
+    def _pass(self, client, server):
+        asked = b""
+        try:
+            while True:
+                ready, _, _ = select.select([client, server], [], [], self.idle)
+                if not ready:
+                    return
+                for at in ready:
+                    data = at.recv(65536)
+                    if not data or at is server and self.is_cut(asked):
+                        return
+                    if at is client:
+                        asked = data
+                    (server if at is client else client).sendall(data)
+        except OSError:
+            pass
+        finally:
+            client.close()
+            server.close()
+
+    def is_cut(self, asked):
+        """Whether the connection ends instead of the reply."""
+        return False
+
     def close(self):
         self.listener.close()
 
@@ -79,45 +103,11 @@ class Cut(Wire):
     """Closes a connection at the reply to each of the first four commands of a verb."""
 
     def __init__(self, to, verb):
-        super().__init__(to)
         self.verb, self.times = verb, 0
-
-    def _pass(self, client, server):
-        try:
-            while data := client.recv(65536):
-                server.sendall(data)
-                reply = server.recv(65536)
-                if b"\r\n" + self.verb + b"\r\n" in data and self.times < 4:
-                    self.times += 1
-                    return
-                client.sendall(reply)
-        except OSError:
-            pass
-        finally:
-            client.close()
-            server.close()
-
-
-class Balancer(Wire):
-    """Closes what was idle for so many seconds, as load balancers do."""
-
-    def __init__(self, to, idle):
         super().__init__(to)
-        self.idle = idle
 
-    def _pass(self, client, server):
-        try:
-            while True:
-                ready, _, _ = select.select([client, server], [], [], self.idle)
-                if not ready:
-                    return
-                for at in ready:
-                    data = at.recv(65536)
-                    if not data:
-                        return
-                    (server if at is client else client).sendall(data)
-        except OSError:
-            pass
-        finally:
-            client.close()
-            server.close()
+    def is_cut(self, asked):
+        if b"\r\n" + self.verb + b"\r\n" not in asked or self.times == 4:
+            return False
+        self.times += 1
+        return True
