@@ -173,9 +173,7 @@ func lockOf(e lock.Entry) fields {
 	if e.Fair {
 		kind = "fair"
 	}
-	const most = 16 // that there are in all lists
-	return append(make(fields, 0, most), field{"key", e.Key}, field{"db", e.DB}, field{"kind", kind},
-		field{"owner", e.Owner})
+	return fields{{"key", e.Key}, {"db", e.DB}, {"kind", kind}, {"owner", e.Owner}}
 }
 
 // connection is that of a holder.

@@ -10,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/inforce"
-	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -51,10 +50,9 @@ func (*operator) InForce() inforce.State {
 		Reload: inforce.Reload{Taken: []string{"deny"}, Restart: []string{"threads"}}}
 }
 
-func (*operator) Proxies(context.Context) []proxies.State {
-	return []proxies.State{{State: "self"}, {State: "down", Trouble: "x\r\n"}}
+func (*operator) Proxies(context.Context, proxies.Question) proxies.View {
+	return proxies.View{Proxies: []proxies.State{{State: "self"}, {State: "down", Trouble: "x\r\n"}}}
 }
-func (*operator) Others(context.Context) []lock.Entry { return nil }
 
 func (*operator) LogLevel(_ *client.Client, to string) (string, error) {
 	if to == "x" {

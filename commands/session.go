@@ -84,8 +84,8 @@ type Proxy interface {
 	// Fields are those of Redis' own CLIENT INFO; nil: not known. LearnFields notes them.
 	Fields() ClientFields
 	LearnFields(f ClientFields)
-	// ProxyOf is where another proxy is found whose connection that owner is; "": it is none, or that is not known.
-	// none: there is no proxy whose it is.
+	// ProxyOf is the host of another proxy whose connection that owner is; "": it is none, or that is not known. none:
+	// there is no proxy whose it is.
 	ProxyOf(owner string) (at string, none bool)
 	// Kill closes the clients that are meant, but for the one with the number by, whose locks run out then. itself:
 	// that one is meant, too.
@@ -103,9 +103,8 @@ type Operator interface {
 	InForce() inforce.State
 	// LogLevel sets the log's level until the next reload, unless to is "", and returns the one that holds.
 	LogLevel(by *client.Client, to string) (now string, err error)
-	// Proxies are this proxy and the others; Others is what is held and waited for there, as far as they tell.
-	Proxies(ctx context.Context) []proxies.State
-	Others(ctx context.Context) []lock.Entry
+	// Proxies is what this proxy and the others answer.
+	Proxies(ctx context.Context, q proxies.Question) proxies.View
 	// Reload has the settings read again, as SIGHUP does, and says what was taken on and what needs a restart. The
 	// error says what stays as it was, and what was taken on nevertheless.
 	Reload(by *client.Client) (said string, err error)

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +165,7 @@ func (a *Address) role(ctx context.Context, c *termConn) role {
 		return unreachable
 	}
 	deadline, _ := ctx.Deadline()
-	reply, err := ask(ctx, c, deadline, "HELLO", "2", "SETNAME", cmp.Or(a.target.ClientName, "lockproxy"))
+	reply, err := ask(ctx, c, deadline, "HELLO", "2", "SETNAME", "lockproxy")
 	if err != nil {
 		c.Close()
 		return unreachable

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -173,7 +172,7 @@ func (c *Control) options(use controlUse) rueidis.ClientOption {
 		InitAddress:         []string{c.target.Addr}, // with Sentinels dial finds the address
 		AuthCredentialsFn:   c.target.Service().Credentials,
 		SelectDB:            use.db,
-		ClientName:          cmp.Or(c.target.ClientName, "lockproxy"), // a part of HELLO, so it needs no permission
+		ClientName:          "lockproxy", // a part of HELLO, so it needs no permission
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
 		DialCtxFn:           c.dial,
 		Dialer:              net.Dialer{Timeout: c.opts.DialTimeout, KeepAlive: ping},

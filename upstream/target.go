@@ -24,8 +24,6 @@ type Target struct {
 
 	Dialer Dialer // makes the connections; nil: over the network
 
-	ClientName string // of a Control's connections; "": "lockproxy"
-
 	Sentinels *Sentinels // nil: Addr is the address; else it is what they say
 	Resolver  Resolver   // nil: Addr always leads to the same Redis; else FollowAddress or sentinel.Follow has set it
 

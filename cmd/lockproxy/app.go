@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +28,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 	"github.com/lockproxy/lockproxy/upstream/sentinel"
 )
@@ -67,8 +65,7 @@ type app struct {
 // observed is what is known of the process outside.
 type observed struct {
 	uuid      string // of this proxy
-	proxies   *proxies.Registry
-	self      proxies.Proxy // what this proxy says of itself
+	proxies   *proxies.Exchange
 	events    eventLog
 	telemetry *telemetry.Telemetry
 	health    admin.Health
@@ -79,7 +76,6 @@ type observed struct {
 func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 	cfg := set.cfg
 	a := &app{settings: set, log: log, observed: observed{uuid: uuid.NewString()}, mistake: make(chan error, 1)}
-	a.self = introduction(a.uuid, cfg)
 	a.cfg.Limits.MaxClients, a.cfg.Limits.MaxUpstream = places(cfg.Limits.MaxClients, cfg.Limits.MaxUpstream, openFiles(), log)
 	a.latest.Store(new(a.cfg))
 	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, 0)
@@ -120,14 +116,13 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.proxies = proxies.New(proxies.Options{Self: a.self, Service: cmp.Or(service.User, "default"), Quorum: len(a.quorum) > 0,
-		Ask: func(ctx context.Context) ([]resp.Reply, error) { return a.server.Operators().ClientLists(ctx) }})
+	a.openProxies()
 	a.server = session.NewServer(session.Options{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
-		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level, AllProxies: a.allProxies, Others: a.ofOthers},
+		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level},
 		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log, Events: a.events.Log,
 	})
 	if err = a.open(ctx); err != nil {
@@ -237,6 +232,7 @@ func (a *app) run(ctx context.Context) error {
 	systemd.Tell(systemd.Ready) // the listeners are open
 	a.events.note(events.Start, versionText())
 	engine.Go(func() { a.runLocks(lockCtx) })
+	engine.Go(func() { a.proxies.Run(lockCtx) })
 	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
 	failed := make(chan error, len(a.listeners)+1)
 	if a.cfg.Admin.Socket != "" {

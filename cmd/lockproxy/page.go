@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"time"
 
@@ -37,7 +36,7 @@ func (a *app) openPage(ctx context.Context) error {
 		},
 		Proxies: a.proxies,
 		People:  page.People{InForce: a.inForce, Drain: a.draining, Level: a.Level, Clients: a.clients, Kill: a.server.Operators().KillClient},
-		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: a.self.Started},
+		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: a.proxies.Self().Started},
 	})
 	if err := p.Listen(ctx, tcpSockets(a.shares()), set.Page, secure); err != nil {
 		return fmt.Errorf("admin-listen: %w", err)
@@ -80,9 +79,7 @@ func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
 	auth := tls.NoClientCert
 	if set.ClientCA != "" {
 		e.Certificates, auth = true, tls.RequireAndVerifyClientCert
-		e.Authorities = func() *x509.CertPool { return files.Now().Authorities }
 	}
-	e.Certificate = func() *tls.Certificate { return &files.Now().Certificates[0] }
 	return e, files.Server(auth), nil
 }
 

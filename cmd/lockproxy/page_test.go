@@ -234,7 +234,7 @@ func TestPageSearchesRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := upstream(t)
-			other, theirs, _ := page(t, "--upstream", url)
+			_, theirs, _ := page(t, "--upstream", url)
 			_, w, get := page(t, "--upstream", url)
 			for i := range 5 {
 				key := "job:" + strconv.Itoa(i)
@@ -244,13 +244,13 @@ func TestPageSearchesRedis(t *testing.T) {
 			expect(t, theirs, "OK", "LOCK", "job:theirs")
 			expect(t, w, "OK", "LOCK", "job:mine")
 			expect(t, w, "OK", "SET", "job:text", "x")
-			for end := time.Now().Add(patience); !strings.Contains(get("/lock?db=0&name=job:theirs"), other); time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(patience); !strings.Contains(get("/lock?db=0&name=job:theirs"), `>at <bdi>`); time.Sleep(50 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("the proxies never know of each other")
 				}
 			}
 			text := get("/redis?db=0&name=job:*")
-			has(t, text, "job:0", "job:1", "job:2", "job:3", "job:4", "job:theirs", "job:mine", "through this proxy", "through the proxy at "+other,
+			has(t, text, "job:0", "job:1", "job:2", "job:3", "job:4", "job:theirs", "job:mine", "through this proxy", "through the proxy at ",
 				redisson+":52", "Redisson: getId() and thread", "2 times")
 			if strings.Contains(text, "job:text") || strings.Contains(text, "Go on") {
 				t.Error(text)
@@ -262,7 +262,7 @@ func TestPageSearchesRedis(t *testing.T) {
 	t.Run("without the right", func(t *testing.T) {
 		t.Parallel()
 		s := testredis.Start(t)
-		s.Do(t, "ACL", "SETUSER", "service", "on", ">p", "~*", "&*", "+@all", "-scan", "-client|list")
+		s.Do(t, "ACL", "SETUSER", "service", "on", ">p", "~*", "&*", "+@all", "-scan", "-pubsub")
 		s.Do(t, "HSET", "job:1", redisson+":52", "2")
 		s.Do(t, "PEXPIRE", "job:1", "600000")
 		_, _, get := page(t, "--upstream", strings.Replace(s.URL(), "://", "://service:p@", 1))

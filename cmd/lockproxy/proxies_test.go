@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,9 +21,6 @@ import (
 // fleet is some proxies before one Redis, each with a page.
 type fleet struct {
 	t         *testing.T
-	client    http.Client
-	scheme    string
-	token     string
 	processes []*process
 	pages     []string
 	conns     []redis.Conn
@@ -35,11 +32,11 @@ type toldLock struct {
 	Holders, Waiters []struct{ Owner, Proxy string }
 }
 
-func startFleet(t *testing.T, upstream string, flags ...string) *fleet {
-	f := &fleet{t: t, scheme: "http://"}
+func startFleet(t *testing.T, upstream string) *fleet {
+	f := &fleet{t: t}
 	for range 3 {
 		addr, at := freeAddr(t), freeAddr(t)
-		p := start(t, append([]string{"--upstream", upstream, "--listen", addr, "--admin-listen", at, "--operators", "default", "--drain-timeout", "0"}, flags...)...)
+		p := start(t, "--upstream", upstream, "--listen", addr, "--admin-listen", at, "--operators", "default", "--drain-timeout", "0")
 		p.awaitLog("the page for operators is there")
 		f.processes, f.pages, f.conns = append(f.processes, p), append(f.pages, at), append(f.conns, p.dial("tcp", addr))
 	}
@@ -53,15 +50,12 @@ func (f *fleet) do(i int, code int, path string, form url.Values) string {
 	if form != nil {
 		method, body = http.MethodPost, strings.NewReader(form.Encode())
 	}
-	r, err := http.NewRequestWithContext(f.t.Context(), method, f.scheme+f.pages[i]+path, body)
+	r, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+f.pages[i]+path, body)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if f.token != "" {
-		r.SetBasicAuth("ann", f.token)
-	}
-	w, err := f.client.Do(r)
+	w, err := http.DefaultClient.Do(r)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -119,41 +113,20 @@ func (f *fleet) know() {
 	}
 }
 
-// One page shows what all proxies hold and wait for; a force at another one frees what it says, and nothing else; and
-// of one that was killed nothing is waited for.
+// One page shows what all proxies hold and wait for, before one Redis, a cluster and Sentinels. A force at it frees what it
+// says at another proxy, and nothing else, and the holder hears of it. One that is stopped, or killed, is known as such.
 func TestPageShowsAllProxies(t *testing.T) {
 	t.Parallel()
-	authority := testredis.NewAuthority(t)
-	cert, key := authority.Issue("127.0.0.1")
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("a token that is long enough"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	secure := []string{"--admin-tls-cert", cert, "--admin-tls-key", key}
-	for name, c := range map[string]struct {
-		cluster bool
-		flags   []string
-		token   string
-	}{
-		"redis":        {},
-		"cluster":      {cluster: true},
-		"token":        {flags: []string{"--admin-token-file", token}, token: "a token that is long enough"},
-		"TLS":          {flags: append(secure, "--admin-token-file", token), token: "a token that is long enough"},
-		"certificates": {flags: append(secure, "--admin-tls-client-ca", authority.File)},
+	for name, upstream := range map[string]func(t *testing.T) string{
+		"redis":    func(t *testing.T) string { return testredis.Start(t).URL() },
+		"sentinel": func(t *testing.T) string { return testredis.StartGroup(t, testredis.GroupOptions{Replicas: 1}).URL() },
+		"cluster": func(t *testing.T) string {
+			return "redis-cluster://" + testredis.StartCluster(t, 3, 0).Servers[0].Addr()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			upstream := ""
-			if c.cluster {
-				upstream = "redis-cluster://" + testredis.StartCluster(t, 3, 0).Servers[0].Addr()
-			} else {
-				upstream = testredis.Start(t).URL()
-			}
-			f := startFleet(t, upstream, c.flags...)
-			f.token = c.token
-			if slices.Contains(c.flags, "--admin-tls-cert") {
-				f.scheme, f.client.Transport = "https://", &http.Transport{TLSClientConfig: authority.Client("127.0.0.1")}
-			}
+			f := startFleet(t, upstream(t))
 			f.know()
 			for i, key := range []string{"a", "b", "c"} {
 				expect(t, f.conns[i], "OK", "LOCK", key)
@@ -179,36 +152,42 @@ func TestPageShowsAllProxies(t *testing.T) {
 				for _, word := range strings.Fields(call) {
 					args = append(args, word)
 				}
-				rows, err := redis.Values(f.conns[0].Do("LOCKPROXY", args...))
-				if err != nil || len(rows) != want {
-					t.Errorf("%s: %d, %v", call, len(rows), err)
-				}
-				if call == "WAITERS 5 ALL" {
-					if row := fmt.Sprintf("%q", rows[0]); !strings.Contains(row, b.Waiters[0].Proxy) || !strings.Contains(row, `"b"`) {
-						t.Error(row)
+				f.eventually(call, func() bool {
+					rows, err := redis.Values(f.conns[0].Do("LOCKPROXY", args...))
+					row := ""
+					if len(rows) > 0 {
+						row = fmt.Sprintf("%q", rows[0])
 					}
-				}
+					return err == nil && len(rows) == want && (call != "WAITERS 5 ALL" || strings.Contains(row, b.Waiters[0].Proxy) && strings.Contains(row, `"told-ms-ago"`))
+				})
 			}
-			link := `href="` + f.scheme + f.pages[1] + "/?name=b"
 			for _, path := range []string{"/", "/lock?db=0&name=b", "/proxies"} {
-				text := f.do(0, 200, path, nil)
-				if has := strings.Contains(text, f.addr(1)) && strings.Contains(text, `href="`+f.scheme+f.pages[1]+"/"); !has || strings.Contains(text, link) != (path == "/lock?db=0&name=b") {
-					t.Errorf("%s does not lead to the other proxy:\n%s", path, text)
+				if text := f.do(0, 200, path, nil); !strings.Contains(text, b.Holders[0].Proxy[:8]) {
+					t.Errorf("%s does not name the other proxy:\n%s", path, text)
 				}
 			}
-			f.do(1, 200, "/lock?db=0&name=b", url.Values{"sure": {"yes"}, "holder": {"plain:" + b.Holders[0].Owner}})
+			f.do(0, 200, "/lock?db=0&name=b", url.Values{"sure": {"yes"}, "holder": {"plain:" + b.Holders[0].Owner}})
 			if got, err := redis.String(waiting.Receive()); got != "OK" || err != nil {
 				t.Errorf("who waits for the lock that was freed: %q, %v", got, err)
 			}
-			f.processes[1].awaitLog("lock freed by force")
+			f.processes[0].awaitLog("lock freed by force")
+			f.eventually("the holder's proxy tells of the force", func() bool {
+				rows, err := redis.Values(f.conns[1].Do("LOCKPROXY", "EVENTS", 5, "b", "loss"))
+				return err == nil && len(rows) == 1 && strings.Contains(fmt.Sprintf("%q", rows[0]), `"forced"`)
+			})
+			if _, err := f.conns[1].Do("UNLOCK", "b"); err == nil || !strings.HasPrefix(err.Error(), "LOCKLOST") {
+				t.Errorf("the holder hears %v", err)
+			}
 			expect(t, f.conns[0], int64(1), "UNLOCK", "a")
 			expect(t, f.conns[2], int64(1), "UNLOCK", "c")
-			if err := f.processes[2].cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			f.eventually("the dead one is shown to be silent, and then as gone", func() bool {
-				expect(t, f.conns[0], "OK", "LOCK", "a")
-				expect(t, f.conns[0], int64(1), "UNLOCK", "a")
+			stopped := f.processes[1].cmd.Process
+			f.signal(stopped, syscall.SIGSTOP)
+			f.eventually("one does not answer", func() bool { return slices.Equal(f.states(0), []string{"down it does not answer", "self ", "up "}) })
+			f.eventually("the page says so", func() bool { return strings.Contains(f.do(0, 200, "/", nil), "No answer</a>") })
+			f.signal(stopped, syscall.SIGCONT)
+			f.eventually("it answers again", func() bool { return slices.Equal(f.states(0), []string{"self ", "up ", "up "}) })
+			f.signal(f.processes[2].cmd.Process, syscall.SIGKILL)
+			f.eventually("one has gone", func() bool {
 				return slices.ContainsFunc(f.states(0), func(s string) bool { return strings.HasPrefix(s, "gone") })
 			})
 			if text := f.do(0, 200, "/lock?db=0&name=b", nil); !strings.Contains(text, "which has gone") {
@@ -218,32 +197,15 @@ func TestPageShowsAllProxies(t *testing.T) {
 	}
 }
 
+func (f *fleet) signal(to *os.Process, what syscall.Signal) {
+	f.t.Helper()
+	if err := to.Signal(what); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // addr is where the clients of a proxy connect to.
 func (f *fleet) addr(i int) string {
 	at := slices.Index(f.processes[i].cmd.Args, "--listen")
 	return f.processes[i].cmd.Args[at+1]
-}
-
-// A proxy with another token, or none, is not asked in vain only: it learns nothing, and tells nothing that is shown.
-func TestProxiesWithOtherTokens(t *testing.T) {
-	t.Parallel()
-	redis := testredis.Start(t)
-	f := &fleet{t: t, scheme: "http://", token: "the token of the first one"}
-	for i, text := range []string{f.token, "the token of the second one"} {
-		file := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		addr, at := freeAddr(t), freeAddr(t)
-		p := start(t, "--upstream", redis.URL(), "--listen", addr, "--admin-listen", at, "--admin-token-file", file, "--drain-timeout", "0")
-		f.processes, f.pages, f.conns = append(f.processes, p), append(f.pages, at), append(f.conns, p.dial("tcp", addr))
-		expect(t, f.conns[i], "OK", "LOCK", text)
-	}
-	f.eventually("the other one refuses", func() bool {
-		return slices.ContainsFunc(f.states(0), func(s string) bool { return strings.HasPrefix(s, "down it has another token") })
-	})
-	if all := f.locks(0); len(all) != 1 {
-		t.Errorf("%v", all)
-	}
-	f.processes[1].awaitLog("a wrong token for the page for operators")
 }

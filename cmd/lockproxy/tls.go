@@ -14,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/events"
-	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
@@ -85,10 +84,9 @@ func (a *app) clientAuth() tls.ClientAuthType {
 	return tls.RequireAndVerifyClientCert
 }
 
-// secureUpstream gives the connections to Redis this proxy's name, the password that is in a file, "" is none, and
-// those to a rediss:// upstream what --upstream-tls-… say.
+// secureUpstream gives the connections to Redis the password that is in a file, "" is none, and those to a rediss://
+// upstream what --upstream-tls-… say.
 func (a *app) secureUpstream(t *upstream.Target, password string) error {
-	t.ClientName = proxies.Name(a.self)
 	if err := a.secret(&t.Secret, password); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-re
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-retry -x -d 'How long a command is tried again that a cluster did not run'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-read-from -x -a 'master replica client' -d 'Which nodes of a cluster answer commands that only read'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l present -x -a 'standalone cluster' -d 'What clients see, whatever is upstream'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l announce-address -x -d 'The host:port of this proxy, such as a load balancer’s, for clients with present cluster and for LOCKINFO at other proxies'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l announce-address -x -d 'The host:port of this proxy, such as a load balancer’s, for clients with present cluster'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l config -r -F -d 'YAML file with any settings'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum -x -d 'keep the locks on these masters (Redlock)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum-password-file -r -F -d 'As upstream-password-file, for the user of each of the quorum nodes'

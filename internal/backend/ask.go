@@ -50,19 +50,6 @@ func askShared(ctx context.Context, n *upstream.Node, id upstream.Identity, raw 
 	return notAsked(p.Do(r))
 }
 
-// AskAllAsService is Forwarder.AskAll as the service account.
-func (c *Common) AskAllAsService(ctx context.Context, b Backend, words [][]byte) ([]resp.Reply, error) {
-	reply, err := c.askWhole(ctx, b, 0, words, askAllFacts)
-	if err != nil {
-		return nil, err
-	}
-	all, _ := resp.ParseReply(reply)
-	if _, many := b.(*Clustered); many {
-		return all.Elems, nil
-	}
-	return []resp.Reply{all}, nil
-}
-
 // mostHeld bounds what is held of a reply for nobody's account, in bytes: what is in it may be clients' own.
 const mostHeld = 16 << 20
 

@@ -108,7 +108,7 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.Cluster.ReadFrom }, "master", "replica", "client")},
 	{"present", "standalone", false, "What clients see, whatever is upstream: `standalone`, a Redis alone; `cluster`, a cluster whose only node has all slots.",
 		choice(func(c *Config) *string { return &c.Listen.Present }, "standalone", "cluster")},
-	{"announce-address", "", false, "The `host:port` of this proxy, such as a load balancer's, for clients with `present` `cluster` and for LOCKINFO at other proxies. Empty: the address that the client has connected to; for LOCKINFO the first of `tls-listen` and `listen` that is not `systemd:`.",
+	{"announce-address", "", false, "The `host:port` of this proxy, such as a load balancer's, for clients with `present` `cluster`. Empty: the address that the client has connected to.",
 		hostPort(func(c *Config) *string { return &c.Listen.Announce })},
 	{"config", "", false, "A YAML file with any of these settings under their names. Like all files that settings name it is a regular file of at most 1 MiB.",
 		text(func(c *Config) *string { return &c.File.Name })},

@@ -32,8 +32,8 @@ type Holder struct {
 	by ClientInfo // the connection whose hold it is, or that named the owner last; the zero value: nobody's here
 }
 
-// introduce fills in whose the hold is. It asks the client's connection, so no mutex is held.
-func (h *Holder) introduce() {
+// Introduce fills in whose the hold is. It asks the client's connection, so no mutex is held.
+func (h *Holder) Introduce() {
 	if h.by.ID != 0 {
 		h.ClientID, h.Addr, h.Name, h.User = h.by.ID, h.by.Addr, h.by.Name(), h.by.User()
 	}
@@ -131,7 +131,7 @@ func (m *Manager) info(ctx context.Context, db int, key string, most int) (Info,
 			o.Holds = here.Holds // each node counts one
 		}
 		here.Owned = o
-		here.introduce()
+		here.Introduce()
 		in.Holders = append(in.Holders, here)
 	}
 	return in, nil
@@ -152,17 +152,20 @@ type Entry struct {
 // List names the locks held and waited for through this proxy, by key: those that hold it, then those that wait. owner
 // and pattern (Redis' glob) narrow it when not empty. What changes meanwhile may be in it, or not.
 func (m *Manager) List(owner, pattern string) []Entry {
-	out := collect(m.holds.each, m.leases.each, m.lines.each)
+	out := m.Entries()
 	fits := glob.New(cmp.Or(pattern, "*"))
 	out = slices.DeleteFunc(out, func(e Entry) bool { return owner != "" && owner != e.Owner || !fits.Matches(e.Key) })
 	for i := range out {
-		out[i].introduce()
+		out[i].Introduce()
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Place, b.Place), cmp.Compare(b.Held, a.Held))
 	})
 	return out
 }
+
+// Entries are all that List has, in no order, before Introduce has said who they are.
+func (m *Manager) Entries() []Entry { return collect(m.holds.each, m.leases.each, m.lines.each) }
 
 // HeldLongest are the locks held through this proxy, those first that have been held for longest: n at most.
 func (m *Manager) HeldLongest(n int) []Entry { return longest(n, m.holds.each, m.leases.each) }
@@ -186,7 +189,7 @@ func longest(n int, parts ...each) []Entry {
 		func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key)) })
 	all = all[:min(n, len(all))]
 	for i := range all {
-		all[i].introduce()
+		all[i].Introduce()
 	}
 	return all
 }

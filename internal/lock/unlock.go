@@ -299,3 +299,11 @@ func (c *Client) forced(id lockstore.ID, code int64, err error) (freed bool, _ e
 	}
 	return freed, explained("UNLOCK", err)
 }
+
+// Forced has the holders that are here of a lock looked at, and told, of which another proxy says that it has freed it by
+// force.
+func (m *Manager) Forced(db int, key string) {
+	for _, kind := range []Kind{Plain, Read} {
+		m.holds.recheckKey(lockstore.ID{DB: db, Key: key, Kind: kind}.Line(), reasonForced)
+	}
+}

@@ -33,7 +33,7 @@ var closed = map[string]string{"closed": "It was closed.", "gone": "Nothing was 
 
 // clientsView are the clients that have a text in their address, name or user, those with most locks first.
 func (p *Page) clientsView(r *http.Request) []section {
-	part, said := asked(r).Name, closed[r.URL.Query().Get("said")]
+	part, said := r.URL.Query().Get("name"), closed[r.URL.Query().Get("said")]
 	some, of := p.Clients(mostRows, part)
 	return []section{{name: "clients", title: "Clients", beside: func(d *document) {
 		d.put(`<form method="get" action="/clients" role="search">
@@ -49,7 +49,7 @@ func (p *Page) clientsView(r *http.Request) []section {
 }
 
 func (p *Page) clientsJSON(w http.ResponseWriter, r *http.Request) {
-	some, of := p.Clients(mostRows, asked(r).Name)
+	some, of := p.Clients(mostRows, r.URL.Query().Get("name"))
 	sendJSON(w, struct {
 		Of      int      `json:"of"`
 		Clients []Client `json:"clients"`

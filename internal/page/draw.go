@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"html"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/hottest"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
 // The page is drawn by functions rather than by html/template, because a program with that package in it keeps every
@@ -65,10 +69,10 @@ func (d *document) picking(v *view) {
 <label>Name contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
 <label>First <select id="sort" name="sort">
 <option value="">waited for longest</option>
-`, v.Name)
+`, v.asked.Name)
 	for _, o := range []struct{ value, text string }{{"held", "held longest"}, {"name", "by name"}} {
 		d.put(`<option value="%s"`, o.value)
-		d.when(v.Sort == o.value, ` selected`)
+		d.when(v.asked.Sort == o.value, ` selected`)
 		d.put(">%s</option>\n", o.text)
 	}
 	d.put(`</select></label>
@@ -77,8 +81,8 @@ func (d *document) picking(v *view) {
 `)
 }
 
-func (d *document) cards(v *view) {
-	for _, c := range v.Cards {
+func (d *document) cards(all []card) {
+	for _, c := range all {
 		d.put(`
 <figure class="card%s">
 <figcaption>`, either(c.Bad, " bad", ""))
@@ -103,18 +107,19 @@ func (d *document) empty(m markup) { d.put(`<p class="none">` + m + "</p>\n") }
 
 func (d *document) locks(v *view) {
 	d.put("\n")
-	d.when(v.Silent > 0, `<p class="count bad"><a href="/proxies">%s</a> not tell what is held and waited for there.</p>`+"\n",
-		either(v.Silent == 1, "A proxy does", display.Number(int64(v.Silent))+" proxies do"))
-	of := display.Number(int64(v.Of))
+	if silent := v.Silent(); len(silent) > 0 {
+		d.put(`<p class="count bad"><a href="/proxies">No answer</a> says what is held and waited for at %s.</p>`+"\n", display.Whole(strings.Join(silent, ", ")))
+	}
+	of, shown := display.Number(int64(v.Of)), len(v.Locks)
 	switch {
-	case len(v.Locks) == 0 && v.Name != "":
+	case shown == 0 && v.asked.Name != "":
 		d.empty("No lock has that in its name.")
 		return
-	case len(v.Locks) == 0:
+	case shown == 0:
 		d.put(`<p class="none">No lock is held or waited for through %s.</p>`+"\n", v.through())
 		return
-	case v.Shown < v.Of:
-		d.put(`<p class="count">%s of %s locks: a part of a name shows others.</p>`, display.Number(int64(v.Shown)), of)
+	case shown < v.Of:
+		d.put(`<p class="count">%s of %s locks, held or waited for through %s: a part of a name shows others.</p>`, display.Number(int64(shown)), of, v.through())
 	default:
 		d.put(`<p class="count">%s %s, held or waited for through %s.</p>`, of, either(v.Of == 1, "lock", "locks"), v.through())
 	}
@@ -125,33 +130,35 @@ func (d *document) locks(v *view) {
 `)
 	for i := range v.Locks {
 		d.put("<tbody>\n")
-		d.lock(&v.Locks[i])
+		d.lock(&v.Locks[i], v.at)
 		d.put("</tbody>\n")
 	}
 	d.put("</table>\n")
 }
 
-// lock draws the lines of one lock: one for each holder, its name and those who wait beside all of them.
-func (d *document) lock(r *row) {
-	if len(r.Holders) == 0 {
+// lock draws the lines of one lock: one for each holder, its name and those who wait beside all of them. at are the other
+// proxies.
+func (d *document) lock(l *proxies.Lock, at map[string]string) {
+	if len(l.Holders) == 0 {
 		d.put("<tr>")
-		d.name(r)
+		d.name(l)
 		d.put(`<td colspan="4">held elsewhere: Redis knows</td>`)
-		d.waiters(r)
+		d.waiters(l, at)
 		d.put("</tr>\n")
 	}
-	for i, h := range r.Holders {
+	shown := l.Holders[:min(len(l.Holders), mostOf)]
+	for i, h := range shown {
 		d.put("<tr>\n")
 		if i == 0 {
-			d.name(r)
+			d.name(l)
 		}
 		d.put("\n<td>")
-		d.client(h.client)
-		d.when(h.Count > 1, ` <span class="tag">%d times</span>`, h.Count)
-		d.when(len(r.held) > 1, ` <span class="narrow">and %d more</span>`, len(r.held)-1)
+		d.client(h, at)
+		d.when(h.Holds > 1, ` <span class="tag">%d times</span>`, h.Holds)
+		d.when(l.Holding > 1, ` <span class="narrow">and %d more</span>`, l.Holding-1)
 		d.put(`</td>
 <td class="fig">%s</td>
-<td class="wide">`, display.Ago(h.For))
+<td class="wide">`, ago(h.Held))
 		d.lease(h)
 		d.put(`</td>
 <td class="wide num">`)
@@ -162,12 +169,12 @@ func (d *document) lock(r *row) {
 		}
 		d.put("</td>\n")
 		if i == 0 {
-			d.waiters(r)
+			d.waiters(l, at)
 		}
 		d.put("\n</tr>\n")
 	}
-	d.when(r.MoreHolders > 0, `<tr><td colspan="4" class="note">and %d more</td></tr>
-`, r.MoreHolders)
+	d.when(len(shown) > 0 && l.Holding > len(shown), `<tr><td colspan="4" class="note">and %d more</td></tr>
+`, l.Holding-len(shown))
 }
 
 // key is a lock's name.
@@ -179,53 +186,54 @@ func (d *document) key(shown string) {
 	d.put(`<bdi>%s</bdi>`, shown)
 }
 
-func (d *document) name(r *row) {
-	d.put(`<th scope="rowgroup" rowspan="%d" class="key name"><a class="whole" id="l%s" href="%s">`, r.Lines(), r.ID, address(r.DB, r.Key))
-	d.key(display.Shown(r.Key))
+func (d *document) name(l *proxies.Lock) {
+	d.put(`<th scope="rowgroup" rowspan="%d" class="key name"><a class="whole" id="%s" href="%s">`, lines(l), mark(l), address(l.DB, l.Name()))
+	d.key(display.Shown(l.Name()))
 	d.put(`</a>
 <span class="tags">`)
-	d.when(r.DB > 0, `<span class="tag">db %d</span>`, r.DB)
-	d.when(r.Sides(), `<span class="tag">read/write</span>`)
-	d.when(r.Fair, `<span class="tag">fair</span>`)
+	d.when(l.DB > 0, `<span class="tag">db %d</span>`, l.DB)
+	d.when(sides(l), `<span class="tag">read/write</span>`)
+	d.when(slices.ContainsFunc(l.Waiters, func(e proxies.Entry) bool { return e.Kind == "fair" }), `<span class="tag">fair</span>`)
 	d.put(`</span></th>`)
 }
 
-func (d *document) client(c client) {
-	d.note(`<span class="tag side">%s</span> `, c.Side())
-	if c.Addr != "" {
-		d.put(`<code>%s</code>`, display.Shown(c.Addr))
-		d.note(` <bdi>%s</bdi>`, display.Shown(c.Name))
-		d.when(c.Number != 0, ` <span class="note id">#%d</span>`, c.Number)
+// client draws who holds or waits, and at which other proxy.
+func (d *document) client(e proxies.Entry, at map[string]string) {
+	d.note(`<span class="tag side">%s</span> `, side(&e))
+	if e.Addr != "" {
+		d.put(`<code>%s</code>`, display.Shown(e.Addr))
+		d.note(` <bdi>%s</bdi>`, display.Shown(e.Name))
+		d.when(e.Client != 0, ` <span class="note id">#%d</span>`, e.Client)
 	} else {
 		d.put(`<span class="note">its client has gone</span>`)
 	}
-	d.when(c.Named, ` <span class="note">as</span> <bdi class="owner">%s</bdi>`, display.Shown(c.Owner))
-	if c.Proxy != nil {
-		d.put(` <span class="note">at</span> `)
-		d.proxy(c.Proxy)
-	}
+	d.when(lockstore.ValidOwner(e.Of()), ` <span class="note">as</span> <bdi class="owner">%s</bdi>`, display.Shown(e.Of()))
+	d.note(` <span class="note">at <bdi>%s</bdi></span>`, display.Shown(at[e.Proxy]))
 }
 
-func (d *document) lease(h holder) {
+// lease draws what is left of it.
+func (d *document) lease(h proxies.Entry) {
+	share := min(1, float64(h.Left)/float64(max(h.Lease, 1)))
 	d.put(`<span class="lease%s%s"><svg aria-hidden="true" viewBox="0 0 100 6" preserveAspectRatio="none">`+
 		`<rect width="%s" height="6"/></svg><span>%s</span></span>`,
-		either(h.Low, " low", ""), either(h.Watched, "", " ends"), h.Share, display.Ago(h.Left))
+		either(share < 0.2, " low", ""), either(h.Watched, "", " ends"), strconv.FormatFloat(100*share, 'f', 1, 64)+"%", ago(h.Left))
 }
 
-func (d *document) waiters(r *row) {
-	d.put(`<td rowspan="%d" data-label="waiting" class="%s">`, r.Lines(), either(r.Waiting == 0, "waiting wide", "waiting"))
-	if r.Waiting == 0 {
+func (d *document) waiters(l *proxies.Lock, at map[string]string) {
+	d.put(`<td rowspan="%d" data-label="waiting" class="%s">`, lines(l), either(l.Waiting == 0, "waiting wide", "waiting"))
+	if l.Waiting == 0 {
 		d.put(`<span class="note">–</span></td>`)
 		return
 	}
-	d.put("<b>%d</b>\n"+`<ol class="wide">`, r.Waiting)
-	for _, w := range r.Waiters {
+	d.put("<b>%d</b>\n"+`<ol class="wide">`, l.Waiting)
+	shown := l.Waiters[:min(len(l.Waiters), mostOf)]
+	for _, w := range shown {
 		d.put("<li>")
-		d.client(w.client)
-		d.put(` <span class="note num">%s</span></li>`, display.Ago(w.For))
+		d.client(w, at)
+		d.put(` <span class="note num">%s</span></li>`, ago(w.Waited))
 	}
 	d.put("</ol>")
-	d.when(r.MoreWaiters > 0, `<span class="note wide">and %d more</span>`, r.MoreWaiters)
+	d.when(l.Waiting > len(shown), `<span class="note wide">and %d more</span>`, l.Waiting-len(shown))
 	d.put("</td>")
 }
 
@@ -245,8 +253,8 @@ func list[T any](d *document, all []T, none, head markup, line func(T)) {
 	d.put("</tbody></table>\n")
 }
 
-func (d *document) hottest(v *view) {
-	list(d, v.Hottest, "No lock has been waited for.",
+func (d *document) hottest(all []hottest.Entry) {
+	list(d, all, "No lock has been waited for.",
 		`<th scope="col">Lock</th><th scope="col">Waits</th><th scope="col">Waited</th>`, func(e hottest.Entry) {
 			d.put("<tr>\n" + `<td class="key">`)
 			d.key(display.Shown(e.Key))

@@ -33,7 +33,7 @@ func bad(e events.Event) bool {
 
 // eventsView is what has happened: see internal/events.
 func (p *Page) eventsView(r *http.Request) []section {
-	part, kind := asked(r).Name, r.URL.Query().Get("kind")
+	part, kind := r.URL.Query().Get("name"), r.URL.Query().Get("kind")
 	all := p.Events.Latest(mostRows, kind, about(part))
 	return []section{{name: "events", title: "Events", beside: func(d *document) {
 		d.put(`<form method="get" action="/events" role="search">
@@ -90,7 +90,7 @@ func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 	if q.Has("since") && err == nil {
 		since, err = time.Parse(time.RFC3339, q.Get("since"))
 	}
-	kind, named := q.Get("kind"), about(asked(r).Name)
+	kind, named := q.Get("kind"), about(r.URL.Query().Get("name"))
 	switch known := kind == "" || slices.Contains(events.Kinds(), kind); {
 	case err != nil, limit < 0, !known:
 		http.Error(w, "kind is one of "+strings.Join(events.Kinds(), ", ")+"; since is a time as 2026-01-31T03:12:00Z; limit is a number", http.StatusBadRequest)

@@ -10,12 +10,14 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
 // detail is the page of one lock: its holders are those that Redis names, as far as it answers.
 type detail struct {
 	*frame
-	row
+	proxies.Lock
+	at      map[string]string // the other proxies, by their ids
 	Info    lock.Info
 	Away    []away    // those that hold it, but are not among the holders that this proxy knows
 	Trouble string    // why Redis does not say
@@ -93,42 +95,43 @@ func (p *Page) show(w http.ResponseWriter, status int, of *detail) {
 // Redis knows nothing has lost the lock, or given it back, and a waiter that Redis names has got it: the proxy is about
 // to hear of it.
 func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail {
-	d := &detail{frame: p.frame(r.Context(), ""), row: row{DB: db, Key: key}, Said: said, Failed: failed, Asked: time.Now()}
+	d := &detail{frame: p.frame(r.Context(), ""), Said: said, Failed: failed, Asked: time.Now()}
 	var err error
 	if d.Info, err = p.Info(r.Context(), db, key); err != nil {
 		d.Trouble = err.Error()
 	}
-	p.ask(r.Context())
-	for _, e := range p.others.told(p.List("", "")) {
-		if e.Key != key || e.DB != db {
-			continue
-		}
-		holds := slices.ContainsFunc(d.Info.Holders, func(h lock.Holder) bool { return same(h.Owned, e.Owned) })
-		switch {
-		case e.Waiting && !holds:
-			d.waiters = append(d.waiters, e)
-		case !e.Waiting && (holds || err != nil):
-			d.held = append(d.held, e)
-		}
+	view := p.Ask(r.Context(), proxies.Question{Name: proxies.Text(key), Exact: true, DB: db, Locks: 1, Of: mostOfOne})
+	d.at = others(view)
+	if len(view.Locks) > 0 {
+		d.Lock = view.Locks[0]
+	} else {
+		d.DB = db
+		d.Text, d.Bytes = proxies.Named(key)
 	}
-	d.describe(0, mostOfOne, p.others.states())
+	holds := func(e proxies.Entry) bool {
+		return slices.ContainsFunc(d.Info.Holders, func(h lock.Holder) bool { return same(h.Owned, e) })
+	}
+	d.Waiters = slices.DeleteFunc(slices.Clone(d.Waiters), holds)
+	d.Holders = slices.DeleteFunc(slices.Clone(d.Holders), func(e proxies.Entry) bool { return err == nil && !holds(e) })
 	for _, h := range d.Info.Holders {
-		known := slices.ContainsFunc(d.held, func(e lock.Entry) bool { return same(h.Owned, e.Owned) })
+		known := slices.ContainsFunc(d.Holders, func(e proxies.Entry) bool { return same(h.Owned, e) })
 		if !known && len(d.Away) < mostOfOne {
-			d.Away = append(d.Away, away{h.Owned, p.where(h)})
+			d.Away = append(d.Away, away{h.Owned, p.where(r.Context(), h)})
 		}
 	}
 	return d
 }
 
 // same says whether two are one hold of a lock, however often it is counted.
-func same(a, b lockstore.Owned) bool { return a.Owner == b.Owner && a.Kind == b.Kind }
+func same(a lockstore.Owned, b proxies.Entry) bool {
+	return a.Owner == b.Of() && a.Kind.String() == either(b.Kind == "fair", lock.Plain.String(), b.Kind)
+}
 
 // mostForm is how long a form may be, in bytes: an owner may have 256, each as %xx.
 const mostForm = mostOfOne << 10
 
 // force frees a lock, as UNLOCK FORCE does, and leaves the same line in the log. The page's form names the holders that
-// were shown: whoever else has the lock meanwhile keeps it.
+// were shown: whoever else has the lock meanwhile keeps it. Their proxies are told, so that they hear of it at once.
 func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	db, key, ok := named(r)
 	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
@@ -147,6 +150,9 @@ func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	}
 	by := lock.ClientInfo{Addr: r.RemoteAddr, User: func() string { return p.guard.who(r) }, Name: func() string { return "admin page" }}
 	freed, err := p.Force(r.Context(), by, asked)
+	if freed || err != nil {
+		p.Freed(r.Context(), db, key)
+	}
 	if err != nil {
 		p.show(w, http.StatusBadGateway, p.detail(r, db, key, "", err.Error()))
 		return

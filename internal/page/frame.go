@@ -15,17 +15,16 @@ type sheet struct {
 	path, title string
 	// view is what a request wants to see. It is called for the page itself, and for the parts that a browser asks for.
 	view func(p *Page, r *http.Request) []section
-	all  bool // it shows what other proxies tell
 }
 
 // sheets are the pages of the navigation, in its order. How a table looks on a phone is said in style.css.
 func sheets() []sheet {
 	return []sheet{
-		{"/", "Locks", (*Page).locksView, true},
-		{"/clients", "Clients", (*Page).clientsView, false},
-		{"/events", "Events", (*Page).eventsView, false},
-		{"/proxies", "Proxies", (*Page).proxiesView, true},
-		{"/settings", "Settings", (*Page).settingsView, false},
+		{"/", "Locks", (*Page).locksView},
+		{"/clients", "Clients", (*Page).clientsView},
+		{"/events", "Events", (*Page).eventsView},
+		{"/proxies", "Proxies", (*Page).proxiesView},
+		{"/settings", "Settings", (*Page).settingsView},
 	}
 }
 
@@ -62,9 +61,6 @@ func (p *Page) frame(ctx context.Context, path string) *frame {
 // serve answers with a page of the navigation.
 func (p *Page) serve(s sheet) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.all {
-			p.ask(r.Context())
-		}
 		f := p.frame(r.Context(), s.path)
 		var d document
 		d.open(f, s.title, true)

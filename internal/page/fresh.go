@@ -38,20 +38,19 @@ func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "parts of which page?", http.StatusBadRequest)
 		return
 	}
-	if sheets()[at].all {
-		p.ask(r.Context()) // before the time counts that is rested for, which is work of this process
-	}
+	s := sheets()[at]
+	status := section{name: "status", draw: func(d *document) { d.status(p.frame(r.Context(), s.path)) }}
+	all := append(s.view(p, r), status) // other proxies and nodes are waited for: only what is work of this process is rested for
 	began := time.Now()
-	parts := p.changed(r, sheets()[at], strings.Split(r.URL.Query().Get("have"), ","))
+	parts := changed(all, strings.Split(r.URL.Query().Get("have"), ","))
 	next := p.pace.next(time.Since(began), time.Now())
 	sendJSON(w, news{Next: next.Milliseconds(), Parts: parts})
 }
 
 // changed are the parts whose marks are not among those that a browser has.
-func (p *Page) changed(r *http.Request, s sheet, have []string) map[string]part {
-	status := section{name: "status", draw: func(d *document) { d.status(p.frame(r.Context(), s.path)) }}
+func changed(all []section, have []string) map[string]part {
 	parts := map[string]part{}
-	for _, one := range append(s.view(p, r), status) {
+	for _, one := range all {
 		if one.draw == nil {
 			continue
 		}

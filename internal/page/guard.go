@@ -3,9 +3,6 @@ package page
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/hex"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/events"
-	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -22,35 +18,6 @@ import (
 type Entry struct {
 	Token        func() string // what must be shown; nil: nothing
 	Certificates bool          // TLS has asked for one, and looked at it
-	// Certificate is the page's own; nil: it has no TLS.
-	Certificate func() *tls.Certificate
-	// Authorities are those whose certificates it asks for, of other proxies' pages too; nil: it asks for none.
-	Authorities func() *x509.CertPool
-}
-
-// asking is how this page asks those of other proxies with TLS: it shows its own certificate. Theirs must be of the
-// authorities, if there are any; with a token the answer says which certificate was shown. Names do not matter, since
-// pages are asked at addresses.
-func (e Entry) asking() *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
-	if e.Certificate != nil {
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return e.Certificate(), nil }
-	}
-	config.VerifyConnection = func(s tls.ConnectionState) error { return e.signedBy(s.PeerCertificates) }
-	return config
-}
-
-// fingerprint is the SHA-256 of the page's certificate, in hex; "": it has no TLS.
-func (e Entry) fingerprint() string {
-	if e.Certificate == nil {
-		return ""
-	}
-	return fingerprint(e.Certificate().Certificate[0])
-}
-
-func fingerprint(der []byte) string {
-	sum := sha256.Sum256(der)
-	return hex.EncodeToString(sum[:])
 }
 
 // open says that who can connect may see it: it must be on loopback.
@@ -59,8 +26,6 @@ func (e Entry) open() bool { return e.Token == nil && !e.Certificates }
 // guard is in front of the page.
 type guard struct {
 	Entry
-	self   func() proxies.Proxy // this proxy, as others know it
-	signed signed
 	log    *slog.Logger
 	events *events.Log
 }
@@ -101,10 +66,6 @@ func (g *guard) admit(next http.Handler) http.Handler {
 		case g.Token != nil && g.knows(r):
 			next.ServeHTTP(w, r)
 		case g.Token != nil:
-			if signature := g.signature(r); signature != "" {
-				next.ServeHTTP(&signing{w, g.Token(), signature, g.fingerprint()}, r)
-				return
-			}
 			g.tell(r)
 			w.Header().Set("WWW-Authenticate", `Basic realm="lockproxy: any name, and the token as password", charset="UTF-8"`)
 			refuse(w, "the token is needed, as a password or as Authorization: Bearer", http.StatusUnauthorized)

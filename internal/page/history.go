@@ -79,13 +79,9 @@ type card struct {
 const chartWide, chartHigh = 180, 40
 
 // cards are the figures, with those of now where they can be had. badly: of the losses some are bad.
-func (h *history) cards(now lock.Stats, longestWait time.Duration, badly bool) []card {
+func (h *history) cards(now lock.Stats, badly bool) []card {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	waiting := chart("waiting", display.Number(now.Waiting), h.points(func(s sample) float64 { return float64(s.waiting) }))
-	if now.Waiting > 0 {
-		waiting.Note, waiting.Peak = "longest "+display.Ago(longestWait), false
-	}
 	granted, refused, recently := "–", "–", 0.0 // nothing is known before the first sample
 	for _, s := range h.samples {
 		granted, refused, recently = display.Figure(s.granted), display.Figure(s.refused), recently+s.lost
@@ -94,7 +90,7 @@ func (h *history) cards(now lock.Stats, longestWait time.Duration, badly bool) [
 	last.Note, last.Peak, last.Bad = display.Number(now.Lost)+" since the start", false, badly
 	last.Link = "/events?kind=loss"
 	return []card{
-		waiting,
+		chart("waiting", display.Number(now.Waiting), h.points(func(s sample) float64 { return float64(s.waiting) })),
 		chart("held", display.Number(now.Held), h.points(func(s sample) float64 { return float64(s.held) })),
 		chart("granted a second", granted, h.points(func(s sample) float64 { return s.granted })),
 		chart("refused a second", refused, h.points(func(s sample) float64 { return s.refused })),
@@ -151,12 +147,13 @@ type health struct {
 }
 
 const (
-	healthFor  = 5 * time.Second
-	healthTime = 2 * time.Second // for an answer
+	// HealthFor is for how long an answer is given again, healthOld for how long while the next one is asked for.
+	healthFor, healthOld = 4 * time.Second, 8 * time.Second
+	healthTime           = 2 * time.Second // for an answer
 )
 
-// now is how the proxy and its nodes are. Who comes first waits for the answer; afterwards the last one is given while
-// others are asked for, so that a node that hangs holds nobody up.
+// now is how the proxy and its nodes are. While somebody looks the last answer is given until the next one is there, so
+// that a node that hangs holds nobody up; who comes later waits for the next.
 func (h *health) now(ctx context.Context, p *Page) ([]string, []Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +161,7 @@ func (h *health) now(ctx context.Context, p *Page) ([]string, []Node) {
 		h.asking = make(chan struct{})
 		p.parts.Go(p.askHealth)
 	}
-	if asking := h.asking; asking != nil && h.at.IsZero() {
+	if asking := h.asking; asking != nil && time.Since(h.at) > healthOld {
 		h.mu.Unlock()
 		select {
 		case <-asking:

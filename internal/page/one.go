@@ -9,11 +9,11 @@ import (
 
 // one is the page of one lock.
 func (d *document) one(v *detail) {
-	at := address(v.DB, v.Key)
-	d.open(v.frame, display.Shown(v.Key), false)
+	at := address(v.DB, v.Name())
+	d.open(v.frame, display.Shown(v.Name()), false)
 	d.put(`<div class="one">
 <h2>`)
-	d.key(display.Whole(v.Key))
+	d.key(display.Whole(v.Name()))
 	d.put("</h2>\n")
 	d.note(`<p class="said good" role="status">%s</p>`, v.Said)
 	d.put("\n"+`<p class="note">As it was at %s UTC. <a href="%s">Look again</a></p>`+"\n", v.Asked.UTC().Format(time.TimeOnly), at)
@@ -41,7 +41,7 @@ func (d *document) one(v *detail) {
 	d.close(v.frame)
 }
 
-// holding draws who holds a lock, as far as this proxy or Redis knows.
+// holding draws who holds a lock, as far as proxies or Redis know.
 func (d *document) holding(v *detail) {
 	d.put("<h3>Held by</h3>\n")
 	if len(v.Holders)+len(v.Away) == 0 {
@@ -51,14 +51,13 @@ func (d *document) holding(v *detail) {
 	d.put(`<ul class="people">` + "\n")
 	for _, h := range v.Holders {
 		d.put("<li>")
-		d.client(h.client)
-		d.put(` <span class="note">for %s</span> `, display.Ago(h.For))
+		d.client(h, v.at)
+		d.put(` <span class="note">for %s</span> `, ago(h.Held))
 		d.lease(h)
 		d.put(` <span class="note">%s</span>`, either(h.Watched, "renewed "+display.Number(h.Renewals)+" times", "ends by itself"))
-		d.freeThere(h.Proxy, v.Key)
 		d.put("</li>\n")
 	}
-	d.when(v.MoreHolders > 0, `<li class="note">and %d more</li>`+"\n", v.MoreHolders)
+	d.when(v.Trouble != "" && v.Holding > len(v.Holders), `<li class="note">and %d more</li>`+"\n", v.Holding-len(v.Holders))
 	for _, a := range v.Away {
 		d.put("<li>")
 		d.away(a)
@@ -75,7 +74,7 @@ func (d *document) away(a away) {
 	d.put(` <span class="note">%s</span>`, display.Shown(a.Where))
 }
 
-// queueing draws who waits for a lock on this proxy.
+// queueing draws who waits for a lock.
 func (d *document) queueing(v *detail) {
 	d.put("<h3>Waiting, in their order</h3>\n")
 	if len(v.Waiters) == 0 {
@@ -85,11 +84,11 @@ func (d *document) queueing(v *detail) {
 	d.put(`<ol class="people">` + "\n")
 	for _, w := range v.Waiters {
 		d.put("<li>")
-		d.client(w.client)
-		d.put(` <span class="note">for %s%s</span></li>`+"\n", display.Ago(w.For), either(w.Fair, ", in the fair queue", ""))
+		d.client(w, v.at)
+		d.put(` <span class="note">for %s%s</span></li>`+"\n", ago(w.Waited), either(w.Kind == "fair", ", in the fair queue", ""))
 	}
 	d.put("</ol>")
-	d.when(v.MoreWaiters > 0, `<p class="note">and %d more</p>`, v.MoreWaiters)
+	d.when(v.Waiting > mostOfOne, `<p class="note">and %d more</p>`, v.Waiting-len(v.Waiters))
 	d.put("\n")
 }
 

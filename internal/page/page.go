@@ -23,9 +23,9 @@ import (
 const (
 	// mostRows is how many locks are shown at once, mostOf how many holders and waiters of each. The numbers say how
 	// many there are.
-	mostRows, mostOf = 200, 4
+	mostRows, mostOf = proxies.MostLocks, 4
 	// mostOfOne is how many holders and waiters the page of one lock shows.
-	mostOfOne = 100
+	mostOfOne = proxies.MostOf
 	// mostPast is how many slow commands, and locks that were waited for, are shown.
 	mostPast = 12
 	// mostFilter is how long a filter may be, in bytes.
@@ -34,18 +34,18 @@ const (
 
 // Locks is the lock engine, as far as the page shows it.
 type Locks interface {
-	List(owner, pattern string) []lock.Entry
 	Info(ctx context.Context, db int, key string) (lock.Info, error)
 	Stats() lock.Stats
 	Able() (where []lock.Ability, err error)
 	Hottest(most int) []hottest.Entry
 }
 
-// Proxies are this proxy and the others, as far as they are known: see proxies.Registry.
+// Proxies are this proxy and the others: see proxies.Exchange.
 type Proxies interface {
-	Self() proxies.Proxy
-	All() (all []proxies.Proxy, trouble error)
-	Of(owner string) (p proxies.Proxy, known, none bool)
+	Ask(ctx context.Context, q proxies.Question) proxies.View
+	Here(q proxies.Question) proxies.View
+	Of(ctx context.Context, owner string) (of proxies.State, none bool)
+	Freed(ctx context.Context, db int, key string)
 }
 
 // Options set a page up.
@@ -53,8 +53,8 @@ type Options struct {
 	Locks
 	Force func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
 	// Search makes a step of a scan for locks in Redis, from a cursor, and says where the next goes on: at "0" nowhere.
-	Search  func(ctx context.Context, db int, match, cursor string) (next string, found []lock.Found, err error)
-	Proxies Proxies // nil: no other is known
+	Search func(ctx context.Context, db int, match, cursor string) (next string, found []lock.Found, err error)
+	Proxies
 	People
 	// How they are; asked while somebody looks.
 	Nodes func(context.Context) []Node
@@ -99,8 +99,6 @@ type Page struct {
 	guard   guard
 	history history
 	health  health
-	look    look
-	others  others
 	pace    pace
 	ended   chan struct{} // closed by Close
 	end     sync.Once
@@ -112,12 +110,7 @@ type Page struct {
 
 // New is a page that is not served yet.
 func New(o Options) *Page {
-	if o.Proxies == nil {
-		o.Proxies = (*proxies.Registry)(nil)
-	}
-	p := &Page{Options: o, guard: guard{Entry: o.Entry, self: o.Proxies.Self, log: o.Log, events: o.Events}, ended: make(chan struct{})}
-	p.others.begin(o.Entry)
-	return p
+	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log, events: o.Events}, ended: make(chan struct{})}
 }
 
 //go:embed assets
@@ -176,11 +169,15 @@ func asset(name string) http.HandlerFunc {
 	}
 }
 
-// asked is what a request wants to see.
-func asked(r *http.Request) filter {
+// asked is which locks a request wants to see.
+func asked(r *http.Request) proxies.Question {
 	q := r.URL.Query()
 	name := q.Get("name")
-	return filter{Name: name[:min(len(name), mostFilter)], Sort: q.Get("sort")}
+	which := proxies.Question{Name: proxies.Text(name[:min(len(name), mostFilter)]), Locks: mostRows, Of: mostOf}
+	if sort := q.Get("sort"); sort == "name" || sort == "held" {
+		which.Sort = sort
+	}
+	return which
 }
 
 // send answers with the document.

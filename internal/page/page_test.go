@@ -27,6 +27,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
 // engine is a lock engine that has what a test gave it.
@@ -40,6 +41,8 @@ type engine struct {
 	hot    []hottest.Entry
 	forced []string // who said it, and of which lock
 	kept   bool     // a force frees nothing
+	freed  []string // of which other proxies were told
+	others []proxies.State
 	fails  error
 	unable error
 
@@ -57,10 +60,39 @@ func (e *engine) level(to string) (string, error) {
 	return to, nil
 }
 
-func (e *engine) List(string, string) []lock.Entry {
+func (e *engine) Entries() []lock.Entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]lock.Entry(nil), e.list...)
+}
+
+func (e *engine) Forced(int, string) {}
+
+// alone is an exchange of this proxy with itself, which remembers nothing.
+func (e *engine) alone() *proxies.Exchange {
+	return proxies.New(proxies.Options{Self: proxies.Proxy{ID: "the-id-of-a-proxy", Host: "here"}, Locks: e})
+}
+
+func (e *engine) Ask(ctx context.Context, q proxies.Question) proxies.View {
+	v := e.alone().Ask(ctx, q)
+	v.Proxies = append(v.Proxies, e.others...)
+	return v
+}
+
+func (e *engine) Here(q proxies.Question) proxies.View { return e.alone().Here(q) }
+
+func (e *engine) Of(_ context.Context, owner string) (of proxies.State, none bool) {
+	id, _, _ := lockstore.ConnectionIn(owner)
+	for _, s := range e.others {
+		if s.ID == id {
+			return s, false
+		}
+	}
+	return of, owner == thread
+}
+
+func (e *engine) Freed(_ context.Context, db int, key string) {
+	e.freed = append(e.freed, fmt.Sprint(db, " ", key))
 }
 
 func (e *engine) Info(context.Context, int, string) (lock.Info, error) { return e.info, e.fails }
@@ -79,7 +111,7 @@ func (e *engine) options() Options {
 		e.events.Add(l)
 	}
 	return Options{
-		Events: e.events, Locks: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
+		Events: e.events, Locks: e, Proxies: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
 		People: People{
 			InForce: func() inforce.State { return e.state },
 			Drain:   func() *inforce.Drain { return e.state.Drain },
@@ -151,7 +183,7 @@ func TestPageShowsLocks(t *testing.T) {
 	p := New(e.options())
 	w := ask(t, p, "GET", home+"/", "")
 	text := w.Body.String()
-	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", `href="/events?kind=loss"`, "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks")
+	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", `href="/events?kind=loss"`, "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks")
 	has(t, ask(t, p, "GET", home+"/events?kind=loss", "").Body.String(), "worker-7", "unrenewed", e.lost[0].At.UTC().Format(clock))
 	if strings.Contains(text, "the-value") {
 		t.Error("what a client wrote is shown")
@@ -176,16 +208,6 @@ func TestPageShowsLocks(t *testing.T) {
 	}
 	if w := ask(t, p, "GET", home+"/other", ""); w.Code != 404 {
 		t.Errorf("another path: %d", w.Code)
-	}
-}
-
-// Locks of the same name in several databases are several locks.
-func TestPageOfSeveralDatabases(t *testing.T) {
-	one, two, waiting := held("k", "10.1.1.1:1"), held("k", "10.1.1.2:2"), waits("k", "10.1.1.3:3", time.Second)
-	two.DB, waiting.DB = 2, 2
-	rows, _ := group([]lock.Entry{two, one, waiting})
-	if len(rows) != 2 || rows[0].DB != 0 || len(rows[0].held) != 1 || len(rows[0].waiters) != 0 || rows[1].DB != 2 || len(rows[1].held) != 1 || len(rows[1].waiters) != 1 {
-		t.Errorf("%+v", rows)
 	}
 }
 
@@ -256,7 +278,7 @@ func TestForceIsConfirmed(t *testing.T) {
 		t.Fatalf("%d, forced %q", w.Code, e.forced)
 	}
 	w := ask(t, p, "POST", at, "sure=yes")
-	if w.Code != http.StatusSeeOther || len(e.forced) != 1 || e.forced[0] != "192.0.2.1:1234//admin page: 3 a/\xff b true []" {
+	if w.Code != http.StatusSeeOther || len(e.forced) != 1 || e.forced[0] != "192.0.2.1:1234//admin page: 3 a/\xff b true []" || len(e.freed) != 1 || e.freed[0] != "3 a/\xff b" {
 		t.Fatalf("%d, forced %q", w.Code, e.forced)
 	}
 	has(t, ask(t, p, "GET", "http://127.0.0.1"+w.Header().Get("Location"), "").Body.String(), "It was freed.")
@@ -440,7 +462,6 @@ func TestPartsThatHaveChanged(t *testing.T) {
 		have = append(have, part.Mark)
 	}
 	e.list = []lock.Entry{held("second", "10.1.1.1:1")}
-	p.look.taken = time.Time{} // as if it had been long ago
 	changed := look(have...)
 	if _, same := changed.Parts["hottest"]; same {
 		t.Error("what is as before is sent again")
@@ -552,7 +573,7 @@ func TestHangingNode(t *testing.T) {
 	p := New(o)
 	defer p.Close()
 	defer close(hang)
-	p.health.at = time.Now().Add(-time.Hour)
+	p.health.at = time.Now().Add(-healthFor - time.Second)
 	for range 3 {
 		if _, nodes := p.health.now(t.Context(), p); len(nodes) != 0 {
 			t.Error(nodes)
@@ -577,16 +598,16 @@ func TestGraphs(t *testing.T) {
 		t.Errorf("%d samples", len(h.samples))
 	}
 	for i, want := range []card{
-		{Label: "waiting", Now: "3", Note: "longest 2.0 s"}, {Label: "held", Now: "4", Note: "peak 5"}, {Label: "granted a second", Now: "10", Note: "peak 10"},
+		{Label: "waiting", Now: "3", Note: "peak 6"}, {Label: "held", Now: "4", Note: "peak 5"}, {Label: "granted a second", Now: "10", Note: "peak 10"},
 		{Label: "refused a second", Now: "0", Note: "peak 0.2"}, {Label: "lost", Now: "7", Note: "2 since the start", Bad: true},
 	} {
-		got := h.cards(lock.Stats{Held: 4, Waiting: 3, Lost: 2}, 2*time.Second, true)[i]
+		got := h.cards(lock.Stats{Held: 4, Waiting: 3, Lost: 2}, true)[i]
 		points := strings.Fields(got.Line)
 		if got.Label != want.Label || got.Now != want.Now || got.Note != want.Note || got.Bad != want.Bad || len(points) != pointsDrawn || points[0][:4] != "0.0," || !strings.HasPrefix(points[pointsDrawn-1], "180.0,") {
 			t.Errorf("%s: %s, %s, %v; %d points; want %+v", got.Label, got.Now, got.Note, got.Bad, len(points), want)
 		}
 	}
-	if empty := new(history).cards(lock.Stats{}, 0, false); empty[2].Now != "–" || empty[2].Line != "" {
+	if empty := new(history).cards(lock.Stats{}, false); empty[2].Now != "–" || empty[2].Line != "" {
 		t.Errorf("%+v", empty)
 	}
 }
@@ -612,7 +633,6 @@ func TestManyLocks(t *testing.T) {
 		t.Error("the one that is waited for is not first")
 	}
 	for range 2 {
-		p.look.taken = time.Time{} // as if it had been long ago
 		began := time.Now()
 		size := ask(t, p, "GET", home+"/parts?page=/", "").Body.Len()
 		if t.Logf("10,000 locks: %v to see and draw, %d bytes", time.Since(began), size); size > 1<<20 {
@@ -629,7 +649,6 @@ func BenchmarkDraw(b *testing.B) {
 	p := New(e.options())
 	r := httptest.NewRequestWithContext(b.Context(), "GET", home+"/parts?page=/", nil)
 	for b.Loop() {
-		p.look.taken = time.Time{}
-		p.changed(r, sheets()[0], nil)
+		changed(sheets()[0].view(p, r), nil)
 	}
 }

@@ -74,7 +74,7 @@ func (p *Page) find(ctx context.Context, s *search) {
 		for _, one := range some {
 			f := found{Found: one}
 			for _, h := range one.Holders[:min(len(one.Holders), mostOf)] {
-				f.Shown = append(f.Shown, away{h.Owned, p.where(h)})
+				f.Shown = append(f.Shown, away{h.Owned, p.where(ctx, h)})
 			}
 			s.Found = append(s.Found, f)
 		}
@@ -85,7 +85,7 @@ func (p *Page) find(ctx context.Context, s *search) {
 }
 
 // where says of a holder that Redis names where it is, as far as that is known.
-func (p *Page) where(h lock.Holder) string {
+func (p *Page) where(ctx context.Context, h lock.Holder) string {
 	uuid, _, is := lockstore.ConnectionIn(h.Owner)
 	switch {
 	case h.Local:
@@ -95,9 +95,9 @@ func (p *Page) where(h lock.Holder) string {
 	case !is:
 		return "a named owner, through any proxy"
 	}
-	switch other, known, none := p.Proxies.Of(h.Owner); {
-	case known:
-		return "through the proxy at " + other.Addr + either(other.Gone, ", which has gone", "")
+	switch other, none := p.Proxies.Of(ctx, h.Owner); {
+	case other.ID != "":
+		return "through the proxy at " + other.Title() + either(other.State == "gone", ", which has gone", "")
 	case none:
 		return "Redisson: getId() and thread"
 	}

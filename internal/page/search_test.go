@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -29,25 +28,7 @@ func inRedis(o *Options, steps ...[]lock.Found) *[]string {
 		}
 		return strconv.Itoa((at + 1) % len(steps)), steps[at], nil
 	}
-	o.Proxies = neighbours{{ID: "7c9e6679-7425-40de-944b-e07fc1f90ae7", Record: proxies.Record{Addr: "10.0.0.9:6380"}, Until: time.Now().Add(time.Hour)}}
 	return asked
-}
-
-// neighbours are the proxies that there are, beside that of Redisson's thread.
-type neighbours []proxies.Proxy
-
-func (all neighbours) Self() proxies.Proxy { return proxies.Proxy{} }
-
-func (all neighbours) All() ([]proxies.Proxy, error) { return all, nil }
-
-func (all neighbours) Of(owner string) (proxies.Proxy, bool, bool) {
-	id, _, _ := lockstore.ConnectionIn(owner)
-	for _, p := range all {
-		if p.ID == id {
-			return p, true, false
-		}
-	}
-	return proxies.Proxy{}, false, owner == thread
 }
 
 func lockOf(key, owner string) lock.Found {
@@ -59,12 +40,13 @@ func lockOf(key, owner string) lock.Found {
 // A pattern finds locks in Redis, each with where its holder is; nothing in a name is markup.
 func TestSearchShowsLocks(t *testing.T) {
 	t.Parallel()
-	o := (&engine{}).options()
+	e := &engine{others: []proxies.State{{Proxy: proxies.Proxy{ID: "7c9e6679-7425-40de-944b-e07fc1f90ae7", Host: "pod-9"}, State: "gone"}}}
+	o := e.options()
 	asked := inRedis(&o, []lock.Found{lockOf("orders:1", thread), lockOf("<script>\x00\xff", "7c9e6679-7425-40de-944b-e07fc1f90ae7:1")}, nil,
 		[]lock.Found{lockOf("orders:2", "job<7>"), lockOf("orders:3", "11111111-7425-40de-944b-e07fc1f90ae7:1")})
 	p := New(o)
 	text := ask(t, p, "GET", home+"/redis?db=3&name=o*", "").Body.String()
-	has(t, text, "orders:1", "orders:2", "/lock?db=3&amp;name=orders%3A2", thread, "Redisson: getId() and thread", "through the proxy at 10.0.0.9:6380",
+	has(t, text, "orders:1", "orders:2", "/lock?db=3&amp;name=orders%3A2", thread, "Redisson: getId() and thread", "through the proxy at pod-9 7c9e6679, which has gone",
 		"job&lt;7&gt;", "a named owner", "through another proxy, or Redisson", "2 times", "12 s", `value="o*"`, `value="3"`, "&lt;script&gt;", "name=%3Cscript%3E%00%FF")
 	if strings.Contains(text, "<script>") || strings.Contains(text, `id="more"`) {
 		t.Error(text)

@@ -49,7 +49,6 @@ func (p *Page) Close() {
 		defer cancel()
 		_ = p.server.Shutdown(ctx) // what took too long is cut
 	}
-	p.others.end()
 	p.health.mu.Lock()
 	p.health.over = true
 	p.health.mu.Unlock()

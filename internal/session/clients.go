@@ -33,7 +33,7 @@ type clients struct {
 
 	about   func() *commands.ProxyFacts
 	fields  atomic.Pointer[commands.ClientFields] // of Redis' own CLIENT INFO; nil: not known
-	proxies *proxies.Registry
+	proxies *proxies.Exchange
 }
 
 // admit gives a new connection its number and its session.

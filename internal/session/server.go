@@ -52,7 +52,7 @@ type Upstream struct {
 	Node     *upstream.Node   // nil with a Cluster
 	Cluster  *cluster.Cluster // nil with a Node
 	Locks    *lock.Manager
-	Proxies  *proxies.Registry // nil: none is known
+	Proxies  *proxies.Exchange // nil: none is known
 	Budget   *upstream.Budget  // of the Node, or the Cluster's; for INFO
 	Service  upstream.Identity // who the lock scripts run as: user and password of the upstream's address
 	Embedded bool              // it is the embedded store
@@ -102,9 +102,6 @@ type Steering struct {
 	InForce func() inforce.State
 	// Level sets the log's level, unless to is "", and returns the one that holds.
 	Level func(to string) (now string, err error)
-	// AllProxies are this proxy and the others; Others is what is held and waited for there.
-	AllProxies func(context.Context) []proxies.State
-	Others     func(context.Context) []lock.Entry
 }
 
 // Appearance is what clients are told of the proxy.

@@ -1,0 +1,133 @@
+package proxies
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// goneFor is for how long it is known of a proxy that it was there, mostGone of how many.
+	goneFor, mostGone = time.Hour, 16
+	// mostProxies is how many are known at most, mostNameless how many of those are shown that have not said their name.
+	mostProxies, mostNameless = 256, 16
+)
+
+// silent is the trouble of a proxy that listens and does not answer.
+const silent = "it does not answer"
+
+// State is how a proxy is, as far as this one knows.
+type State struct {
+	Proxy
+	State   string    `json:"state"` // self, up, down or gone
+	Since   time.Time `json:"since"` // it has been so
+	Trouble string    `json:"trouble,omitempty"`
+	heard   time.Time // when it last said anything
+}
+
+// Title is how people are told which proxy it is.
+func (s *State) Title() string {
+	if s.ID == "" {
+		return "a proxy that has not said its name"
+	}
+	return s.Host + " " + s.ID[:8]
+}
+
+// View is what all proxies have answered to a question.
+type View struct {
+	Locks   []Lock
+	Of      int       // so many locks there are; one that several proxies know counts once for each, unless it is shown
+	Proxies []State   // this one first, then those that are there
+	At      time.Time // when this was so, of what is oldest
+}
+
+// Silent are those that have not answered.
+func (v *View) Silent() (all []string) {
+	for i := range v.Proxies {
+		if s := &v.Proxies[i]; s.State == "down" {
+			all = append(all, s.Title())
+		}
+	}
+	return all
+}
+
+// merge makes one list of the locks in all answers, as the question wants it.
+func merge(answers []Answer, q Question) (all []Lock, of int) {
+	at := map[place]int{}
+	for _, a := range answers {
+		of += a.Of
+		for _, l := range a.Locks {
+			here := place{l.DB, l.Name()}
+			if i, there := at[here]; there {
+				all[i].join(l)
+				of--
+				continue
+			}
+			at[here] = len(all)
+			all = append(all, l)
+		}
+	}
+	order := orderOf(q.Sort)
+	slices.SortFunc(all, func(a, b Lock) int { return order(&a, &b) })
+	return slices.Clone(all[:min(len(all), q.Locks)]), of
+}
+
+// join adds what another proxy knows of the same lock. A named owner may have asked for it at both: its hold is shown
+// once, by the proxy that is sure of it for longest.
+func (l *Lock) join(other Lock) {
+	l.Held, l.Waited = max(l.Held, other.Held), max(l.Waited, other.Waited)
+	l.Holding, l.Waiting = l.Holding+other.Holding, l.Waiting+other.Waiting
+	l.Waiters = append(l.Waiters, other.Waiters...)
+	for _, e := range other.Holders {
+		i := slices.IndexFunc(l.Holders, func(mine Entry) bool { return mine.Of() == e.Of() && mine.Kind == e.Kind })
+		if i < 0 {
+			l.Holders = append(l.Holders, e)
+			continue
+		}
+		l.Holding--
+		if l.Holders[i].Left < e.Left {
+			l.Holders[i] = e
+		}
+	}
+	slices.SortStableFunc(l.Holders, func(a, b Entry) int { return cmp.Compare(b.Held, a.Held) })
+	slices.SortStableFunc(l.Waiters, func(a, b Entry) int { return cmp.Compare(b.Waited, a.Waited) })
+}
+
+// states says how the other proxies are: those that have answered now, and those that were known. others is how many hear
+// questions beside this one; negative: Redis does not say. As many of those that do not answer are there still: those
+// that were heard of last. nameless is how many more there are.
+func states(known []State, answers []Answer, others int, now time.Time) (all []State, nameless int) {
+	for _, a := range answers {
+		s := State{Proxy: a.Proxy, State: "up", Since: now, heard: now}
+		if i := slices.IndexFunc(known, func(k State) bool { return k.ID == a.ID }); i >= 0 {
+			if known[i].State == "up" {
+				s.Since = known[i].Since
+			}
+			known = slices.Delete(slices.Clone(known), i, i+1)
+		}
+		all = append(all, s)
+	}
+	quiet := slices.SortedFunc(slices.Values(known), func(a, b State) int { return b.heard.Compare(a.heard) })
+	gone := 0
+	for _, s := range quiet {
+		is, trouble := "down", silent
+		if others >= 0 && len(all)-gone >= others {
+			is, trouble = "gone", "it hears no questions any more"
+		}
+		if is != s.State {
+			s.Since = now
+		}
+		s.State, s.Trouble = is, trouble
+		if is == "gone" {
+			if gone == mostGone || now.Sub(s.Since) > goneFor {
+				continue
+			}
+			gone++
+		}
+		all = append(all, s)
+	}
+	there := len(all) - gone
+	slices.SortStableFunc(all[:there], func(a, b State) int { return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.ID, b.ID)) })
+	return all[:min(len(all), mostProxies)], max(0, others-there)
+}
