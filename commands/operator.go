@@ -10,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/glob"
-	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/proxies"
@@ -209,22 +208,6 @@ func operatorProxies(c *Client, args [][]byte, out []byte) []byte {
 		return fields{{"id", s.ID}, {"host", s.Host}, {"version", s.Version}, {"age-ms", time.Since(s.Started)}, {"state", s.State},
 			{"state-ms", time.Since(s.Since)}, {"trouble", s.Trouble}, {"holds", s.Holds}, {"waits", s.Waits}, {"told-ms-ago", time.Since(view.At)}}
 	})
-}
-
-// operatorHot is LOCKPROXY HOT GET [count] | RESET.
-func operatorHot(c *Client, args [][]byte, out []byte) []byte {
-	locks := c.Proxy.About().Locks
-	switch {
-	case same(args[2], "GET"):
-		return counted(c, args[1:], out, locks.Hottest, func(e hottest.Entry) fields {
-			return fields{{"key", e.Key}, {"db", e.DB}, {"waits", e.Waits}, {"waits-over", e.Over},
-				{"waited-ms", e.Waited}}
-		})
-	case same(args[2], "RESET") && len(args) == 3:
-		locks.ForgetHottest()
-		return appendOK(out)
-	}
-	return resp.AppendError(out, wrongSubcommand(args[2]))
 }
 
 // operatorEvents is LOCKPROXY EVENTS [count] [pattern] [kind].

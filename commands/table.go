@@ -158,7 +158,6 @@ func operatorCommands() []*Subcommand {
 		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
 		{Name: "events", takes: "[<count>] [<pattern>] [<kind>]", Summary: "Lists what has happened, newest first (100; -1: all): to locks whose names match a pattern (*: everything), or of one kind.", do: operatorEvents},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
-		{Name: "hot", takes: "(GET|RESET) [<count>]", Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
 		{Name: "locks", takes: "[<count>] [ALL]", Summary: "Lists the locks held through this proxy, or all proxies, those held longest first (100; -1: all).", do: operatorLocks},
 		{Name: "loglevel", takes: "[DEBUG|INFO|WARN|ERROR]", Summary: "Tells the log's level, or sets it until the next reload or restart.", do: operatorLogLevel},
 		{Name: "nodes", takes: "[<count>]", Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/glob"
-	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -327,9 +326,3 @@ func (ls *lines) each(f func(Entry)) {
 		yield(&ls.mu, &done, place)
 	}
 }
-
-// Hottest are the locks that were waited for most here, those first, as many as asked for. The counts are rough.
-func (m *Manager) Hottest(most int) []hottest.Entry { return m.lines.hottest.Top(most) }
-
-// ForgetHottest begins to count anew.
-func (m *Manager) ForgetHottest() { m.lines.hottest.Reset() }

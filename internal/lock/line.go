@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -21,8 +20,6 @@ type lines struct {
 	log   *slog.Logger
 	store lockstore.Waits // tells them when to try
 	holds *holds
-
-	hottest hottest.Names // locks that were waited for most
 
 	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu
 	byKey map[lockstore.LineKey]*line

@@ -35,8 +35,6 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	// The subscription comes before the try that follows it, so that no unlock falls between.
 	m.lines.join(w)
 	defer func() { m.lines.leave(w, err == nil) }()
-	m.lines.hottest.Wait(r.DB, r.Key)
-	defer func() { m.lines.hottest.Waited(r.DB, r.Key, time.Since(w.since)) }()
 	if err := m.deadlock(ctx, w); err != nil {
 		return Grant{}, err
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/display"
-	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
@@ -251,16 +250,4 @@ func list[T any](d *document, all []T, none, head markup, line func(T)) {
 		d.put("</tr>\n")
 	}
 	d.put("</tbody></table>\n")
-}
-
-func (d *document) hottest(all []hottest.Entry) {
-	list(d, all, "No lock has been waited for.",
-		`<th scope="col">Lock</th><th scope="col">Waits</th><th scope="col">Waited</th>`, func(e hottest.Entry) {
-			d.put("<tr>\n" + `<td class="key">`)
-			d.key(display.Shown(e.Key))
-			d.when(e.DB > 0, ` <span class="tag">db %d</span>`, e.DB)
-			d.put("</td>\n"+`<td class="num" data-label="Waits">%s`, display.Number(e.Waits))
-			d.when(e.Over > 0, ` <span class="note">or up to %s fewer</span>`, display.Number(e.Over))
-			d.put("</td>\n"+`<td class="fig">%s</td>`+"\n", display.Ago(e.Waited))
-		})
 }

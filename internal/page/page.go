@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/events"
-	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
@@ -26,8 +25,6 @@ const (
 	mostRows, mostOf = proxies.MostLocks, 4
 	// mostOfOne is how many holders and waiters the page of one lock shows.
 	mostOfOne = proxies.MostOf
-	// mostPast is how many slow commands, and locks that were waited for, are shown.
-	mostPast = 12
 	// mostFilter is how long a filter may be, in bytes.
 	mostFilter = 256
 )
@@ -37,7 +34,6 @@ type Locks interface {
 	Info(ctx context.Context, db int, key string) (lock.Info, error)
 	Stats() lock.Stats
 	Able() (where []lock.Ability, err error)
-	Hottest(most int) []hottest.Entry
 }
 
 // Proxies are this proxy and the others: see proxies.Exchange.

@@ -23,7 +23,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/events"
-	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -38,7 +37,6 @@ type engine struct {
 	events *events.Log
 	info   lock.Info
 	stats  lock.Stats
-	hot    []hottest.Entry
 	forced []string // who said it, and of which lock
 	kept   bool     // a force frees nothing
 	freed  []string // of which other proxies were told
@@ -97,7 +95,6 @@ func (e *engine) Freed(_ context.Context, db int, key string) {
 
 func (e *engine) Info(context.Context, int, string) (lock.Info, error) { return e.info, e.fails }
 func (e *engine) Stats() lock.Stats                                    { return e.stats }
-func (e *engine) Hottest(int) []hottest.Entry                          { return e.hot }
 func (e *engine) Able() ([]lock.Ability, error)                        { return nil, e.unable }
 
 func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
@@ -225,7 +222,6 @@ func TestHostileNames(t *testing.T) {
 		l := lost(name, name, name)
 		l.Client = events.Client{Addr: name, User: name, Name: name}
 		e.lost = append(e.lost, l)
-		e.hot = append(e.hot, hottest.Entry{Name: hottest.Name{Key: name, DB: 3}, Waits: 4321, Over: 98765})
 		e.clients = append(e.clients, Client{ID: int64(len(e.clients)), Addr: name, Name: name, User: name, Library: name, Last: name, WaitsFor: name})
 		e.state.Settings = append(e.state.Settings, inforce.Setting{Name: "listen", Value: name, Waiting: &name})
 		e.state.Reload.Faults = append(e.state.Reload.Faults, name)
@@ -290,12 +286,11 @@ func TestForceIsConfirmed(t *testing.T) {
 func TestLockWithoutName(t *testing.T) {
 	e := &engine{list: []lock.Entry{held("", "10.1.1.1:1")}, info: lock.Info{Holders: []lock.Holder{{Owned: lockstore.Owned{Owner: "u:1"}}}}}
 	e.lost = []events.Event{lost("", "worker-7", "gone")}
-	e.hot = []hottest.Entry{{Waits: 3}}
 	p := New(e.options())
 	text := ask(t, p, "GET", home+"/", "").Body.String() + ask(t, p, "GET", home+"/events", "").Body.String()
 	has(t, text, `href="/lock?db=0&amp;name="><span class="note">empty name</span></a>`)
-	if n := strings.Count(text, ">empty name<"); n != 3 {
-		t.Errorf("of three names %d are told", n)
+	if n := strings.Count(text, ">empty name<"); n != 2 {
+		t.Errorf("of two names %d are told", n)
 	}
 	at := home + "/lock?db=0&name="
 	has(t, ask(t, p, "GET", at, "").Body.String(), "10.1.1.1:1", `action="/lock?db=0&amp;name="`, `<h2><span class="note">empty name</span></h2>`)
@@ -463,7 +458,7 @@ func TestPartsThatHaveChanged(t *testing.T) {
 	}
 	e.list = []lock.Entry{held("second", "10.1.1.1:1")}
 	changed := look(have...)
-	if _, same := changed.Parts["hottest"]; same {
+	if _, same := changed.Parts["redis"]; same {
 		t.Error("what is as before is sent again")
 	}
 	has(t, changed.Parts["locks"].HTML, "name=second")

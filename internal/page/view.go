@@ -37,7 +37,6 @@ func (p *Page) locksView(r *http.Request) []section {
 		{name: "cards", title: "The last hour", class: "quiet", draw: func(d *document) { d.cards(p.cards()) }},
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks in Redis, also of Redisson", beside: func(d *document) { d.searching("", 0) }},
-		{name: "hottest", title: "Waited for most", draw: func(d *document) { d.hottest(p.Hottest(mostPast)) }},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // operatorCalls are calls of LOCKPROXY that are answered without Redis.
-var operatorCalls = [][]string{{"STATS"}, {"HELP"}, {"NODES"}, {"LOCKS"}, {"WAITERS"}, {"CLIENTS"}, {"HOT", "GET"}}
+var operatorCalls = [][]string{{"STATS"}, {"HELP"}, {"NODES"}, {"LOCKS"}, {"WAITERS"}, {"CLIENTS"}}
 
 // operate has somebody who has just connected send a call of LOCKPROXY.
 func (p *proxy) operate(call ...string) string {
