@@ -14,11 +14,7 @@ const askTimeout = time.Second
 
 var errSlow = errors.New("the node did not answer in time")
 
-var (
-	asking   = resp.AppendCommand(nil, "ASKING")
-	askRole  = resp.AppendCommand(nil, "ROLE")
-	askNodes = resp.AppendCommand(nil, "CLUSTER", "NODES")
-)
+var asking = resp.AppendCommand(nil, "ASKING")
 
 // account is the proxy's own identity, for questions about the cluster.
 func (c *Cluster) account() upstream.Identity {
@@ -27,55 +23,33 @@ func (c *Cluster) account() upstream.Identity {
 	return id
 }
 
-// asker asks a node as the service account, in RESP2, over a connection that nothing else uses. One goroutine at a
-// time uses it.
-type asker struct {
-	pipe *upstream.Pipe // nil: none yet
-}
-
-// ask sends commands and returns the replies.
-func (a *asker) ask(ctx context.Context, node *upstream.Node, as upstream.Identity, cmds ...[]byte) (replies []resp.Reply, err error) {
+// ask asks a node, which need not be of the topology, as the service account, in RESP2, over a new connection.
+func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) ([]resp.Reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSlow)
 	defer cancel()
-	if a.pipe == nil {
-		if a.pipe, err = node.Aside(ctx, as); err != nil {
-			a.pipe = nil
-			return nil, err
-		}
-	}
-	stop := context.AfterFunc(ctx, a.pipe.Release) // a Do under way then ends
-	var got upstream.Gathered
-	err = a.pipe.Do(&upstream.Request{Cmds: cmds, Sink: &got})
-	if !stop() {
-		a.pipe = nil
-		return nil, context.Cause(ctx)
-	}
-	if err == nil {
-		replies, err = takeApart(got)
-	}
+	pipe, err := up.Aside(ctx, c.account())
 	if err != nil {
-		a.close()
+		return nil, err
 	}
-	return replies, err
-}
-
-// close gives the connection back.
-func (a *asker) close() {
-	if a.pipe != nil {
-		a.pipe.Release()
-		a.pipe = nil
-	}
-}
-
-// ask asks a node, which need not be of the topology, over a new connection.
-func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) ([]resp.Reply, error) {
-	var a asker
-	defer a.close()
+	stop := context.AfterFunc(ctx, pipe.Release) // a Do under way then ends
+	defer func() {
+		if stop() {
+			pipe.Release()
+		}
+	}()
 	var raw [][]byte
 	for _, cmd := range cmds {
 		raw = append(raw, resp.AppendCommand(nil, cmd...))
 	}
-	return a.ask(ctx, up, c.account(), raw...)
+	var got upstream.Gathered
+	err = pipe.Do(&upstream.Request{Cmds: raw, Sink: &got})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	}
+	return takeApart(got)
 }
 
 // askShared sends commands over the connection to a node that all such questions share, and returns the last one's

@@ -32,7 +32,6 @@ type Options struct {
 	RetryFor   time.Duration        // how long a command that did not run is tried again: a node out of reach, CLUSTERDOWN, TRYAGAIN
 	Timeout    time.Duration        // for a node's reply to a command; 0: none
 	AddressMap map[string]string    // see ParseAddressMap
-	Replicas   bool                 // executors may be told to read from replicas
 }
 
 // leftFor is how long a node that has left is kept for its users.
@@ -51,9 +50,8 @@ type Cluster struct {
 
 	snapshot atomic.Pointer[Snapshot]
 
-	refresh      refresher
-	count        counters
-	replicaReads *replicaReads // nil: replicas are not read from
+	refresh refresher
+	count   counters
 
 	mu         sync.Mutex // guards all below, and the nodes' users, left and closed
 	nodes      map[*Node]struct{}
@@ -89,26 +87,19 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 		nodes: map[*Node]struct{}{}, confirming: map[credentials]chan struct{}{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.snapshot.Store(&Snapshot{})
-	if o.Replicas {
-		c.replicaReads = &replicaReads{}
-	}
 	if err := c.look(ctx, nil); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("cluster %s: %w", target, err)
 	}
 	c.running.Add(1)
 	go c.refreshLoop()
-	if c.replicaReads != nil {
-		c.running.Add(1)
-		go c.watchReplicas()
-	}
 	return c, nil
 }
 
 // counters are what Stats reads.
 type counters struct {
-	refusals                                          [refusalKinds]atomic.Int64
-	retried, refreshes, replicaReads, replicaFailures atomic.Int64
+	refusals           [refusalKinds]atomic.Int64
+	retried, refreshes atomic.Int64
 }
 
 // Stats count what has happened since Open.
@@ -116,8 +107,6 @@ type Stats struct {
 	Moved, Asked, TriedAgain, Down int64 // refusals of commands, by their kinds
 	Retried                        int64 // commands sent again because their node was out of reach, or was lost while they only read
 	Refreshes                      int64 // looks at the topology
-	ReplicaReads                   int64 // commands that a replica has answered
-	ReplicaFailures                int64 // commands that a replica was sent, and that were sent to the master then
 }
 
 // Stats returns the counts.
@@ -127,7 +116,6 @@ func (c *Cluster) Stats() Stats {
 		Moved: n.refusals[moved].Load(), Asked: n.refusals[asked].Load(),
 		TriedAgain: n.refusals[tryAgain].Load(), Down: n.refusals[clusterDown].Load(),
 		Retried: n.retried.Load(), Refreshes: n.refreshes.Load(),
-		ReplicaReads: n.replicaReads.Load(), ReplicaFailures: n.replicaFailures.Load(),
 	}
 }
 

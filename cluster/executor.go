@@ -16,24 +16,22 @@ type Executor struct {
 	home *Home
 	at   *Node // the node that this is in this round
 
-	links    links
-	seen     *Snapshot // the snapshot of this round; the links lead to its nodes
-	round    round
-	replicas replicaChoice
-	replies  []reply
-	whole    [][]byte // see deliver
-	work     sync.WaitGroup
-	wait     replyWait
-	memory   replyMemory
+	links   links
+	seen    *Snapshot // the snapshot of this round; the links lead to its nodes
+	round   round
+	replies []reply
+	whole   [][]byte // see deliver
+	work    sync.WaitGroup
+	wait    replyWait
+	memory  replyMemory
 
 	Upstream time.Duration // of the last Do: how long its requests took, each round by the slowest
 }
 
 // Executor returns an executor, of the client whose home that is, whose commands run as id.
 func (c *Cluster) Executor(id upstream.Identity, home *Home) *Executor {
-	e := &Executor{c: c, home: home, links: links{c: c, id: id, open: map[linkTo]*link{}}}
+	e := &Executor{c: c, home: home, links: links{c: c, id: id, open: map[*Node]*link{}}}
 	e.round.slots = map[int]*lane{}
-	e.replicas.writes = map[int]bool{}
 	e.wait.init(c)
 	return e
 }
@@ -64,10 +62,6 @@ func (e *Executor) Private(on bool) {
 	}
 }
 
-// Replicas makes commands that only read go to replicas, or again to masters. It changes nothing without
-// Options.Replicas. Such reads may be stale: even what this client has written before may be missing.
-func (e *Executor) Replicas(on bool) { e.replicas.wanted = on && e.c.replicaReads != nil }
-
 // Do carries out the plans, and returns when each has its Reply or its Err. Commands to several nodes go out in
 // parallel. What has to do with the same key is done in the order of the plans, through redirects too:
 //
@@ -84,15 +78,14 @@ func (e *Executor) Replicas(on bool) { e.replicas.wanted = on && e.c.replicaRead
 // are those that only read and lost their replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 	e.begin()
-	e.replicas.begin(plans)
-	e.round.orderly = !e.replicas.now && !slices.ContainsFunc(plans, (*Plan).severalKeys)
+	e.round.orderly = !slices.ContainsFunc(plans, (*Plan).severalKeys)
 	e.finish(ctx, plans)
 }
 
 // begin readies the executor for the commands of a Do, or of a Straight.
 func (e *Executor) begin() {
 	e.memory.held, e.Upstream, e.round.probeUntil = 0, 0, time.Time{}
-	e.round.orderly, e.replicas.now = false, false
+	e.round.orderly = false
 }
 
 // finish carries the plans out until each is done.
@@ -158,8 +151,8 @@ func (e *Executor) addUnits(p *Plan, now time.Time) (wait time.Duration, all boo
 		if u.done {
 			continue
 		}
-		if n := e.target(u, now); e.round.fits(u, n, now) {
-			e.round.batchTo(linkTo{n, u.reading}, &e.links).add(u)
+		if n := e.target(u); e.round.fits(u, n, now) {
+			e.round.batchTo(n, &e.links).add(u)
 			continue
 		}
 		all = false
@@ -192,36 +185,28 @@ func (e *Executor) spread(p *Plan) bool {
 }
 
 // target is the node that a unit is sent to.
-func (e *Executor) target(u *unit, now time.Time) *Node {
-	u.reading = false
+func (e *Executor) target(u *unit) *Node {
 	switch {
 	case u.fixed != nil:
 		return u.fixed
 	case u.to != nil:
 		return u.to
 	case u.passed > 0:
-		return e.seen.Any(e.home.master, u.passed)
+		return e.seen.Any(e.home.at, u.passed)
 	case u.slot == noSlot:
 		return e.at
 	}
-	owner := e.seen.Owner(u.slot)
-	if owner == nil {
-		return e.at // which answers that nobody has the slot
+	if owner := e.seen.Owner(u.slot); owner != nil {
+		return owner
 	}
-	if e.replicas.may(u) {
-		if r := e.c.replicaFor(e.seen, owner, u.slot, e.home.replica, now); r != nil {
-			u.reading = true
-			return r
-		}
-	}
-	return owner
+	return e.at // which answers that nobody has the slot
 }
 
 // clear empties the round, and lets go of nodes that have left.
 func (e *Executor) clear() {
 	e.round.clear()
 	s := e.c.Snapshot()
-	e.at = s.Any(e.home.master, 0)
+	e.at = s.Any(e.home.at, 0)
 	if s != e.seen {
 		e.seen = s
 		e.links.dropLeft(s)

@@ -33,7 +33,6 @@ const (
 type Facts struct {
 	Name     string // lower case, a subcommand's as "script|load"
 	ReadOnly bool
-	Replica  bool // a replica may be asked: it only reads, and its answer is about data
 	Script   bool // the text of its errors may be a client's own
 	Request  Request
 	Response Response
@@ -75,33 +74,21 @@ var ofAnyNode = map[string]bool{
 	"command|getkeys": true, "command|getkeysandflags": true,
 }
 
-// ofMaster are commands that only read, and that no replica is asked: how often or how recently a key was used only
-// its master knows, and a cursor means nothing to another node than the one that gave it, so that each step must go
-// to the same one.
-var ofMaster = map[string]bool{
-	"touch": true, "object|freq": true, "object|idletime": true,
-	"hscan": true, "sscan": true, "zscan": true,
-}
-
 // FactsOf reads what COMMAND says of a command: its name, its flags and its tips.
 func FactsOf(name string, flags, tips []string) *Facts {
 	f := &Facts{Name: strings.ToLower(name)}
-	writes := ofMaster[f.Name]
 	for _, flag := range flags {
 		switch flag {
 		case "readonly":
 			f.ReadOnly = true
 		case "module":
 			f.Script = true
-		case "write", "may_replicate", "admin":
-			writes = true
 		}
 	}
 	switch base, _, _ := strings.Cut(f.Name, "|"); base {
 	case "eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro":
 		f.Script = true
 	}
-	f.Replica = f.ReadOnly && !writes && !f.Script
 	for _, tip := range tips {
 		f.addTip(tip)
 	}

@@ -39,20 +39,7 @@ func TestFactsOfWhatAnyNodeAnswers(t *testing.T) {
 		"ROLE": true, "config|get": true, "config|help": true, "acl|whoami": true, "function|list": true,
 		"config|set": false, "acl|log": false, "publish": false, "function|load": false, "client|kill": false,
 	} {
-		if f := FactsOf(name, []string{"noscript", "loading", "stale"}, nil); f.ReadOnly != want || f.Replica {
-			t.Errorf("%s: got %+v", name, *f)
-		}
-	}
-}
-
-// What goes on from a cursor is read at the master, whose cursor it is, and so is what only the master knows.
-func TestFactsOfWhatIsReadAtTheMaster(t *testing.T) {
-	t.Parallel()
-	for name, replica := range map[string]bool{
-		"hscan": false, "SSCAN": false, "zscan": false, "touch": false, "object|freq": false, "object|idletime": false,
-		"hgetall": true, "get": true, "object|encoding": true,
-	} {
-		if f := FactsOf(name, []string{"readonly"}, []string{"nondeterministic_output"}); f.Replica != replica || !f.ReadOnly {
+		if f := FactsOf(name, []string{"noscript", "loading", "stale"}, nil); f.ReadOnly != want {
 			t.Errorf("%s: got %+v", name, *f)
 		}
 	}

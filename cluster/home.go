@@ -17,14 +17,13 @@ import (
 // home: the commands that it has got may still run, and later ones must not overtake them. Only commands that change
 // nothing are sent to another node meanwhile. The same goes for a home that runs nothing at the moment.
 
-// Home is where a client's commands go that any master can answer, and which of several replicas answers its reads. All
-// executors of the client have the same Home, so that the order holds between them, and reads get no older.
-type Home struct{ master, replica int }
+// Home is where a client's commands go that any master can answer. All executors of the client have the same Home, so
+// that the order holds between them.
+type Home struct{ at int }
 
 // NewHome chooses one at random.
 func NewHome() *Home {
-	n := rand.IntN(math.MaxInt32)
-	return &Home{master: n, replica: n}
+	return &Home{at: rand.IntN(math.MaxInt32)}
 }
 
 // failure is how a request has ended that has got no reply.
@@ -86,7 +85,7 @@ func (f failure) pass(passed, masters int) (now int, again bool) {
 // leaveHome makes the next node home if n is home and err says that it is out of reach.
 func (e *Executor) leaveHome(n *Node, err error) {
 	if e.at == n && err != nil && failureOf(err).outOfReach() {
-		e.home.master = slices.Index(e.seen.Masters, n) + 1
+		e.home.at = slices.Index(e.seen.Masters, n) + 1
 	}
 }
 
@@ -103,18 +102,14 @@ func (e *Executor) passOn(u *unit, f failure) (again bool) {
 // goesHome says that the unit may go to any node, and goes to the executor's home.
 func (u *unit) goesHome() bool { return u.slot == noSlot && u.fixed == nil }
 
-// mayMiss says that nothing is wrong if the unit's node does not answer: it may be left out, or the master is asked
-// in its place.
-func (u *unit) mayMiss() bool { return u.optional || u.reading }
-
 // copied says that no connection needs the unit's bytes any more once the wait for its reply has ended.
 func (u *unit) copied() bool { return len(u.raw) < upstream.CopiedBelow }
 
 // dispensable says that nobody needs to wait for the unit's reply.
-func (u *unit) dispensable() bool { return u.mayMiss() && u.copied() }
+func (u *unit) dispensable() bool { return u.optional && u.copied() }
 
 // replaceable says that the unit does not need its node.
-func (u *unit) replaceable() bool { return u.mayMiss() || u.goesHome() }
+func (u *unit) replaceable() bool { return u.optional || u.goesHome() }
 
 // movable says that the unit may be sent to another node because its own is slow: it may go to any, changes nothing,
 // is copied, and was not tried again before. So a unit leaves one slow node only. The next one is waited for,

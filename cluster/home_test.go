@@ -29,7 +29,7 @@ func TestHomeIsLeft(t *testing.T) {
 			tc := testredis.StartCluster(t, 3, 0)
 			c := openCluster(t, tc, Options{})
 			cl := newClient(t, c, learn(t, c), 2)
-			cl.e.home.master = 0
+			cl.e.home.at = 0
 			cl.expect("PING", "+PONG\r\n")
 			take(t, tc.Servers[0])
 			began := time.Now()
@@ -49,7 +49,7 @@ func TestHomeIsLeft(t *testing.T) {
 			}
 			if name == "killed" {
 				cl.expect("PUBLISH b c", ":0\r\n")
-			} else if cl.e.home.master != 0 {
+			} else if cl.e.home.at != 0 {
 				t.Error("home is left, and a PUBLISH would overtake those that it has got")
 			}
 			if took := time.Since(began); took > 10*time.Second {
@@ -65,7 +65,7 @@ func TestSlowHomeAtTheBound(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{Node: upstream.NodeOptions{Budget: upstream.NewBudget(1, 1)}})
 	cl := newClient(t, c, learn(t, c), 2)
-	cl.e.home.master = 0
+	cl.e.home.at = 0
 	cl.expect("PING", "+PONG\r\n")
 	tc.Servers[0].Stop()
 	t.Cleanup(tc.Servers[0].Cont)
@@ -84,7 +84,7 @@ func TestHomeThatLoads(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0, "--enable-debug-command yes")
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 2)
-	cl.e.home.master = 0
+	cl.e.home.at = 0
 	cl.expect("PING", "+PONG\r\n")
 	home := tc.Servers[0]
 	home.Do(t, "DEBUG", "POPULATE", 20_000, "key", 1000)
@@ -132,7 +132,7 @@ func startFakes(t *testing.T, says, auth [3]string, budget *upstream.Budget) *fa
 	c := openTarget(t, target, Options{RetryFor: time.Minute, Node: upstream.NodeOptions{Budget: budget}})
 	f.client = &client{t: t, e: c.Executor(upstream.Identity{User: "bob", Password: "pw", Proto: 2}, NewHome())}
 	t.Cleanup(f.client.e.Close)
-	f.client.e.home.master = 0
+	f.client.e.home.at = 0
 	return f
 }
 

@@ -11,41 +11,33 @@ type links struct {
 	c       *Cluster
 	id      upstream.Identity // of later commands
 	private bool              // they are the executor's own, not those that executors share
-	open    map[linkTo]*link
-}
-
-// linkTo is where a link leads to.
-type linkTo struct {
-	node  *Node
-	reads bool // in READONLY mode: to a replica, for reads
+	open    map[*Node]*link
 }
 
 // link is the pipe to a node.
 type link struct {
-	linkTo
+	node *Node
 	pipe *upstream.Pipe // nil: to be opened
 }
 
 // to is the link to a node, whose pipe is opened when it is first needed.
-func (l *links) to(to linkTo) *link {
-	k := l.open[to]
+func (l *links) to(n *Node) *link {
+	k := l.open[n]
 	if k == nil {
-		k = &link{linkTo: to}
-		l.c.Acquire(to.node)
-		l.open[to] = k
+		k = &link{node: n}
+		l.c.Acquire(n)
+		l.open[n] = k
 	}
 	return k
 }
 
 // connect opens the pipe of a link. Several may be connected at the same time.
 func (l *links) connect(ctx context.Context, k *link) (err error) {
-	id := l.id
-	id.Reads = k.reads
 	open := k.node.up.Open
 	if l.private {
 		open = k.node.up.Private
 	}
-	pipe, err := open(ctx, id)
+	pipe, err := open(ctx, l.id)
 	if err == nil {
 		k.pipe = pipe
 	}
@@ -58,7 +50,7 @@ func (l *links) drop(k *link) {
 		k.pipe.Release()
 	}
 	l.c.Release(k.node)
-	delete(l.open, k.linkTo)
+	delete(l.open, k.node)
 }
 
 // dropAll gives all links back, for others that are made in another way.

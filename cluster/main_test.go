@@ -127,7 +127,7 @@ func newClient(t testing.TB, c *Cluster, all table, proto int) *client {
 // without a reply it is "error: …".
 func (c *client) do(lines ...string) []string {
 	plans := c.table.plansOf(lines...)
-	if c.e.replicas.wanted || c.e.links.private || slices.ContainsFunc(plans, func(p *Plan) bool { return len(p.cmd.Keys) != 1 || p.cmd.Facts.Script }) {
+	if c.e.links.private || slices.ContainsFunc(plans, func(p *Plan) bool { return len(p.cmd.Keys) != 1 || p.cmd.Facts.Script }) {
 		return c.run(plans)
 	}
 	var got replyList // as the proxy does

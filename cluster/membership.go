@@ -27,7 +27,7 @@ func (s *Snapshot) membershipOf(v *view) int {
 			continue
 		}
 		shards++
-		if v.names(master, s.copies[master]) {
+		if v.names(master, s.copies[master.ID]) {
 			named++
 		}
 	}

@@ -14,11 +14,11 @@ import (
 
 // shards makes a snapshot of masters with slots, each with one replica: a and a', b and b' …
 func shards(ids string) *Snapshot {
-	s := &Snapshot{copies: map[*Node][]*Node{}}
+	s := &Snapshot{copies: map[string][]*Node{}}
 	for i, id := range strings.Split(ids, "") {
 		master, replica := &Node{ID: id}, &Node{ID: id + "'"}
 		s.Masters, s.Replicas = append(s.Masters, master), append(s.Replicas, replica)
-		s.copies[master] = []*Node{replica}
+		s.copies[master.ID] = []*Node{replica}
 		s.give(i, master)
 	}
 	s.Masters = append(s.Masters, &Node{ID: "empty"}) // a master without slots is no shard

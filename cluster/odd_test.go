@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,25 +95,6 @@ func TestSlotsWithoutAMaster(t *testing.T) {
 		}
 		if n := v.nodes[v.find("r")]; n.master || n.of != "" {
 			t.Errorf("%s: the replica is %+v", name, n)
-		}
-	}
-}
-
-// Which slots a node says it gives away. Those that no cluster has are passed over.
-func TestSlotsThatLeave(t *testing.T) {
-	t.Parallel()
-	for slots, want := range map[string][]int{
-		"0-5 7":                           nil,
-		"0-5 [5->-abc] [3->-def]":         {5, 3},
-		"0-5 [6-<-abc]":                   nil,
-		"0-5 [16384->-abc]":               nil,
-		"0-5 [-1->-abc]":                  nil,
-		"0-5 [x->-abc]":                   nil,
-		"0-5 [9999999999999999999->-abc]": nil,
-	} {
-		line := "id h:1@2 %s - 0 0 3 connected " + slots + "\n"
-		if got := leaving(fmt.Sprintf(line+line, "master", "myself,master")); !slices.Equal(got, want) {
-			t.Errorf("%q: got %v", slots, got)
 		}
 	}
 }

@@ -33,7 +33,6 @@ func (e *Executor) settle(ctx context.Context) {
 			switch {
 			case u.begun:
 				u.reply, u.err, u.done = nil, b.err, true // there may have been a redirect before
-				e.c.countRead(u)
 			case at < len(replies):
 				e.replied(ctx, u, b.link.node, replies[at])
 			default:
@@ -51,8 +50,6 @@ func (e *Executor) settle(ctx context.Context) {
 // unanswered decides what happens to a unit of a batch that has got no reply.
 func (e *Executor) unanswered(u *unit, b *batch) {
 	switch {
-	case b.err != nil && u.reading:
-		e.readFailed(u, b.link.node, b.err)
 	case b.err != nil:
 		e.failed(u, b.err)
 	case b.sink.refuse:
@@ -83,10 +80,6 @@ func (e *Executor) later(u *unit, first time.Duration) bool { return u.later(fir
 // replied decides what happens to a unit that node has answered with got.
 func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
 	r := readRefusal(got.whole)
-	if u.reading && e.readRefused(u, node, r.kind) {
-		return
-	}
-	e.c.countRead(u)
 	u.reply, u.pieces, u.done = got.whole, got.pieces, true
 	if r.kind == noRefusal {
 		return
@@ -116,9 +109,6 @@ func (e *Executor) slotRefused(ctx context.Context, u *unit, node *Node, r Refus
 		if r.kind == noRefusal {
 			return u.plan.readOnly() && e.repeat(u, node)
 		}
-	}
-	if r.kind != clusterDown {
-		e.c.replicaReads.hold(u.slot, node)
 	}
 	return e.follow(ctx, u, node, r)
 }

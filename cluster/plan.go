@@ -78,9 +78,6 @@ type unit struct {
 	to  *Node // where a redirect says; nil: to the slot's owner
 	ask bool  // ASKING is sent first
 
-	reading bool // goes, or went, to a replica
-	master  bool // must not go to a replica any more
-
 	attempts
 	outcome
 }

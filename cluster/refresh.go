@@ -191,7 +191,6 @@ func (c *Cluster) viewOf(ctx context.Context, up *upstream.Node, addr string) (*
 func (c *Cluster) replace(v *view) {
 	old := c.Snapshot()
 	now := old.after(v, c.opts.AddressMap, c.openNode)
-	c.replicaReads.changed(old, now)
 	c.snapshot.Store(now)
 	c.count.refreshes.Add(1)
 	failed := map[string]bool{}

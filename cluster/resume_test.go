@@ -25,7 +25,6 @@ func TestResume(t *testing.T) {
 		{"MGET " + there + " " + here, "*2\r\n$1\r\n2\r\n$1\r\n1\r\n", false},
 		{"DEL " + there + " " + here, ":2\r\n", false},
 		{"INCR " + here, ":1\r\n", true},
-		{"SCAN 0 COUNT 100", "", true},
 		{"FLUSHALL", "+OK\r\n", false},
 	} {
 		cl.e.Private(true)
@@ -39,7 +38,7 @@ func TestResume(t *testing.T) {
 		}
 		cl.e.Private(false)
 		p.Resume()
-		if got := cl.run(plans)[0]; p.Err != nil || step.want != "" && got != step.want || p.Unsent() {
+		if got := cl.run(plans)[0]; p.Err != nil || got != step.want || p.Unsent() {
 			t.Errorf("%s: got %q, want %q", step.command, got, step.want)
 		}
 		if p.Resume(); !p.settled() {

@@ -12,7 +12,7 @@ import (
 type round struct {
 	batches  []*batch // the first live ones are in use
 	live     int
-	orderly  bool          // the first round of a Do without replica reads and commands with several keys: nothing waits
+	orderly  bool          // the first round of a Do without commands with several keys: nothing waits
 	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
 	lanes    []*lane       // to be used again
 	straight []int         // by command the place of its batch: see Straight
@@ -77,9 +77,9 @@ func (r *round) lane(slot int, node *Node) *lane {
 }
 
 // batchTo is the batch that goes there, over one of those links.
-func (r *round) batchTo(to linkTo, by *links) *batch {
+func (r *round) batchTo(n *Node, by *links) *batch {
 	for _, b := range r.sent() {
-		if b.link.linkTo == to {
+		if b.link.node == n {
 			return b
 		}
 	}
@@ -87,7 +87,7 @@ func (r *round) batchTo(to linkTo, by *links) *batch {
 		r.batches = append(r.batches, &batch{})
 	}
 	b := r.batches[r.live]
-	b.at, b.link = r.live, by.to(to)
+	b.at, b.link = r.live, by.to(n)
 	r.live++
 	return b
 }

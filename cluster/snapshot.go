@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -26,12 +25,9 @@ type Node struct {
 
 	trouble trouble
 
-	serves atomic.Bool  // a replica that reads may be sent to
-	gives  atomic.Int64 // until when reads do not go to this master's replicas, because slots leave it; unix nanoseconds
-	watch  asker        // only the goroutines of watchReplicas use it, one at a time
-	users  int          // guarded by Cluster.mu
-	left   bool         // guarded by Cluster.mu: not in the topology any more
-	closed bool         // guarded by Cluster.mu
+	users  int  // guarded by Cluster.mu
+	left   bool // guarded by Cluster.mu: not in the topology any more
+	closed bool // guarded by Cluster.mu
 }
 
 // Upstream is the node's connections. They may be used while the node is in the topology, or between Acquire and
@@ -50,7 +46,7 @@ type Snapshot struct {
 
 	owners
 
-	copies  map[*Node][]*Node // by master its replicas that have its data, as far as the nodes know of each other
+	copies  map[string][]*Node // replicas by the id of their master, as far as the nodes know of each other
 	epochs  map[*Node]int64
 	names   map[string]*Node // by every host:port a redirect may use
 	whole   bool             // every slot has an owner
@@ -99,7 +95,7 @@ func (s *Snapshot) All() []*Node { return slices.Concat(s.Masters, s.Replicas) }
 // because nodes themselves decide by the epoch who has a slot. So an old master that comes back, and does not know
 // yet, is not believed.
 func (s *Snapshot) after(v *view, m addressMap, open func(d described, addr string) *Node) *Snapshot {
-	next := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[*Node][]*Node{}, claimed: v.claimed()}
+	next := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[string][]*Node{}, claimed: v.claimed()}
 	nodes := make([]*Node, len(v.nodes)) // nil: it has failed
 	for i, d := range v.nodes {
 		if d.failed {
@@ -145,12 +141,6 @@ func (s *Snapshot) newer(now, before *Node, old *Snapshot) *Node {
 // order fills Masters and Replicas.
 func (s *Snapshot) order(v *view, nodes []*Node) {
 	s.Masters = slices.Clone(s.nodes) // those with slots, in the order of the first of them
-	byID := map[string]*Node{}
-	for _, n := range nodes {
-		if n != nil {
-			byID[n.ID] = n
-		}
-	}
 	for i, n := range nodes {
 		d := v.nodes[i]
 		switch {
@@ -159,9 +149,7 @@ func (s *Snapshot) order(v *view, nodes []*Node) {
 			s.Masters = append(s.Masters, n)
 		default:
 			s.Replicas = append(s.Replicas, n)
-			if master := byID[d.of]; master != nil && !d.loads {
-				s.copies[master] = append(s.copies[master], n)
-			}
+			s.copies[d.of] = append(s.copies[d.of], n)
 		}
 	}
 }

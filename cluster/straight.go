@@ -41,7 +41,7 @@ func (e *Executor) address(cmds [][]byte, slots []int) bool {
 		if n == nil {
 			return false
 		}
-		b := e.round.batchTo(linkTo{node: n}, &e.links)
+		b := e.round.batchTo(n, &e.links)
 		b.req.Cmds = append(b.req.Cmds, cmds[i])
 		e.round.straight = append(e.round.straight, b.at)
 	}

@@ -88,7 +88,7 @@ func TestNodeThatHangs(t *testing.T) {
 	t.Cleanup(hung.Cont)
 	eventually(t, "it is in trouble", n.InTrouble)
 	cl := newClient(t, c, all, 2)
-	cl.e.home.master = 0
+	cl.e.home.at = 0
 	cl.expect("PUBLISH a b", ":0\r\n")
 	info := NewPlan(Command{Raw: []byte("*1\r\n$6\r\nDBSIZE\r\n"), Args: [][]byte{[]byte("DBSIZE")},
 		Facts: &Facts{Name: "dbsize", ReadOnly: true, Request: AllShards, Response: Each, Partial: true}})

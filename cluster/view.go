@@ -39,7 +39,6 @@ type described struct {
 	of     string   // the id of its master; "" of a master, and when it is not known
 	master bool
 	failed bool
-	loads  bool  // it has no data of its master's yet
 	epoch  int64 // config epoch of the node's master part; 0: not known
 }
 
@@ -82,7 +81,6 @@ func (v *view) addShard(shard resp.Reply, asked string, secure bool) {
 		d.call(n, port)
 		d.master = text(n, "role") == "master"
 		d.failed = strings.HasPrefix(text(n, "health"), "fail")
-		d.loads = text(n, "health") == "loading"
 		at := v.add(d)
 		if d.master && (master < 0 || !d.failed) { // after a failover a shard shows its old master, too, for as long as that is gone
 			master = at
@@ -212,7 +210,6 @@ type nodeLine struct {
 	flags []string
 	of    string // the id of its master, "" of a master
 	epoch int64
-	slots []string
 }
 
 func (l nodeLine) is(flag string) bool { return slices.Contains(l.flags, flag) }
@@ -225,27 +222,11 @@ func nodeLines(text string) iter.Seq[nodeLine] {
 			if len(f) < 8 {
 				continue
 			}
-			l := nodeLine{id: f[0], flags: strings.Split(f[2], ","), of: strings.TrimPrefix(f[3], "-"), slots: f[8:]}
+			l := nodeLine{id: f[0], flags: strings.Split(f[2], ","), of: strings.TrimPrefix(f[3], "-")}
 			l.epoch, _ = strconv.ParseInt(f[6], 10, 64)
 			if !yield(l) {
 				return
 			}
 		}
 	}
-}
-
-// leaving are the slots that a node gives away, by what it says of itself in CLUSTER NODES: "[1->-id]".
-func leaving(text string) (slots []int) {
-	for l := range nodeLines(text) {
-		if !l.is("myself") {
-			continue
-		}
-		for _, word := range l.slots {
-			slot, _, leaves := strings.Cut(strings.TrimPrefix(word, "["), "->-")
-			if n, _, ok := slotRange(slot, slot); leaves && ok {
-				slots = append(slots, n)
-			}
-		}
-	}
-	return slots
 }

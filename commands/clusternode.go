@@ -21,22 +21,8 @@ import (
 // noCluster is Redis' answer to what only a cluster's node would take.
 const noCluster = "ERR This instance has cluster support disabled"
 
-// readonly, readwrite and asking: every slot is here and writable, so that nothing changes by them but, where replicas
-// may be read from, whether this client's reads go there.
-func readonly(c *Client, args [][]byte, out []byte) []byte { return readsReplicas(c, true, args, out) }
-
-func readwrite(c *Client, args [][]byte, out []byte) []byte {
-	return readsReplicas(c, false, args, out)
-}
-
-func readsReplicas(c *Client, may bool, args [][]byte, out []byte) []byte {
-	if c.Session.ReadReplicas(may) {
-		return appendOK(out)
-	}
-	return asking(c, args, out)
-}
-
-func asking(c *Client, _ [][]byte, out []byte) []byte {
+// nodeMode answers READONLY, READWRITE and ASKING: every slot is here and writable, so that nothing changes by them.
+func nodeMode(c *Client, _ [][]byte, out []byte) []byte {
 	if !c.Proxy.About().Node {
 		return resp.AppendError(out, noCluster)
 	}

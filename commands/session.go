@@ -38,8 +38,6 @@ type Session interface {
 	Reset()
 	// Rename gives the client a name; "": none.
 	Rename(name string)
-	// ReadReplicas says whether what the client reads may come from replicas. false: that is not the client's to say.
-	ReadReplicas(may bool) bool
 	// Operates says that the client's user is one of the operators.
 	Operates() bool
 	// AskOwn asks about the client's own connection, and says where that one's invalidations go.

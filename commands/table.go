@@ -35,9 +35,9 @@ func answered() []row {
 		{"host:", speaksHTTP, about{Always: true, Open: true, Note: "Not a command: a line of an HTTP request. As Redis does, the client is closed."}},
 
 		// What this proxy is in a cluster: clusternode.go.
-		{"readonly", readonly, about{Arity: 1, Barred: true, Note: readSwitch}},
-		{"readwrite", readwrite, about{Arity: 1, Barred: true, Note: readSwitch}},
-		{"asking", asking, about{Arity: 1, Barred: true, Note: nodeOnly}},
+		{"readonly", nodeMode, about{Arity: 1, Barred: true, Note: nodeOnly}},
+		{"readwrite", nodeMode, about{Arity: 1, Barred: true, Note: nodeOnly}},
+		{"asking", nodeMode, about{Arity: 1, Barred: true, Note: nodeOnly}},
 		{"cluster", clusterCommand, about{Arity: -2, Barred: true, Note: nodeOnly}},
 		{"cluster" + commandtable.AnySub, clusterCommand, about{Barred: true, Note: nodeOnly}},
 
@@ -84,7 +84,6 @@ func answered() []row {
 
 const (
 	nodeOnly   = "The answer is that of a Redis without cluster mode, whatever the upstream is; with `--present cluster`, that of a cluster's only node."
-	readSwitch = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
 	addedVerbs = "Redis' answer with the lock verbs and LOCKPROXY added."
 )
 

@@ -26,8 +26,6 @@ type Identity struct {
 	// For keeps connections apart that are the same to Redis, so that a command does not wait behind those that something
 	// else is for.
 	For Purpose
-	// Reads is READONLY: a replica in a cluster then serves reads of its master's slots.
-	Reads bool
 }
 
 // Purpose is what a connection is for.
@@ -88,9 +86,6 @@ func (id Identity) steps() (all []step) {
 func (id Identity) settings() (all []step) {
 	if id.DB != 0 {
 		all = append(all, step{words: []string{"SELECT", strconv.Itoa(id.DB)}})
-	}
-	if id.Reads {
-		all = append(all, step{words: []string{"READONLY"}})
 	}
 	return all
 }

@@ -119,7 +119,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	a.openProxies()
 	a.server = session.NewServer(session.Options{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
-			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
+			Embedded: a.store != nil},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
 		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level},

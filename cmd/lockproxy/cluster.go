@@ -10,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -34,7 +33,6 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 	}
 	o := cluster.Options{
 		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.Cluster.Refresh, RetryFor: a.cfg.Cluster.Retry, Timeout: a.cfg.Upstream.Timeout, AddressMap: addresses,
-		Replicas: a.cfg.Cluster.ReadFrom != string(session.ReadMaster),
 	}
 	told := "" // the last error in the log, which need not say it every second
 	for {

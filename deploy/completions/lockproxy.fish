@@ -27,7 +27,6 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l sentinel-p
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-address-map -x -d 'For a cluster behind NAT'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-refresh -x -d 'How often the cluster is asked for its topology when nothing happens, more or less by half'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-retry -x -d 'How long a command is tried again that a cluster did not run'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-read-from -x -a 'master replica client' -d 'Which nodes of a cluster answer commands that only read'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l present -x -a 'standalone cluster' -d 'What clients see, whatever is upstream'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l announce-address -x -d 'The host:port of this proxy, such as a load balancer’s, for clients with present cluster'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l config -r -F -d 'YAML file with any settings'

@@ -293,3 +293,16 @@ func TestClusterProxyKilled(t *testing.T) {
 		t.Error("too late")
 	}
 }
+
+// replicated waits until the replicas of a cluster of three masters have all that those have.
+func replicated(t *testing.T, tc *testredis.Cluster) {
+	t.Helper()
+	for _, s := range tc.Servers[:3] {
+		harness.Eventually(t, "replicas have all", func() bool {
+			info, _ := redis.String(s.Do(t, "INFO", "replication"), nil)
+			_, at, _ := strings.Cut(info, "master_repl_offset:")
+			at, _, _ = strings.Cut(at, "\r\n")
+			return strings.Contains(info, "offset="+at+",lag")
+		})
+	}
+}

@@ -90,8 +90,6 @@ func (b *Clustered) Describe(line func(name string, value any)) {
 	line("lockproxy_cluster_down", n.Down)
 	line("lockproxy_cluster_retried", n.Retried)
 	line("lockproxy_cluster_refreshes", n.Refreshes)
-	line("lockproxy_cluster_replica_reads", n.ReplicaReads)
-	line("lockproxy_cluster_replica_failures", n.ReplicaFailures)
 }
 
 // Members implements Backend.

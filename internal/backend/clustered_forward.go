@@ -97,7 +97,7 @@ func (u *clusteredPath) forward(b *Batch, over way) {
 		over = private
 	}
 	var t *stream
-	if !over.owned() && !u.Replicas && b.findSlots() {
+	if !over.owned() && b.findSlots() {
 		if u.forwardStraight(b, over) {
 			return
 		}
@@ -155,9 +155,7 @@ func (u *clusteredPath) forwardPlans(b *Batch, over way) (t *stream) {
 		b.nodes.plans[0].Stream(t)
 	}
 	e := u.executor(over)
-	e.Replicas(u.Replicas)
 	u.do(e, b.nodes.plans)
-	e.Replicas(false) // what the proxy asks on its own is asked of masters
 	if over.owned() {
 		e.Close()
 	}

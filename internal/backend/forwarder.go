@@ -57,13 +57,12 @@ func (c *Common) AsService() upstream.Identity {
 // alone uses it, but for EndWait and Quiet.
 type Forwarder struct {
 	*Common
-	client   *client.Client
-	batch    *Batch // of the commands at work; nil: none are
-	path     path
-	request  atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
-	long     longTraffic
-	spent    time.Duration // how long all forwarded commands took, from sending to the replies
-	Replicas bool          // of a cluster may answer what the client reads next
+	client  *client.Client
+	batch   *Batch // of the commands at work; nil: none are
+	path    path
+	request atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
+	long    longTraffic
+	spent   time.Duration // how long all forwarded commands took, from sending to the replies
 }
 
 // path is what differs between one Redis and the nodes of a cluster.

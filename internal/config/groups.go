@@ -53,7 +53,6 @@ type Cluster struct {
 	AddressMap []string
 	Refresh    time.Duration
 	Retry      time.Duration
-	ReadFrom   string // master, replica or client
 	PubSub     string // both, sharded or classic
 }
 

@@ -325,7 +325,7 @@ type subject struct{ title, names string }
 var subjects = []subject{
 	{"Redis", "upstream upstream-password-file sentinel-password-file upstream-timeout " +
 		"upstream-tls-ca upstream-tls-cert upstream-tls-key upstream-tls-server-name"},
-	{"Cluster", "cluster-address-map cluster-read-from cluster-refresh cluster-retry cluster-pubsub present " +
+	{"Cluster", "cluster-address-map cluster-refresh cluster-retry cluster-pubsub present " +
 		"announce-address"},
 	{"Quorum", "quorum quorum-password-file quorum-max-lease quorum-node-timeout"},
 	{"Locks", "lock-watchdog-timeout max-hold implicit-reentry wait-poll"},

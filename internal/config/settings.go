@@ -104,8 +104,6 @@ var settings = []setting{
 		duration(minCluster, func(c *Config) *time.Duration { return &c.Cluster.Refresh })},
 	{"cluster-retry", "5s", false, "How long a command is tried again that a cluster did not run: a node out of reach, CLUSTERDOWN, TRYAGAIN. At least 100ms.",
 		duration(minCluster, func(c *Config) *time.Duration { return &c.Cluster.Retry })},
-	{"cluster-read-from", "master", false, "Which nodes of a cluster answer commands that only read. `replica`: one that is connected to its master, or the master if there is none; READONLY and READWRITE switch it. `client`: as `replica` for clients that have said READONLY. What a replica answers may be out of date: see docs/adr/0017-reads-from-replicas.md. A connection that holds a lock reads at masters.",
-		choice(func(c *Config) *string { return &c.Cluster.ReadFrom }, "master", "replica", "client")},
 	{"present", "standalone", false, "What clients see, whatever is upstream: `standalone`, a Redis alone; `cluster`, a cluster whose only node has all slots.",
 		choice(func(c *Config) *string { return &c.Listen.Present }, "standalone", "cluster")},
 	{"announce-address", "", false, "The `host:port` of this proxy, such as a load balancer's, for clients with `present` `cluster`. Empty: the address that the client has connected to.",

@@ -124,9 +124,6 @@ func (s *Session) forwards(c *call) bool {
 		s.notAdmitted(c, err)
 		return true
 	}
-	// A client that holds a lock does not read from replicas, which might lack what the last holder wrote; nor does one
-	// that has a connection of its own, for example under WATCH, which watches the master's data.
-	s.pipes.Replicas = s.replicas && !s.own.Has() && s.client.Held() == 0
 	s.pipes.Add(c.Raw, c.Args, c.row)
 	return true
 }

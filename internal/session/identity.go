@@ -130,7 +130,6 @@ func (s *Session) Reset() {
 	s.client.ResetReplies()
 	s.client.Debugs = false
 	s.identity(s.srv.fresh())
-	s.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.client.Unsay()
 	s.client.Reader.SetLimits(s.srv.limitsFor(false))
 	if s.access.due = nil; s.srv.access.mustAuth.Load() {

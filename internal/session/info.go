@@ -31,12 +31,3 @@ func (s *Server) readings() telemetry.Readings {
 	}
 	return r
 }
-
-// ReadReplicas implements commands.Session.
-func (s *Session) ReadReplicas(may bool) bool {
-	if s.srv.o.ReadFrom == ReadMaster {
-		return false
-	}
-	s.replicas = may
-	return true
-}

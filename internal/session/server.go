@@ -56,18 +56,7 @@ type Upstream struct {
 	Budget   *upstream.Budget  // of the Node, or the Cluster's; for INFO
 	Service  upstream.Identity // who the lock scripts run as: user and password of the upstream's address
 	Embedded bool              // it is the embedded store
-	ReadFrom ReadFrom
 }
-
-// ReadFrom says which nodes of a cluster answer what clients read.
-type ReadFrom string
-
-// The nodes that are read from.
-const (
-	ReadMaster  ReadFrom = "master"
-	ReadReplica ReadFrom = "replica" // replicas, for clients that have not said READWRITE
-	ReadClient  ReadFrom = "client"  // replicas, for clients that have said READONLY
-)
 
 // Limits are what clients may take.
 type Limits struct {
@@ -203,7 +192,6 @@ func NewServer(o Options) *Server {
 		s.up.backend = backend.NewClustered(o.Cluster)
 	} else {
 		s.up.backend = backend.NewSingle(o.Node)
-		s.o.ReadFrom = ReadMaster // a single Redis has no replicas to read from
 	}
 	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout,
 		Client: s.clients.connections}

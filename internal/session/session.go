@@ -27,7 +27,6 @@ type Session struct {
 	pushes   pushes
 	activity activity
 	batch    *batch // while commands are at work
-	replicas bool   // of a cluster may answer what this client reads
 	endOnce  sync.Once
 }
 
@@ -72,7 +71,6 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 	x.access.certificate()
 	x.pushes.to = c
 	x.own = own.New(&s.up.own, c, x.pipes)
-	x.replicas = s.o.ReadFrom == ReadReplica
 	x.activity.active.Store(time.Now().UnixNano())
 	return x
 }

@@ -63,9 +63,8 @@ var (
 		"Connections to Redis made again after a loss.")
 	MasterSwitches = counter("master.switches", "", "{switch}", "Times another Redis took the place of the present one: "+
 		"the Sentinels named it, or the address led to it.")
-	Commands     = counter("commands.forwarded", "forwarded", "{command}", "Commands forwarded to Redis.")
-	ReplicaReads = counter("replica.reads", "", "{command}", "Commands answered by a cluster's replicas.")
-	ReloadGood   = gauge("config.last.reload.success", "config_last_reload_success", "{reload}", "1 if the settings were "+
+	Commands   = counter("commands.forwarded", "forwarded", "{command}", "Commands forwarded to Redis.")
+	ReloadGood = gauge("config.last.reload.success", "config_last_reload_success", "{reload}", "1 if the settings were "+
 		"good when they were read last, at SIGHUP, LOCKPROXY RELOAD or the start; 0 if they were not, and the old ones stay.")
 	ReloadedAt = gauge("config.last.reload", "config_last_reload_seconds", "s",
 		"When the settings were read last, in seconds since 1970.")
