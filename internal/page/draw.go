@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
@@ -80,25 +81,16 @@ func (d *document) picking(v *view) {
 `)
 }
 
-func (d *document) cards(all []card) {
-	for _, c := range all {
-		d.put(`
-<figure class="card%s">
-<figcaption>`, either(c.Bad, " bad", ""))
-		if c.Link != "" {
-			d.put(`<a id="card-%s" href="%s">%s</a>`, c.Label, c.Link, c.Label)
-		} else {
-			d.put("%s", c.Label)
-		}
-		d.put(`</figcaption>
-<strong>%s</strong>
-<svg viewBox="0 0 180 40" preserveAspectRatio="none" role="img" aria-label="%s">`, c.Now, c.Said)
-		d.when(c.Line != "", `<polygon points="%s"/><polyline points="%s"/>`, c.Area, c.Line)
-		d.put(`</svg>
-<small>%s`, c.Note)
-		d.when(c.Peak, ` <span class="wide">in the last hour</span>`)
-		d.put("</small>\n</figure>\n")
+// cards draws the figures of this proxy since its start; badly: one of the last hour's losses is bad.
+func (d *document) cards(s lock.Stats, badly bool) {
+	for _, c := range []struct {
+		label  string
+		figure int64
+	}{{"waiting", s.Waiting}, {"held", s.Held}, {"granted", s.Granted}, {"refused", s.Refused}} {
+		d.put("\n"+`<figure class="card"><figcaption>%s</figcaption><strong>%s</strong></figure>`, c.label, display.Number(c.figure))
 	}
+	d.put("\n"+`<figure class="card%s"><figcaption><a id="card-lost" href="/events?kind=loss">lost</a></figcaption><strong>%s</strong></figure>`+"\n",
+		either(badly, " bad", ""), display.Number(s.Lost))
 }
 
 // empty says what a part without lines has in their place.

@@ -65,8 +65,7 @@ type Options struct {
 // People are those whom the proxy serves, and what its operator has set.
 type People struct {
 	InForce func() inforce.State
-	Drain   func() *inforce.Drain                   // how far a drain is; nil: there is none
-	Level   func(to string) (now string, err error) // sets the log's level
+	Drain   func() *inforce.Drain // how far a drain is; nil: there is none
 	// Clients are so many of those that have a text in their address, name or user, those with most locks first, and how
 	// many have it.
 	Clients func(most int, part string) (some []Client, of int)
@@ -92,14 +91,13 @@ type Node struct {
 // Page is the page's server.
 type Page struct {
 	Options
-	guard   guard
-	history history
-	health  health
-	pace    pace
-	ended   chan struct{} // closed by Close
-	end     sync.Once
-	parts   sync.WaitGroup
-	server  *webserver.Server // nil before Listen
+	guard  guard
+	health health
+	pace   pace
+	ended  chan struct{} // closed by Close
+	end    sync.Once
+	parts  sync.WaitGroup
+	server *webserver.Server // nil before Listen
 
 	profiling sync.Mutex // while a profile is taken
 }
@@ -143,7 +141,6 @@ func (p *Page) routes() []route {
 		{"POST /client", p.kill},
 		{"GET /clients.json", p.clientsJSON},
 		{"GET /settings.json", p.settingsJSON},
-		{"POST /log-level", p.logLevel},
 	}
 	all = append(all, p.profiles()...)
 	for _, s := range sheets() {

@@ -47,15 +47,6 @@ type engine struct {
 	clients []Client
 	state   inforce.State
 	killed  []string
-	levels  []string // of the log, that were set
-}
-
-func (e *engine) level(to string) (string, error) {
-	if to != "debug" {
-		return "info", errors.New("no such level")
-	}
-	e.levels = append(e.levels, to)
-	return to, nil
 }
 
 func (e *engine) Entries() []lock.Entry {
@@ -112,7 +103,6 @@ func (e *engine) options() Options {
 		People: People{
 			InForce: func() inforce.State { return e.state },
 			Drain:   func() *inforce.Drain { return e.state.Drain },
-			Level:   e.level,
 			Clients: func(int, string) ([]Client, int) { return e.clients, len(e.clients) + 1000 },
 			Kill: func(id int64, addr string) bool {
 				e.killed = append(e.killed, fmt.Sprint(id, " ", addr))
@@ -254,7 +244,7 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 	}
-	has(t, pages[1], "&lt;script&gt;", `\xff\xfe\x80`, `\u202egnp.exe`, `a\x00b\r\n`, "…", "(4,000 bytes)", "name=%FF%FE%80", "4,321", "or up to 98,765 fewer")
+	has(t, pages[1], "&lt;script&gt;", `\xff\xfe\x80`, `\u202egnp.exe`, `a\x00b\r\n`, "…", "(4,000 bytes)", "name=%FF%FE%80")
 	if huge := display.Shown(strings.Repeat("x", 16<<20)); huge != strings.Repeat("x", 72)+"…"+strings.Repeat("x", 20)+" (16,777,216 bytes)" {
 		t.Error(huge)
 	}
@@ -448,7 +438,7 @@ func TestPartsThatHaveChanged(t *testing.T) {
 		return n
 	}
 	all := look()
-	if len(all.Parts) != 4 || all.Next < rest.Milliseconds() {
+	if len(all.Parts) != 3 || all.Next < rest.Milliseconds() {
 		t.Errorf("%d parts, the next in %d ms", len(all.Parts), all.Next)
 	}
 	has(t, all.Parts["locks"].HTML, "name=first")
@@ -580,30 +570,6 @@ func TestHangingNode(t *testing.T) {
 	}
 	if trouble, nodes := p.health.now(t.Context(), p); trouble != nil || nodes != nil {
 		t.Error(trouble, nodes)
-	}
-}
-
-func TestGraphs(t *testing.T) {
-	var h history
-	at := time.Now()
-	for i := range samplesKept + 50 {
-		h.add(lock.Stats{Held: 5, Waiting: int64(i % 7), Granted: int64(50 * i), Refused: int64(i / 10), Lost: int64(i / 100)}, at.Add(time.Duration(i)*sampleEvery))
-	}
-	if len(h.samples) != samplesKept {
-		t.Errorf("%d samples", len(h.samples))
-	}
-	for i, want := range []card{
-		{Label: "waiting", Now: "3", Note: "peak 6"}, {Label: "held", Now: "4", Note: "peak 5"}, {Label: "granted a second", Now: "10", Note: "peak 10"},
-		{Label: "refused a second", Now: "0", Note: "peak 0.2"}, {Label: "lost", Now: "7", Note: "2 since the start", Bad: true},
-	} {
-		got := h.cards(lock.Stats{Held: 4, Waiting: 3, Lost: 2}, true)[i]
-		points := strings.Fields(got.Line)
-		if got.Label != want.Label || got.Now != want.Now || got.Note != want.Note || got.Bad != want.Bad || len(points) != pointsDrawn || points[0][:4] != "0.0," || !strings.HasPrefix(points[pointsDrawn-1], "180.0,") {
-			t.Errorf("%s: %s, %s, %v; %d points; want %+v", got.Label, got.Now, got.Note, got.Bad, len(points), want)
-		}
-	}
-	if empty := new(history).cards(lock.Stats{}, false); empty[2].Now != "–" || empty[2].Line != "" {
-		t.Errorf("%+v", empty)
 	}
 }
 

@@ -28,7 +28,6 @@ func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address str
 		MaxHeaderBytes: 32 << 10, // a name of a lock may be 4 KiB, each byte as %xx
 	})
 	p.server.Start(listener, secure)
-	p.parts.Go(p.watch)
 	return nil
 }
 

@@ -17,7 +17,6 @@ func (p *Page) settingsView(*http.Request) []section {
 		{name: "reload", title: "Read last", draw: func(d *document) { d.reload(state.Reload) }},
 		{name: "settings", title: "Settings in force", draw: func(d *document) { d.settings(state.Settings) }},
 		{name: "files", title: "Certificates and passwords", draw: func(d *document) { d.files(time.Now(), state.Files) }},
-		{name: "level", title: "Log level until the next reload", beside: (*document).levels},
 	}
 }
 

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
@@ -38,26 +37,4 @@ func (d *document) files(now time.Time, all []inforce.File) {
 <td data-label="In use since">%s UTC</td>
 `, f.Since.UTC().Format(clock))
 	})
-}
-
-// levels draws the buttons for the log's level.
-func (d *document) levels() {
-	d.put(`<form method="post" action="/log-level">`)
-	for _, level := range []string{"debug", "info", "warn", "error"} {
-		d.put(`<button name="level" value="%s">%s</button>`, level, level)
-	}
-	d.put("</form>\n")
-}
-
-// logLevel sets the log's level until the next reload.
-func (p *Page) logLevel(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-	level := r.PostFormValue("level")
-	p.Log.Info("an operator asks for a log level",
-		"client", r.RemoteAddr, "user", p.guard.who(r), "level", display.Shown(level))
-	if _, err := p.Level(level); err != nil || level == "" {
-		http.Error(w, "nothing was set: say level=debug, info, warn or error", http.StatusBadRequest)
-		return
-	}
-	http.Redirect(w, r, "/settings", http.StatusSeeOther)
 }

@@ -1,9 +1,6 @@
 package page
 
 import (
-	"io"
-	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -45,79 +42,5 @@ func TestState(t *testing.T) {
 	}
 	if n := strings.Count(got, `<tr class="bad">`); n != 2 {
 		t.Errorf("%d files are shown as bad", n)
-	}
-}
-
-func TestLogLevel(t *testing.T) {
-	e := &engine{}
-	p := New(e.options())
-	if w := ask(t, p, "POST", home+"/log-level", "level=debug"); w.Code != http.StatusSeeOther || len(e.levels) != 1 {
-		t.Errorf("%d, %q", w.Code, e.levels)
-	}
-	for _, body := range []string{"level=loud", "level=" + strings.Repeat("x", 1<<20), "x=y"} {
-		if w := ask(t, p, "POST", home+"/log-level", body); w.Code != http.StatusBadRequest || len(e.levels) != 1 {
-			t.Errorf("%.20s: %d, %q", body, w.Code, e.levels)
-		}
-	}
-	if w := ask(t, p, "GET", home+"/log-level?level=debug", ""); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %d", w.Code)
-	}
-}
-
-// Go's profiles can be read, one at a time and for a bounded time, but not the command line, which may have a password.
-func TestProfiles(t *testing.T) {
-	o := (&engine{}).options()
-	p, at := served(t, o)
-	get := func(path string) (code int, body string) {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", at+"/debug/pprof/"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return 0, err.Error()
-		}
-		defer w.Body.Close()
-		all, err := io.ReadAll(w.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		return w.StatusCode, string(all)
-	}
-	_, list := get("")
-	for _, name := range []string{"allocs", "goroutine", "heap", "block", "mutex", "profile", "trace"} {
-		if !strings.Contains(list, name) {
-			t.Errorf("%s is not in the list", name)
-		}
-		code, head := get(name + "?seconds=1")
-		if begins := map[bool]string{true: "go 1.", false: "\x1f\x8b"}[name == "trace"]; code != 200 || !strings.HasPrefix(head, begins) {
-			t.Errorf("%s: %d %.20q", name, code, head)
-		}
-	}
-	if _, got := get("goroutine?debug=2"); !strings.Contains(got, "TestProfiles") {
-		t.Errorf("goroutines as text: %.100s", got)
-	}
-	for path, want := range map[string]int{"cmdline": 404, "symbol": 404, "x": 404, "profile?seconds=31": 400, "trace?seconds=1e9": 400, "heap?seconds=NaN": 400, "trace?seconds=Inf": 400} {
-		if code, body := get(path); code != want || strings.Contains(body, os.Args[0]) {
-			t.Errorf("%s: %d %.100s", path, code, body)
-		}
-	}
-	gone := make(chan string)
-	go func() { _, body := get("profile?seconds=30"); gone <- body }()
-	for deadline := time.Now().Add(10 * time.Second); p.profiling.TryLock(); time.Sleep(time.Millisecond) {
-		p.profiling.Unlock()
-		if time.Now().After(deadline) {
-			t.Fatal("no profile is taken")
-		}
-	}
-	if code, _ := get("heap"); code != http.StatusConflict {
-		t.Errorf("a second one: %d", code)
-	}
-	p.Close()
-	select {
-	case <-gone:
-	case <-time.After(20 * time.Second):
-		t.Error("a profile outlives the page")
 	}
 }

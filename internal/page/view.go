@@ -34,17 +34,12 @@ func (p *Page) locksView(r *http.Request) []section {
 	v.View = p.Ask(r.Context(), v.asked)
 	v.at = others(v.View)
 	return []section{
-		{name: "cards", title: "The last hour", class: "quiet", draw: func(d *document) { d.cards(p.cards()) }},
+		{name: "cards", title: "This proxy since its start", class: "quiet", draw: func(d *document) {
+			d.cards(p.Stats(), slices.ContainsFunc(p.losses(), func(e events.Event) bool { return time.Since(e.At) < time.Hour && bad(e) }))
+		}},
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks in Redis, also of Redisson", beside: func(d *document) { d.searching("", 0) }},
 	}
-}
-
-// cards are the figures of this proxy.
-func (p *Page) cards() []card {
-	now := time.Now()
-	badly := slices.ContainsFunc(p.losses(), func(e events.Event) bool { return now.Sub(e.At) < historyKept && bad(e) })
-	return p.history.cards(p.Stats(), badly)
 }
 
 // through says through which proxies locks are shown, and how old that is.
