@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	slots "github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/integration/harness"
@@ -180,7 +179,7 @@ func increment(w *harness.Wire, key string) error {
 	return fmt.Errorf("%s changes all the time", key)
 }
 
-// Who waits for an element waits on when the slot moves, for the time left.
+// Who waits for an element waits on when the slot moves.
 func TestClusterBlockingWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
@@ -211,18 +210,8 @@ func TestClusterBlockingWhileSlotsMove(t *testing.T) {
 		}
 		harness.Expect(t, w, "+PONG\r\n", "PING")
 	}
-	// The time that is left.
 	w := harness.Dial(t, p.Addr())
-	began := time.Now()
-	w.Send("BLPOP", "{b}none", "3")
-	time.Sleep(time.Second)
 	to := moveElsewhere(t, tc, slots.Slot([]byte("{b}")))
-	if got := w.Read(); got != "*-1\r\n" {
-		t.Errorf("got %q", got)
-	}
-	if took := time.Since(began); took < 2900*time.Millisecond || took > harness.Patience {
-		t.Errorf("it took %v", took)
-	}
 	// CLIENT UNBLOCK finds the node.
 	id := strings.Trim(w.Do("CLIENT", "ID"), ":\r\n")
 	w.Send("BLPOP", "{b}none", "0")

@@ -18,9 +18,6 @@ type CommandSpec struct {
 	sortsOnly         bool // SORT_RO, whose specification leaves open what else it reads, and which stores nothing
 }
 
-// flagged says that Redis gives the command that flag.
-func (t *CommandSpec) flagged(flag string) bool { return t != nil && slices.Contains(t.Flags, flag) }
-
 // keySpec is one of Redis' key specifications: where the search begins, and what is found from there.
 type keySpec struct {
 	index   int    // the word it begins at, when

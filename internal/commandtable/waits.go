@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"strconv"
 	"time"
-
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // WaitsFor is for how long a call of a command that may wait does at most; 0: for ever, or nobody knows.
@@ -37,21 +35,4 @@ func (c *Command) timeout(args [][]byte) (at int, unit time.Duration) {
 		}
 	}
 	return 0, 0
-}
-
-// TimeLeft is a call of a blocking command as it is to be sent when so much of its time has passed.
-func (c *Command) TimeLeft(args [][]byte, passed time.Duration) []byte {
-	whole := c.WaitsFor(args)
-	if whole == 0 { // or Redis says what is wrong
-		return resp.Command(args)
-	}
-	at, unit := c.timeout(args)
-	left := max(whole-passed, time.Millisecond)
-	words := append([][]byte(nil), args...)
-	if unit == time.Second {
-		words[at] = strconv.AppendFloat(nil, left.Seconds(), 'f', 3, 64)
-	} else {
-		words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
-	}
-	return resp.Command(words)
 }

@@ -128,7 +128,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 }
 
 // block runs a command that may wait. When its slot moves away meanwhile, Redis ends the wait and has done nothing:
-// the command is then sent to the slot's new node, for the time left.
+// the command is then sent to the slot's new node, as a client of a cluster would send it.
 func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	switch {
@@ -141,18 +141,16 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 		return
 	}
 	forwarded()
-	began, raw := time.Now(), cmd.Raw
 	t := u.nodes.Tries(slot)
 	u.follow(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal, err error) {
 		sent, wait := time.Now(), dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}
-		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: wait}, raw, t.Ask)
+		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: wait}, cmd.Raw, t.Ask)
 		if now := time.Now(); now.Sub(sent) > time.Second { // a redirect that comes after a wait begins a new series
 			t.Until = now.Add(u.nodes.RetryFor())
 		}
 		if p.slots.watched == backend.NoSlot {
 			r = u.nodes.Refusal(p.Node, refusal)
 		}
-		raw = c.TimeLeft(cmd.Args, time.Since(began))
 		return refusal, r, nil
 	})
 }
