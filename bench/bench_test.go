@@ -72,6 +72,11 @@ T
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
 	}
+	out.Reset()
+	tb.printPage(&out)
+	if want := "\nT\n\n|  | p50 µs |\n|---|--:|\n| direct | 63 |\n| byte relay | – |\n"; out.String() != want {
+		t.Errorf("on a page:\n%s\nwant:\n%s", out.String(), want)
+	}
 }
 
 func TestParseFlags(t *testing.T) {

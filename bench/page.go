@@ -260,7 +260,7 @@ func (f figures) page(folder, more string, charts []chart) []byte {
 			}
 		}
 		for _, t := range tables {
-			t.print(&out)
+			t.printPage(&out)
 		}
 	}
 	section(headCost, aboutCost, "", f.cost())

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// table is printed as Markdown whose columns line up as plain text too.
+// table is printed as Markdown: for the terminal its columns line up, on a page they need not.
 type table struct {
 	title string
 	head  []string
@@ -38,6 +38,21 @@ func (t *table) print(w io.Writer) {
 	fmt.Fprintln(w, rule)
 	for _, row := range t.rows {
 		printRow(w, row, width)
+	}
+}
+
+// printPage writes the table for a page, without blanks that only fill.
+func (t *table) printPage(w io.Writer) {
+	if t.title != "" {
+		fmt.Fprintf(w, "\n%s\n", t.title)
+	}
+	rule := "|"
+	for i, head := range t.head {
+		rule += map[bool]string{true: "---|", false: "--:|"}[i == 0 || head == inWords]
+	}
+	fmt.Fprintf(w, "\n| %s |\n%s\n", strings.Join(t.head, " | "), rule)
+	for _, row := range t.rows {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
 	}
 }
 
