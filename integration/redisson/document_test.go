@@ -1,6 +1,7 @@
 package redisson
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"maps"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What is written: the document, every test with what has passed, and the times of single wake-ups.
@@ -78,7 +78,6 @@ func (r *results) writeList(t *testing.T, file, head string, lines []string) {
 // text is the document's part about this place.
 func (r *results) text() string {
 	var b strings.Builder
-	title := ""
 	for _, tab := range tablesOf(r.where) {
 		if r.where == alone || tab.text != "" {
 			fmt.Fprintf(&b, "\n## %s\n", tab.title)
@@ -89,11 +88,9 @@ func (r *results) text() string {
 		if r.where == alone {
 			r.table(&b, tab)
 		}
-		_, title, _ = strings.Cut(tab.title, "its server")
 	}
-	r.figures(&b, "How soon they woke"+title, (*env).pooled)
-	if r.where != sentinels {
-		r.figures(&b, "Turns and ghosts"+title, func(e *env) map[string]string { return e.wakes.figures })
+	if r.where == alone {
+		r.figures(&b)
 	}
 	return b.String()
 }
@@ -193,44 +190,24 @@ func (r *results) passed(tab table, c cell, version string) string {
 	return strings.Join(passed, "; ")
 }
 
-// figures writes a table with a line for each name, and what of tells of it in each version.
-func (r *results) figures(b *strings.Builder, title string, of func(*env) map[string]string) {
-	fmt.Fprintf(b, "\n## %s\n\n| what |", title)
-	names, all := map[string]bool{}, make([]map[string]string, len(r.envs))
-	for i, e := range r.envs {
+// figures writes a table with a line for each figure that is no wake-up.
+func (r *results) figures(b *strings.Builder) {
+	b.WriteString("\n## Turns and ghosts\n\n| what |")
+	names := map[string]bool{}
+	for _, e := range r.envs {
 		fmt.Fprintf(b, " %s |", e.version)
-		all[i] = of(e)
-		for name := range all[i] {
+		for name := range e.wakes.figures {
 			names[name] = true
 		}
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(all)) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.envs)) + "\n")
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		fmt.Fprintf(b, "| %s |", name)
-		for _, figures := range all {
-			figure, found := figures[name]
-			if !found {
-				figure = "–"
-			}
-			fmt.Fprintf(b, " %s |", figure)
+		for _, e := range r.envs {
+			fmt.Fprintf(b, " %s |", cmp.Or(e.wakes.figures[name], "–"))
 		}
 		b.WriteString("\n")
 	}
-}
-
-// pooled is how soon each party of a pair woke the other, with all locks.
-func (e *env) pooled() map[string]string {
-	took := map[string][]time.Duration{}
-	for what, all := range e.wakes.what {
-		if pair, _, _ := strings.Cut(what, ":"); pair == theyFirst || pair == weFirst || pair == bothJava {
-			took[pair] = append(took[pair], all...)
-		}
-	}
-	out := map[string]string{}
-	for pair, all := range took {
-		out[pair] = summary(all).String()
-	}
-	return out
 }
 
 const heading = `<!-- Written by: go test ./integration/redisson -run Interop -args -write -->
@@ -245,7 +222,6 @@ Redisson, the newest known and the oldest with the same bytes, beside two lockpr
 | Side by side | Of each pair the first holds the lock and the second wants it. |
 | All together | Two JVMs at Redis itself and two or four lockproxies, all at once. |
 | … as its server | Redisson's own scripts, messages and handshakes pass through. |
-| How soon they woke | From the unlock's call to the waiter's answer, through a pipe to the JVM: median, longest (how many). |
 | Turns and ghosts | How long a thread waited among clients that hand the lock on; from a kill to the next grant. |
 
 Four tests run at a time, on two cores. A waiter counts as woken by a message (spin locks send none): leases end in 60 s,
@@ -253,7 +229,8 @@ Four tests run at a time, on two cores. A waiter counts as woken by a message (s
 within four seconds.
 
 [redisson/tests.csv](redisson/tests.csv) has every test. Those on a cluster and with Sentinels, which are nearly the same,
-are only there. Where nothing has passed, the test is of another place. [redisson/times.csv](redisson/times.csv) has what each wake took.
+are only there. Where nothing has passed, the test is of another place. [redisson/times.csv](redisson/times.csv) has what
+each wake took, from the unlock's call to the waiter's answer, through a pipe to the JVM.
 `
 
 const clusterText = `Three masters and three replicas. Redisson is there with useClusterServers: 4.7.0 tells and hears by sharded messages
