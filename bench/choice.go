@@ -50,7 +50,7 @@ func (f figures) cost() table {
 	return t
 }
 
-// proxies are what was measured of all proxies, and the CPU of each with every load.
+// proxies are what was measured of all proxies.
 func (f figures) proxies() (all []table) {
 	if len(f.commands) == 0 {
 		return nil
@@ -61,26 +61,7 @@ func (f figures) proxies() (all []table) {
 			sum.add(row...)
 		}
 	}
-	cpu := table{title: "**CPU µs of the proxy per command**", head: []string{""}}
-	for _, row := range sum.rows {
-		if slices.Contains([]string{clusterLockproxy, clusterLeast, clusterPredixy}, row[0]) {
-			continue // measured with those of the sum only
-		}
-		if slices.ContainsFunc(f.gets(), func(t table) bool { return t.of(row[0], "proxy CPU µs") != "–" }) {
-			cpu.head = append(cpu.head, row[0])
-		}
-	}
-	for _, t := range f.gets() {
-		if t.title == getP1.String() || t.title == getP16.String() {
-			continue // the sum has these
-		}
-		cells := []string{t.title}
-		for _, row := range cpu.head[1:] {
-			cells = append(cells, t.of(row, "proxy CPU µs"))
-		}
-		cpu.add(cells...)
-	}
-	return []table{sum, cpu}
+	return []table{sum}
 }
 
 // libraries are the contestants, uncontended and contended.

@@ -37,51 +37,21 @@ func (b *environment) table(v *verdict) string {
 	fmt.Fprintf(&t, "**%d of %d** tests that pass straight pass through lockproxy; %d do not. "+
 		"%d more are not for external servers, or denied.\n\n", v.passed, v.direct, v.direct-v.passed, v.ignored)
 	if b.s.nodes > 0 {
-		fmt.Fprintf(&t, "Of those %d, %d want keys of several slots where a cluster has one (marked *slots*); of the %d others **%s** pass.\n\n",
+		fmt.Fprintf(&t, "Of those %d, %d want keys of several slots where a cluster has one; of the %d others **%s** pass.\n\n",
 			v.direct-v.passed, v.spread, v.direct-v.spread, v.share())
 	}
-	tableMisses(&t, v)
+	leftOut(&t, v)
 	return t.String()
-}
-
-// reason says why a test does not pass.
-func (m *miss) reason() string {
-	switch {
-	case m.skip == nil:
-		return "**unexplained**"
-	case m.skip.slots:
-		return "*slots* " + cell(m.skip.reason)
-	}
-	return cell(m.skip.reason)
 }
 
 func (r *result) misses() []miss { return append(append([]miss{}, r.excused...), r.missed...) }
 
-// tableMisses has a row for each reason why tests do not pass.
-func tableMisses(t *strings.Builder, v *verdict) {
-	var reasons, whole []string
-	tests := map[string]int{}
+// leftOut names the units that are not run as a whole, and why.
+func leftOut(t *strings.Builder, v *verdict) {
 	for _, r := range v.results {
 		if r.whole != nil {
-			whole = append(whole, fmt.Sprintf("%s is not run: it %s.", r.unit, r.whole.reason))
-			continue
+			fmt.Fprintf(t, "%s is not run: it %s.\n", r.unit, r.whole.reason)
 		}
-		for _, m := range r.misses() {
-			reason := m.reason()
-			if tests[reason] == 0 {
-				reasons = append(reasons, reason)
-			}
-			tests[reason] += m.times
-		}
-	}
-	if len(reasons) > 0 {
-		t.WriteString("| Why tests do not pass | Tests |\n|---|---|\n")
-	}
-	for _, reason := range reasons {
-		fmt.Fprintf(t, "| %s | %d |\n", reason, tests[reason])
-	}
-	if len(whole) > 0 {
-		t.WriteString("\n" + strings.Join(whole, "\n") + "\n")
 	}
 }
 
@@ -107,11 +77,6 @@ func missRows(key string, v *verdict) (rows [][]string) {
 		}
 	}
 	return rows
-}
-
-// cell makes text safe for a Markdown table.
-func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "\n", " ").Replace(text)
 }
 
 const pageHead = `<!-- Written by: make tcl ARGS="-write docs/SUITES.md" -->
