@@ -63,11 +63,14 @@ func (k *worker) bulk(key string) string {
 	return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
 }
 
-// transact increments twice in a transaction.
+// transact increments twice in a transaction. One that is aborted because its slot has moved is sent again.
 func (k *worker) transact(key string) error {
 	replies, err := k.w.TryPipeline([][]string{{"MULTI"}, {"INCR", key}, {"INCRBY", key, "2"}, {"EXEC"}})
 	if err != nil {
 		return err
+	}
+	if strings.HasPrefix(replies[3], "-EXECABORT ") && strings.Contains(replies[1]+replies[2]+replies[3], "slot") {
+		return k.transact(key)
 	}
 	return k.judge([]string{"EXEC", key}, replies[3], fmt.Sprintf("*2\r\n:%d\r\n:%d\r\n", k.values[key]+1, k.values[key]+3), func() { k.values[key] += 3 })
 }

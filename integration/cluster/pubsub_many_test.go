@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,9 @@ func TestClusterManySubscriptionsCount(t *testing.T) {
 	harness.Eventually(t, "nothing is held for a client that has gone", func() bool { return held() == 0 })
 }
 
+// manySubscriptions is a line of CLIENT LIST: proxies themselves subscribe to a few channels.
+var manySubscriptions = regexp.MustCompile(` sub=\d{3,} `)
+
 // A node that hangs for a moment while a client subscribes there is waited for once it has confirmed a part: the client
 // stays, and each channel is confirmed once, in order.
 func TestClusterNodeHangsWithinASubscribe(t *testing.T) {
@@ -62,7 +66,7 @@ func TestClusterNodeHangsWithinASubscribe(t *testing.T) {
 	s.confirmed("subscribe", channel(0), 1)
 	var at []*testredis.Server
 	for _, server := range tc.Servers {
-		if strings.Contains(string(server.Do(t, "CLIENT", "LIST").([]byte)), " cmd=subscribe ") {
+		if manySubscriptions.Match(server.Do(t, "CLIENT", "LIST").([]byte)) {
 			server.Stop()
 			at = append(at, server)
 		}

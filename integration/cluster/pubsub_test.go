@@ -217,7 +217,7 @@ func TestClusterNumsubOfNames(t *testing.T) {
 	harness.Expect(t, w, fmt.Sprintf(pairs, 0, 3, 3), "PUBSUB", "NUMSUB", "b", "a", "a")
 	harness.Expect(t, w, fmt.Sprintf(pairs, 3, 0, 0), "PUBSUB", "SHARDNUMSUB", "b", "a", "a")
 	harness.Expect(t, w, "*0\r\n", "PUBSUB", "NUMSUB")
-	if got := w.Do("PUBSUB", "CHANNELS"); got != "*1\r\n$1\r\na\r\n" {
+	if got := w.Do("PUBSUB", "CHANNELS", "?"); got != "*1\r\n$1\r\na\r\n" {
 		t.Errorf("got %q", got)
 	}
 	harness.Expect(t, w, "-ERR 'MONITOR' is of one node: lockproxy does not send it to a cluster\r\n", "MONITOR")
