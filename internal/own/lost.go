@@ -8,18 +8,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // loss is what was lost, if a client's own connection was lost, or could not be made, and the client stays. The
 // commands of a lost transaction must not run by themselves: each gets an error until EXEC, which gets Redis' error
-// for a transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the next EXEC is
-// answered null.
+// for a transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the next transaction is
+// lost as well.
 type loss uint8
 
 const (
 	lostNothing     loss = iota
-	lostWatch            // watched keys, and no transaction
+	lostWatch            // watched keys, and no transaction: the next one is lost from its beginning
 	lostTransaction      // and perhaps watched keys
 )
 
@@ -80,37 +81,32 @@ type afterwards uint8
 const (
 	runs     afterwards = iota // it runs as usual
 	runsFree                   // it does, and nothing is remembered any more
+	begins                     // it is MULTI after a lost WATCH
 	aborts                     // it is EXEC of the lost transaction
 	discards                   // it is DISCARD of that
 	nests                      // it is MULTI within that
 	isLost                     // it is any other command of that
-	nulls                      // it is EXEC of another transaction, and what was watched before may have changed
 )
 
-// The commands that need an answer of their own, or end what is remembered: of a lost transaction; and when only
-// watched keys are lost, within another transaction and outside of any.
-var (
-	ofLost      = map[commandtable.ConnKind]afterwards{commandtable.ConnExec: aborts, commandtable.ConnDiscard: discards, commandtable.ConnMulti: nests}
-	withinOther = map[commandtable.ConnKind]afterwards{commandtable.ConnExec: nulls, commandtable.ConnDiscard: runsFree}
-	outside     = map[commandtable.ConnKind]afterwards{commandtable.ConnUnwatch: runsFree}
-)
-
-// after says what becomes of a command of that kind, which is ConnNone if it has arguments. within: the client is in
-// another transaction.
-func (l loss) after(k commandtable.ConnKind, within bool) afterwards {
-	switch l {
-	case lostTransaction:
-		if special, is := ofLost[k]; is {
-			return special
-		}
-		return isLost
-	case lostWatch:
-		if within {
-			return withinOther[k]
-		}
-		return outside[k]
+// after says what becomes of a command of that kind, which is ConnNone if it has arguments.
+func (l loss) after(k commandtable.ConnKind) afterwards {
+	switch {
+	case l == lostWatch && k == commandtable.ConnUnwatch:
+		return runsFree
+	case l == lostWatch && k == commandtable.ConnMulti:
+		return begins
+	case l != lostTransaction:
+		return runs
 	}
-	return runs
+	switch k {
+	case commandtable.ConnExec:
+		return aborts
+	case commandtable.ConnDiscard:
+		return discards
+	case commandtable.ConnMulti:
+		return nests
+	}
+	return isLost
 }
 
 // afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
@@ -119,13 +115,7 @@ func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Com
 	if c.Always || o.lost.loss == lostNothing { // QUIT, RESET
 		return false
 	}
-	if o.lost.loss == lostWatch { // it may be in another transaction, or may just be losing that one
-		if !p.Settled() {
-			return true
-		}
-		p = o.current()
-	}
-	return o.answerLost(p, c.Conn, len(cmd.Args)-1)
+	return !p.Settled() || o.answerLost(o.current(), c.Conn, len(cmd.Args)-1)
 }
 
 // answerLost is afterLoss of a command with so many arguments when no reply is pending on p.
@@ -134,12 +124,20 @@ func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, args int) (ta
 	if args > 0 {
 		k = commandtable.ConnNone
 	}
-	what := o.lost.after(k, p.InTransaction())
+	what := o.lost.after(k)
 	switch what {
-	case runsFree, aborts, discards, nulls:
+	case runsFree, aborts, discards:
 		o.lost.clear(o)
 	}
 	switch what {
+	case begins:
+		if p != nil { // what it watches was watched for this transaction
+			p.slots.unwatched()
+			p.Own(&dedicated.Reply{Kind: commandtable.ConnUnwatch}, unwatchCommand)
+			p.Settled()
+		}
+		o.lose(lostTransaction, o.lost.cause)
+		o.client.OK()
 	case aborts:
 		o.client.Error(commandtable.ExecAborted(line))
 	case discards:
@@ -148,12 +146,10 @@ func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, args int) (ta
 		o.client.Error("ERR MULTI calls can not be nested")
 	case isLost:
 		o.client.Error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
-	case nulls:
-		p.forgetQueued()
-		p.discard()
-		o.null()
 	default:
 		return false
 	}
 	return true
 }
+
+var unwatchCommand = resp.AppendCommand(nil, "UNWATCH")

@@ -80,18 +80,16 @@ func TestAfterALoss(t *testing.T) {
 	const exec, discard, multi, unwatch, watch, none = commandtable.ConnExec, commandtable.ConnDiscard, commandtable.ConnMulti,
 		commandtable.ConnUnwatch, commandtable.ConnWatch, commandtable.ConnNone
 	for _, c := range []struct {
-		lost   loss
-		kind   commandtable.ConnKind
-		within bool // the client is in another transaction by then
-		want   afterwards
+		lost loss
+		kind commandtable.ConnKind
+		want afterwards
 	}{
-		{lostTransaction, exec, false, aborts}, {lostTransaction, discard, false, discards},
-		{lostTransaction, multi, false, nests}, {lostTransaction, none, false, isLost}, {lostTransaction, unwatch, false, isLost}, {lostTransaction, watch, false, isLost},
-		{lostWatch, exec, true, nulls}, {lostWatch, discard, true, runsFree}, {lostWatch, unwatch, true, runs}, {lostWatch, none, true, runs},
-		{lostWatch, exec, false, runs}, {lostWatch, discard, false, runs}, {lostWatch, unwatch, false, runsFree}, {lostWatch, multi, false, runs},
-		{lostWatch, watch, false, runs}, {lostNothing, exec, true, runs}, {lostNothing, unwatch, false, runs},
+		{lostTransaction, exec, aborts}, {lostTransaction, discard, discards},
+		{lostTransaction, multi, nests}, {lostTransaction, none, isLost}, {lostTransaction, unwatch, isLost}, {lostTransaction, watch, isLost},
+		{lostWatch, exec, runs}, {lostWatch, discard, runs}, {lostWatch, unwatch, runsFree}, {lostWatch, multi, begins}, {lostWatch, none, runs},
+		{lostWatch, watch, runs}, {lostNothing, exec, runs}, {lostNothing, multi, runs}, {lostNothing, unwatch, runs},
 	} {
-		if got := c.lost.after(c.kind, c.within); got != c.want {
+		if got := c.lost.after(c.kind); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}

@@ -129,14 +129,6 @@ var marking = resp.AppendCommand(nil, "GET")
 
 const notInMulti = "ERR Command not allowed inside a transaction"
 
-// discard ends the transaction at p's node, if it has not ended it already, for a client that is told of its end: it
-// is not lost besides.
-func (p *conn) discard() {
-	p.undo()
-	p.o.current() // takes the loss on
-	p.o.lost.clear(p.o)
-}
-
 // undo ends the transaction at p's node, if it has not ended it already.
 func (p *conn) undo() {
 	p.slots.unwatched()
@@ -163,9 +155,4 @@ func refuseMute(to *client.Client, cmd redcon.Command, c *commandtable.Command) 
 	default:
 		to.Error(c.NotRun("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
 	}
-}
-
-// null gives EXEC's reply if a watched key has changed, or may have.
-func (o *Connections) null() {
-	o.client.Give(resp.AppendNullArray(nil, o.client.Identity().Proto))
 }

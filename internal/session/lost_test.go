@@ -115,8 +115,8 @@ func TestHolderLosesItsConnectionToANode(t *testing.T) {
 	holder.expect("+OK\r\n", "WATCH", "{l}w")
 	lose()
 	holder.expect("+OK\r\n", "MULTI")
-	holder.expect("+QUEUED\r\n", "SET", "{l}k", "v")
-	holder.expect("*-1\r\n", "EXEC")
+	holder.expect(lostInMulti, "SET", "{l}k", "v")
+	holder.expect(abortedByLoss, "EXEC")
 	holder.expect(":0\r\n", "EXISTS", "{l}k")
 	unlocked(t, holder)
 

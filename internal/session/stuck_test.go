@@ -131,7 +131,7 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 	multi.expect("-EXECABORT Transaction discarded because of: upstream timeout\r\n", "EXEC")
 	executing.expect("-ERR EXEC without MULTI\r\n", "EXEC")
 	watching.expect("+OK\r\n", "MULTI")
-	watching.expect("*-1\r\n", "EXEC")
+	watching.expect("-EXECABORT Transaction discarded because of: upstream timeout\r\n", "EXEC")
 	multi.expect(":1\r\n", "RPUSH", "q", "v")
 	waits.want("*2\r\n$1\r\nq\r\n$1\r\nv\r\n")
 }
