@@ -1,13 +1,14 @@
 package locks
 
 import (
+	"os"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// LOCKINFO names the proxy that serves a holder when it is another one, to those who may run CLIENT LIST, tells a Redisson's
+// LOCKINFO names the machine of the proxy that serves a holder when it is another one, to those who may run CLIENT LIST, tells a Redisson's
 // thread from that, and believes no client's name for it.
 func TestLockInfoNamesTheOtherProxy(t *testing.T) {
 	t.Parallel()
@@ -17,6 +18,7 @@ func TestLockInfoNamesTheOtherProxy(t *testing.T) {
 	a.AwaitProbe(1)
 	b.AwaitProbe(1)
 	holder, asker := harness.Dial(t, a.Addr()), harness.Dial(t, b.Addr())
+	host, _ := os.Hostname()
 	evil := harness.Dial(t, server.Addr())
 	harness.Expect(t, evil, "+OK\r\n", "AUTH", "other", "pw")
 	harness.Expect(t, evil, "+OK\r\n", "CLIENT", "SETNAME", "lockproxy:00000000-0000-0000-0000-000000000000:addr=6.6.6.6%3A1")
@@ -32,11 +34,11 @@ func TestLockInfoNamesTheOtherProxy(t *testing.T) {
 		}
 		return holders[0][field]
 	}
-	harness.Eventually(t, "the proxies know of each other", func() bool { return of(asker, "k", "proxy") == a.Addr() })
+	harness.Eventually(t, "the proxies know of each other", func() bool { return of(asker, "k", "proxy") == host })
 	both(t, func(t *testing.T, connect func(testing.TB, string) *harness.Wire) {
 		asker := connect(t, b.Addr())
-		if got := of(asker, "k", "proxy"); got != a.Addr() {
-			t.Errorf("the proxy of a holder is %v, not %s", got, a.Addr())
+		if got := of(asker, "k", "proxy"); got != host {
+			t.Errorf("the proxy of a holder is at %v, not %s", got, host)
 		}
 		for _, key := range []string{"named", "here", "redisson"} {
 			if got := of(asker, key, "proxy"); got != nil {

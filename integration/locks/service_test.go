@@ -128,7 +128,7 @@ func TestServiceAccountOnACluster(t *testing.T) {
 func TestServiceAccountOfAQuorum(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), harness.StartNodes(t, 3)
-	data.Do(t, "ACL", "SETUSER", "service", "on", ">secret", "+ping", "+command", "+config|get", "+eval")
+	data.Do(t, "ACL", "SETUSER", "service", "on", ">secret", "&lockproxy:*", "+ping", "+command", "+config|get", "+eval", "+publish", "+subscribe", "+unsubscribe", "+pubsub|numsub")
 	flags := []string{"--quorum-max-lease", "8s", "--lock-watchdog-timeout", "8s", "--quorum-node-timeout", "800ms"} // a busy machine, too, gives locks in time
 	for _, s := range nodes {
 		s.Do(t, harness.ServicePermissions(t, "a quorum")...)
