@@ -115,13 +115,10 @@ func (f figures) steps() (all []table) {
 // unmet are the goals that were missed.
 func (f figures) unmet() (all []table) {
 	for _, t := range f.goals {
-		missed := untitled("", "measured", "goal", "floor", inWords)
-		above := ""
+		missed := untitled("", "measured", "goal", "floor")
 		for _, row := range t.rows {
 			if row[3] == unmet {
-				limit := map[bool]string{true: "the same", false: row[5]}[row[5] == above]
-				missed.add(row[0], row[1], row[2], row[4], limit)
-				above = row[5]
+				missed.add(row[0], row[1], row[2], row[4])
 			}
 		}
 		all = append(all, missed)

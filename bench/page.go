@@ -215,7 +215,7 @@ the last one: where waiters poll, they sleep while the same client takes the loc
 const aboutTime = `Redis runs scripts on its one thread, so their time bounds the whole system, whatever stands before Redis.
 [adr/0021](adr/0021-what-a-script-may-cost.md) says what lockproxy's do that Redisson's do not.`
 
-const aboutEnd = `These goals of ours were not met; [all of them](%s/goals.csv). A floor is the same figure of a program that does the least
+const aboutEnd = `These goals of ours were not met; [all of them](%s/goals.csv), and what bounds each. A floor is the same figure of a program that does the least
 that any could do for the same guarantee.`
 
 const repeat = `

@@ -1,7 +1,6 @@
 package redisson
 
 import (
-	"cmp"
 	"encoding/csv"
 	"fmt"
 	"maps"
@@ -88,9 +87,6 @@ func (r *results) text() string {
 		if r.where == alone {
 			r.table(&b, tab)
 		}
-	}
-	if r.where == alone {
-		r.figures(&b)
 	}
 	return b.String()
 }
@@ -190,26 +186,6 @@ func (r *results) passed(tab table, c cell, version string) string {
 	return strings.Join(passed, "; ")
 }
 
-// figures writes a table with a line for each figure that is no wake-up.
-func (r *results) figures(b *strings.Builder) {
-	b.WriteString("\n## Turns and ghosts\n\n| what |")
-	names := map[string]bool{}
-	for _, e := range r.envs {
-		fmt.Fprintf(b, " %s |", e.version)
-		for name := range e.wakes.figures {
-			names[name] = true
-		}
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.envs)) + "\n")
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		fmt.Fprintf(b, "| %s |", name)
-		for _, e := range r.envs {
-			fmt.Fprintf(b, " %s |", cmp.Or(e.wakes.figures[name], "–"))
-		}
-		b.WriteString("\n")
-	}
-}
-
 const heading = `<!-- Written by: go test ./integration/redisson -run Interop -args -write -->
 
 # The tests with the real Redisson
@@ -222,7 +198,6 @@ Redisson, the newest known and the oldest with the same bytes, beside two lockpr
 | Side by side | Of each pair the first holds the lock and the second wants it. |
 | All together | Two JVMs at Redis itself and two or four lockproxies, all at once. |
 | … as its server | Redisson's own scripts, messages and handshakes pass through. |
-| Turns and ghosts | How long a thread waited among clients that hand the lock on; from a kill to the next grant. |
 
 Four tests run at a time, on two cores. A waiter counts as woken by a message (spin locks send none): leases end in 60 s,
 ` + "`--wait-poll`" + ` is 10 s, and in each test the best quarter must have the lock within 100 ms (more on a busy machine), and all

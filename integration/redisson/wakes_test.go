@@ -21,13 +21,11 @@ const (
 type wakeups struct {
 	mu         *sync.Mutex
 	what, test map[string][]time.Duration
-	figures    map[string]string // that are no wake-ups
 }
 
 func newWakeups() wakeups {
 	return wakeups{
 		mu: new(sync.Mutex), what: map[string][]time.Duration{}, test: map[string][]time.Duration{},
-		figures: map[string]string{},
 	}
 }
 
@@ -83,11 +81,8 @@ func (s spread) String() string {
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
 
-// measured notes a figure for the document.
+// measured tells a figure.
 func (e *env) measured(t testing.TB, what, figure string) {
 	t.Helper()
 	t.Logf("Redisson %s: %s: %s", e.version, what, figure)
-	e.wakes.mu.Lock()
-	defer e.wakes.mu.Unlock()
-	e.wakes.figures[what] = figure
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,10 +14,7 @@ import (
 )
 
 // logged is a line of the log, as a call in the code writes it.
-type logged struct {
-	level, message string
-	fields         []string
-}
+type logged struct{ level, message string }
 
 // levels are the methods of a logger, by what the line is called in the log. A call of Log, whose level depends, has
 // "varies".
@@ -71,12 +67,6 @@ func lineOf(call *ast.CallExpr) (line logged, is bool) {
 		return line, false
 	}
 	line.message = messageOf(args[0])
-	for _, arg := range args[1:] {
-		field, ok := arg.(*ast.BasicLit)
-		if ok && field.Kind == token.STRING {
-			line.fields = append(line.fields, strings.Trim(field.Value, "\""))
-		}
-	}
 	return line, true
 }
 
@@ -128,8 +118,8 @@ func logPage(lines []logged) string {
 What is logged as a warning or an error, by the messages; "varies" may be either, or INFO. INFO lines need no
 answer.
 
-| level | message | fields | what to do |
-|---|---|---|---|
+| level | message | what to do |
+|---|---|---|
 `)
 	for _, l := range lines {
 		if l.level == "INFO" {
@@ -137,7 +127,7 @@ answer.
 		}
 		message := strings.ReplaceAll(l.message, "|", `\|`)
 		_, advice := advised(l.message)
-		row := fmt.Sprintf("| %s | %s | %s | %s |\n", l.level, message, strings.Join(l.fields, ", "), advice)
+		row := fmt.Sprintf("| %s | %s | %s |\n", l.level, message, advice)
 		b.WriteString(strings.ReplaceAll(row, "  ", " "))
 	}
 	return b.String()

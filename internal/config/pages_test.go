@@ -371,15 +371,7 @@ YAML file that ` + "`--config`" + ` names. The flag wins over the variable, the 
 - Durations: ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
 - Lists: the flag repeated, commas, or a YAML list.
 - [Live](OPERATIONS.md#settings-that-change-while-it-runs) settings in the file change while lockproxy runs.
-
 `)
-	anchor := strings.NewReplacer(",", "", " ", "-")
-	for _, s := range subjects {
-		fmt.Fprintf(&b, "[%s](#%s) ·\n", s.title, anchor.Replace(strings.ToLower(s.title)))
-	}
-	text := strings.TrimSuffix(b.String(), " ·\n") + "\n"
-	b.Reset()
-	b.WriteString(text)
 	for _, s := range subjects {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | live | meaning |\n|---|---|---|---|\n", s.title)
 		for name := range strings.FieldsSeq(s.names) {

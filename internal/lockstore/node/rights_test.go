@@ -34,7 +34,7 @@ func TestRightsAreDocumented(t *testing.T) {
 	if line == nil {
 		t.Fatal("docs/OPERATIONS.md does not say what the service account needs")
 	}
-	beside := strings.Fields("~redisson_* ~lockproxy_* ~{* &redisson_* +eval +evalsha +wait +ping +info +select +command +config|get +subscribe +unsubscribe")
+	beside := strings.Fields("~redisson_* ~lockproxy_* ~{* &redisson_* &lockproxy:* +eval +evalsha +wait +ping +info +select +command +config|get +subscribe +unsubscribe")
 	for _, rule := range strings.Fields(string(line[1])) {
 		command, _, _ := strings.Cut(rule, "|")
 		if !used[command] && !slices.Contains(beside, rule) {
