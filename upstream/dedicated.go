@@ -46,10 +46,11 @@ type Dedicated struct {
 	Name     string
 	Identity Identity
 
-	mu    sync.Mutex
-	to    Receiver // nil: idle, or closed
-	over  bool     // the goroutine has ended, or is about to
-	since time.Time
+	unused *time.Timer // closes it when it has been idle for idleFor
+
+	mu   sync.Mutex
+	to   Receiver // nil: idle, or closed
+	over bool     // the goroutine has ended, or is about to
 }
 
 // Dedicate returns a connection for one client alone: one that was given back, or a new one. The errors are those of

@@ -9,11 +9,8 @@ import (
 // idleFor is how long a connection that serves one client at a time waits for its next one.
 const idleFor = 30 * time.Second
 
-// The dedicated connections that wait for their next client.
-const (
-	maxIdleDedicated = 64 // over all identities
-	sweepDedicated   = 5 * time.Second
-)
+// maxIdleDedicated is how many dedicated connections wait for their next client, over all identities.
+const maxIdleDedicated = 64
 
 // dedicatedPool are a node's dedicated connections.
 type dedicatedPool struct {
@@ -23,7 +20,6 @@ type dedicatedPool struct {
 	closed bool
 	all    map[*Dedicated]struct{}
 	idle   []*Dedicated // oldest first
-	timer  *time.Timer
 }
 
 // pop returns the idle connection of id that was used most recently, or nil.
@@ -46,15 +42,12 @@ func (s *dedicatedPool) put(p *Dedicated) bool {
 	if _, known := s.all[p]; !known || s.closed {
 		return false
 	}
-	p.since = time.Now()
 	if len(s.idle) == maxIdleDedicated {
 		s.idle[0].conn.Close()
 		s.idle = slices.Delete(s.idle, 0, 1)
 	}
 	s.idle = append(s.idle, p)
-	if s.timer == nil {
-		s.timer = time.AfterFunc(sweepDedicated, s.sweep)
-	}
+	p.unused.Reset(idleFor)
 	return true
 }
 
@@ -86,18 +79,18 @@ func (s *dedicatedPool) renew(concerned func(Identity) bool) {
 	s.closeIdle(maxIdleDedicated, func(p *Dedicated) bool { return concerned(p.Identity) })
 }
 
-// sweep closes what has been idle for idleFor, unless another could not be had, and runs again later while
-// something is idle.
-func (s *dedicatedPool) sweep() {
-	s.closeIdle(maxIdleDedicated, func(p *Dedicated) bool {
-		old := time.Since(p.since) > idleFor
-		return old && !(p.spare && s.node.loggedIn(p.Identity))
+// closeUnused closes p if it is idle, unless another could not be had.
+func (s *dedicatedPool) closeUnused(p *Dedicated) {
+	s.closeIdle(1, func(other *Dedicated) bool {
+		if other != p {
+			return false
+		}
+		needed := p.spare && s.node.loggedIn(p.Identity)
+		if needed {
+			p.unused.Reset(idleFor)
+		}
+		return !needed
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer = nil; len(s.idle) > 0 && !s.closed {
-		s.timer = time.AfterFunc(sweepDedicated, s.sweep)
-	}
 }
 
 // begin counts a new connection in; false: the node is closed.
@@ -108,6 +101,7 @@ func (s *dedicatedPool) begin(p *Dedicated) bool {
 		return false
 	}
 	s.all[p] = struct{}{}
+	p.unused = time.AfterFunc(idleFor, func() { s.closeUnused(p) })
 	s.node.running.Add(1)
 	return true
 }
@@ -116,6 +110,7 @@ func (s *dedicatedPool) begin(p *Dedicated) bool {
 func (s *dedicatedPool) end(p *Dedicated) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.unused.Stop()
 	delete(s.all, p)
 	if i := slices.Index(s.idle, p); i >= 0 {
 		s.idle = slices.Delete(s.idle, i, i+1)
@@ -128,9 +123,6 @@ func (s *dedicatedPool) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.idle = nil
-	if s.timer != nil {
-		s.timer.Stop()
-	}
 	for p := range s.all {
 		p.conn.Close()
 	}

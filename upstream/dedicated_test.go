@@ -181,3 +181,23 @@ func TestDedicatedWhileBusy(t *testing.T) {
 	e.wait(t, "+OK\r\n")
 	redis.Do(t, "SCRIPT", "KILL")
 }
+
+// What nobody has used for long is closed; what is in use is not.
+func TestUnusedDedicatedIsClosed(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
+	used, _ := dedicate(t, n, Identity{Proto: 2})
+	unused, _ := dedicate(t, n, Identity{Proto: 2})
+	unused.GiveBack()
+	for _, p := range []*Dedicated{used, unused} {
+		p.unused.Reset(0)
+	}
+	waitFor(t, "it is closed", func() bool {
+		used, idle := n.DedicatedCount()
+		return used == 1 && idle == 0
+	})
+	used.GiveBack()
+	if used, idle := n.DedicatedCount(); used != 0 || idle != 1 {
+		t.Errorf("%d are in use, %d are idle", used, idle)
+	}
+}
