@@ -43,6 +43,7 @@ var (
 	errPattern = errors.New("ERR invalid pattern: more than " + strconv.Itoa(glob.MaxLength) + " bytes")
 
 	errLeaseless = errors.New("ERR OWNER needs EX or PX: a named owner has the lock for that long; RENEW begins the lease anew, UNLOCK ends it")
+	errOutlived  = errors.New("ERR BLOCK must be shorter than EX or PX: nobody renews the locks of a named owner that MULTILOCK has while it waits for the others")
 )
 
 // largest is the largest integer that every client can hold: 2^53.

@@ -21,6 +21,9 @@ func multilock(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
+	if r.Owner != "" && r.Blocks && (r.Block == 0 || r.Block >= r.Lease) {
+		return appendSyntax(out, errOutlived)
+	}
 	if err := c.Access.May(true, keys...); err != nil {
 		return appendFailure(out, c.proto(), err)
 	}

@@ -1,5 +1,5 @@
--- extend gives one owner's hold of a plain lock a lease that may be shorter than what it had left: the verb RENEW, and what keeps the locks
--- of a MULTILOCK alive.
+-- extend gives one owner's hold of a plain lock a lease that may be shorter than what it had left: the verb RENEW, and MULTILOCK
+-- when it has its last lock.
 --
 -- KEYS[1] lock hash
 -- ARGV[1] owner, the hash field

@@ -125,7 +125,7 @@ func TestGivenBackByExpiry(t *testing.T) {
 		}
 		s.Do(t, "FLUSHALL")
 		made := numbers(t, l.lock("me", 60000))[4]
-		for range 3 { // a MULTILOCK keeps its locks alive
+		for range 3 { // a MULTILOCK sets the leases of its locks
 			kept := numbers(t, l.renew("keep", 90000, made))
 			if kept[0] != 1 || kept[2]%2 != 0 {
 				t.Fatal(l.kind, kept)

@@ -45,6 +45,10 @@ func TestMultilockReplies(t *testing.T) {
 				{a, "MULTILOCK 2 x y", nothing},
 				{b, "MULTIUNLOCK 2 x y OWNER job", ":2\r\n"},
 				{a, "MULTIUNLOCK 2 x y OWNER job", "-NOTHELD "}, // nothing remembers the first one
+				{a, "MULTILOCK 2 x y OWNER job EX 30 BLOCK 0", "-ERR BLOCK must be shorter than EX or PX"},
+				{a, "MULTILOCK 2 x y OWNER job PX 3000 BLOCK 3000", "-ERR BLOCK must be shorter than EX or PX"},
+				{a, "MULTILOCK 2 x y OWNER job PX 3000 BLOCK 2999", ok},
+				{a, "MULTIUNLOCK 2 x y OWNER job", ":2\r\n"},
 				{a, "MULTILOCK 0 x", "-ERR numkeys should be greater than 0\r\n"},
 				{a, "MULTIUNLOCK 3 x y", "-ERR Number of keys can't be greater than number of args\r\n"},
 				{a, "MULTI", ok},
@@ -112,8 +116,8 @@ func TestMultilockEndsInTheMiddle(t *testing.T) {
 			harness.Eventually(t, "it waits", func() bool { return harness.WaitingHere(t, holder, "z") == 1 })
 			harness.Expect(t, holder, ":2\r\n", "EXISTS", "a", "b")
 		}
-		for _, options := range []string{"", " PX 90000", " OWNER job EX 90"} {
-			call := "MULTILOCK 3 z b a BLOCK 0" + options
+		for _, options := range []string{"BLOCK 0", "BLOCK 0 PX 90000", "BLOCK 80000 OWNER job EX 90"} {
+			call := "MULTILOCK 3 z b a " + options
 			c := startCli(t, p)
 			c.typed(call)
 			stands()

@@ -151,8 +151,11 @@ func (s *section) call(o *Op) *Op {
 	return o
 }
 
-// acquire is a call of the section's verb.
+// acquire is a call of the section's verb. A named owner's MULTILOCK waits for less than its lease.
 func (s *section) acquire(block int64) *Op {
+	if s.verb == "MULTILOCK" && s.named() && (block == 0 || block >= s.lease) {
+		block = s.lease - 1
+	}
 	return &Op{Verb: s.verb, Side: s.side, Block: block, Lease: s.lease, Fence: s.fence && s.side != Read,
 		Self: !s.named() && s.Dice.IntN(2) == 0, Keys: s.keys, Owner: s.owner, Named: s.named()}
 }

@@ -2,9 +2,9 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,9 +19,9 @@ import (
 // each other. Each is taken as Lock takes it. r.Block is the time for all of them together: when it is over those that
 // are left are still tried once.
 //
-// While later locks are waited for the earlier ones are kept alive, whatever r.Lease says: those of a connection by the
-// watchdog, those that were made for a named owner by this verb, with the watchdog's lease. When the last one is there
-// each gets its lease.
+// While later locks are waited for the earlier ones last as they do anyway: those of a connection by the watchdog, those
+// of a named owner for r.Lease, so r.Block should be shorter. When the last one is there Redis is asked for all the
+// others, and each gets its lease.
 //
 // When a lock is refused, or was lost meanwhile (LOCKLOST, NOTHELD), those that were taken are given back, at each node
 // in reverse order; so they are when the client goes. What a named owner had before stays. A connection must not have
@@ -45,8 +45,6 @@ type multiLock struct {
 	c     *Client
 	r     Request
 	began time.Time
-
-	mu    sync.Mutex // guards the expiries of those that were taken, which are kept alive meanwhile
 	taken []*taken
 }
 
@@ -56,7 +54,6 @@ type taken struct {
 	token int64
 	// Of a named owner's hold that this MULTILOCK has made, and that nobody has joined: the one it set last; else nil.
 	expiry *lockstore.Expiry
-	until  time.Time // when that hold ends
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
@@ -103,21 +100,18 @@ func (c *Client) mayTakeTogether(keys []string, r Request) error {
 }
 
 func (b *multiLock) takeAll(ctx context.Context, order []string) error {
-	keeping, stop := context.WithCancel(context.Background())
-	var keeper sync.WaitGroup
-	if b.r.Owner != "" {
-		keeper.Go(func() { b.keepAlive(keeping) })
+	for i, key := range order {
+		if ctx.Err() != nil || b.c.info.Gone() {
+			return context.Canceled
+		}
+		if err := b.take(ctx, key, i == len(order)-1); err != nil {
+			return err
+		}
 	}
-	err := b.takeEach(ctx, order)
-	stop()
-	keeper.Wait()
-	if err != nil {
-		return err
-	}
-	// Side by side, so that the leases begin together.
+	// Side by side, so that the leases begin together, with that of the last one.
 	var group errgroup.Group
 	group.SetLimit(releaseAtOnce)
-	for _, t := range b.taken {
+	for _, t := range b.taken[:len(b.taken)-1] {
 		group.Go(func() error { return b.settle(ctx, t) })
 	}
 	if err := group.Wait(); err != nil {
@@ -129,26 +123,13 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	return b.allHeld()
 }
 
-func (b *multiLock) takeEach(ctx context.Context, order []string) error {
-	for _, key := range order {
-		if ctx.Err() != nil || b.c.info.Gone() {
-			return context.Canceled
-		}
-		if err := b.take(ctx, key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// take takes one lock within the time that is left.
-func (b *multiLock) take(ctx context.Context, key string) error {
+// take takes one lock within the time that is left. Those of a connection before the last one are the watchdog's: a
+// lease begins when all are there.
+func (b *multiLock) take(ctx context.Context, key string, last bool) error {
 	one := b.r
 	one.Key = key
-	if one.Owner == "" {
+	if one.Owner == "" && !last {
 		one.Lease = 0
-	} else {
-		one.Lease = min(one.Lease, b.c.m.opts.Watchdog.Milliseconds())
 	}
 	if one.Blocks && one.Block > 0 {
 		one.Block -= time.Since(b.began).Milliseconds()
@@ -160,38 +141,22 @@ func (b *multiLock) take(ctx context.Context, key string) error {
 	}
 	t := &taken{token: g.Token, id: b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)}
 	if g.got.Made {
-		t.expiry, t.until = g.got.Expiry, g.got.Until()
+		t.expiry = g.got.Expiry
 	}
-	b.mu.Lock()
 	b.taken = append(b.taken, t)
-	b.mu.Unlock()
 	return nil
 }
 
-// keepAlive lets the locks of a named owner last that this MULTILOCK has made, until ctx ends.
-func (b *multiLock) keepAlive(ctx context.Context) {
-	watchdog := b.c.m.opts.Watchdog
-	for b.c.m.sleep(ctx, min(watchdog, lockstore.Milliseconds(b.r.Lease))/3) {
-		b.mu.Lock()
-		all := slices.Clone(b.taken)
-		b.mu.Unlock()
-		for _, t := range all {
-			if t.expiry != nil && time.Until(t.until) < watchdog*2/3 {
-				b.keep(t, watchdog.Milliseconds())
-			}
-		}
-	}
-}
-
-// keep gives a lock that this MULTILOCK has made that lease, unless somebody has joined it since: then it is left alone
-// from now on. It says whether the lock has that lease.
-func (b *multiLock) keep(t *taken, lease int64) bool {
-	e := lockstore.Extension{ID: t.id, Named: true, Lease: lease, Expiry: t.expiry}
+// keep gives a lock that this MULTILOCK has made its lease anew, unless somebody has joined it since: then it is left
+// alone from now on. It says whether the lock has that lease.
+func (b *multiLock) keep(t *taken) bool {
+	e := lockstore.Extension{ID: t.id, Named: true, Lease: b.r.Lease, Expiry: t.expiry}
 	done, err := b.c.m.store.Extend(context.Background(), e)
 	switch {
 	case err == nil && done.Code == lockstore.LeaseSet:
-		t.expiry, t.until = done.Expiry, done.Sent.Add(lockstore.Milliseconds(done.TTL))
-		b.c.m.leases.note(b.c, t.id, lockstore.Milliseconds(lease), t.until)
+		t.expiry = done.Expiry
+		until := done.Sent.Add(lockstore.Milliseconds(done.TTL))
+		b.c.m.leases.note(b.c, t.id, lockstore.Milliseconds(b.r.Lease), until)
 		return true
 	case err == nil || lockstore.Unknown(err):
 		t.expiry = nil
@@ -199,29 +164,32 @@ func (b *multiLock) keep(t *taken, lease int64) bool {
 	return false
 }
 
-// settle gives a lock the lease that was asked for.
+// settle asks Redis for a lock that was taken before the last one, and gives it the lease that was asked for.
 func (b *multiLock) settle(ctx context.Context, t *taken) error {
 	m := b.c.m
 	if b.r.Owner == "" {
-		if b.r.Lease == 0 {
-			return nil
-		}
 		rec, err := m.holds.enter(ctx, b.c, t.id, patience)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case b.r.Lease == 0:
+			return explained("MULTILOCK", m.watchdog.visitBusy(rec, 0))
 		}
 		return b.c.extend(ctx, rec, b.r.Lease)
 	}
-	if t.expiry != nil && b.keep(t, b.r.Lease) {
+	if t.expiry != nil && b.keep(t) {
 		return nil
 	}
 	// The owner had it already, or another of its connections has joined it: then the longer lease counts.
 	one := b.r
 	one.Key, one.Blocks, one.Fence, one.Replicas = t.id.Key, false, false, 0
 	g, _, err := b.c.try(ctx, one, nil)
-	if err == nil && g.got.Made {
+	switch {
+	case err == nil && g.got.Made:
 		t.expiry = g.got.Expiry
 		return notHeld(t.id.Key, false) // it was free meanwhile
+	case errors.Is(err, ErrNotAcquired):
+		m.leases.forget(t.id) // another one has it
 	}
 	return err
 }

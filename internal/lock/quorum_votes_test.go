@@ -215,7 +215,7 @@ func TestQuorumTakesBackUnheard(t *testing.T) {
 			m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
 			a, lost := client(m)
 			b := &multiLock{c: a, r: r}
-			if err := b.take(context.Background(), "k"); err != nil {
+			if err := b.take(context.Background(), "k", false); err != nil {
 				t.Fatal(err)
 			}
 			heldOn(t, ns, "k", 3, "on all")
