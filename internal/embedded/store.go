@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,10 +34,11 @@ type Store struct {
 // store that nobody uses costs nothing.
 func Start(log *slog.Logger) (*Store, error) {
 	began := time.Now()
-	s := &Store{redis: miniredis.NewMiniRedis(), began: began, last: began}
+	s := &Store{redis: miniredis.NewMiniRedis(), began: began, last: began.Round(0)}
 	if err := s.redis.Start(); err != nil {
 		return nil, err
 	}
+	s.redis.SetTime(s.last)
 	s.redis.Server().SetPreHook(s.before)
 	log.Warn("no --upstream given: this is the EMBEDDED STORE, for trying lockproxy out and for tests. It forgets " +
 		"everything when lockproxy ends, knows only part of Redis' commands, and no other lockproxy shares its locks")
@@ -60,6 +62,8 @@ func (s *Store) before(p *server.Peer, cmd string, args ...string) bool {
 		Command(p, args)
 	case "INFO":
 		s.info(p, args)
+	case "TIME":
+		return s.timeInScript(p)
 	case "EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO":
 		s.eval(p, cmd, args)
 	case "SCRIPT":
@@ -109,6 +113,20 @@ func closeWith(p, inner *server.Peer, done <-chan struct{}, watched chan<- struc
 	}
 }
 
+// timeInScript answers a script's TIME with the time that has passed meanwhile, so that a script that waits for a time
+// ends. False: the store is free, and its clock has just been moved.
+func (s *Store) timeInScript(p *server.Peer) bool {
+	if s.redis.TryLock() {
+		s.redis.Unlock()
+		return false
+	}
+	now := time.Now()
+	p.WriteLen(2)
+	p.WriteBulk(strconv.FormatInt(now.Unix(), 10))
+	p.WriteBulk(strconv.Itoa(now.Nanosecond() / 1000))
+	return true
+}
+
 // moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is
 // served meanwhile: with many keys it is done less often. What has passed counts for all keys, also for one that was
 // set since the last tick: it ends early by up to the clock's rest, some 10 µs with ten keys and 20 ms with ten
@@ -125,8 +143,11 @@ func (s *Store) moveClock() {
 	if int64(now.Sub(s.began)) < s.next.Load() {
 		return
 	}
-	s.redis.FastForward(now.Sub(s.last))
-	s.last = now
+	// By the clock on the wall, in both, so that PEXPIRETIME says what PEXPIREAT has set: miniredis keeps what is left.
+	wall := now.Round(0)
+	s.redis.FastForward(wall.Sub(s.last))
+	s.redis.SetTime(wall)
+	s.last = wall
 	s.next.Store(int64(now.Sub(s.began) + clockRest*time.Since(now)))
 }
 

@@ -59,6 +59,24 @@ func TestCommandsMoveTheClock(t *testing.T) {
 	}
 }
 
+// PEXPIRETIME says what PEXPIREAT has set, however often the clock was moved since: by that a grant is known again.
+func TestExpiryIsWhatWasSet(t *testing.T) {
+	t.Parallel()
+	c := dialEmbedded(t)
+	for range 100 {
+		const set = `local t = redis.call('TIME') local at = t[1] * 1000 + math.floor(t[2] / 1000) + 90000
+			redis.call('SET', KEYS[1], '') redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', at)) return string.format('%.0f', at)`
+		at, err := redis.Int64(c.Do("EVAL", set, 1, "k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+		if got, err := redis.Int64(c.Do("PEXPIRETIME", "k")); got != at || err != nil {
+			t.Fatalf("%d, %v, not %d", got, err, at)
+		}
+	}
+}
+
 // With few keys the clock is moved so often that a key hardly pays for the time before it was set.
 func TestKeysEndNoEarlier(t *testing.T) {
 	t.Parallel()

@@ -47,8 +47,10 @@ func bubbleSlow(t *testing.T, w *world.World, n *world.Node, o Options) (*Manage
 	const proxy = "slow"
 	m := bubbleEngine(t, w, n, proxy, o)
 	a, _ := client(m)
-	mustLock(t, a, Request{Key: "warm"})
-	mustUnlock(t, a, UnlockRequest{Key: "warm"}, true)
+	for range 2 { // the first makes the connection, for which the second waits to know what the account can do there
+		mustLock(t, a, Request{Key: "warm"})
+		mustUnlock(t, a, UnlockRequest{Key: "warm"}, true)
+	}
 	link := w.Proxy(proxy).Link(n.Addr())
 	link.Delay(100*time.Millisecond, 0)
 	return m, link
