@@ -44,6 +44,8 @@ var unlike = map[string]struct {
 	"CLIENT HELP": {sameKind, "the proxy tells what its own CLIENT does"},
 	"HELLO":       {sameHello, "the number of the connection; of several mistakes the proxy names the first as Redis 7.2 does, 7.0 takes each option as it comes"},
 
+	"PUBSUB CHANNELS": {withChannels, "the channels of lockproxy's own are there, too, in the order of a hash table"},
+
 	"MONITOR": {refused, "off unless configured: it shows the commands of all clients"},
 	"SYNC":    {refused, replication}, "PSYNC": {refused, replication}, "REPLCONF": {refused, replication},
 	"CLIENT IMPORT-SOURCE": {refused, replication},
@@ -94,6 +96,16 @@ func valkeysOwn(args []string, want, got string) bool {
 		return false
 	}
 	return harness.IsErrorFrame(got) || sameKind(want, got)
+}
+
+// withChannels: the same channels in any order, but for those by which proxies know of each other.
+func withChannels(want, got string) bool {
+	_, of := harness.Split(want)
+	_, channels := harness.Split(got)
+	channels = slices.DeleteFunc(channels, func(c string) bool { return strings.Contains(c, "\r\nlockproxy:") })
+	slices.Sort(of)
+	slices.Sort(channels)
+	return slices.Equal(of, channels)
 }
 
 // sameSet: the same elements at every depth, in any order.
