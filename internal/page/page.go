@@ -98,8 +98,6 @@ type Page struct {
 	end    sync.Once
 	parts  sync.WaitGroup
 	server *webserver.Server // nil before Listen
-
-	profiling sync.Mutex // while a profile is taken
 }
 
 // New is a page that is not served yet.
@@ -142,7 +140,6 @@ func (p *Page) routes() []route {
 		{"GET /clients.json", p.clientsJSON},
 		{"GET /settings.json", p.settingsJSON},
 	}
-	all = append(all, p.profiles()...)
 	for _, s := range sheets() {
 		all = append(all, route{"GET " + either(s.path == "/", "/{$}", s.path), p.serve(s)})
 	}

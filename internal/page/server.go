@@ -31,9 +31,6 @@ func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address str
 	return nil
 }
 
-// Addr is the address at which the page listens.
-func (p *Page) Addr() string { return p.server.Addr().String() }
-
 // Unlisten leaves the address to another process. Who looks at the page goes on doing so until Close.
 func (p *Page) Unlisten() { p.server.Unlisten() }
 

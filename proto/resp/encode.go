@@ -40,14 +40,6 @@ func AppendNull(b []byte, proto int) []byte {
 	return append(b, "$-1\r\n"...)
 }
 
-// AppendNullArray appends the null that stands for a missing array.
-func AppendNullArray(b []byte, proto int) []byte {
-	if proto == 3 {
-		return append(b, "_\r\n"...)
-	}
-	return append(b, "*-1\r\n"...)
-}
-
 // AppendArray appends the header of an array of n elements.
 func AppendArray(b []byte, n int) []byte { return appendHeader(b, '*', int64(n)) }
 

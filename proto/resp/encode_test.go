@@ -19,8 +19,6 @@ func TestEncode(t *testing.T) {
 		{AppendBulkString(nil, "abc"), "$3\r\nabc\r\n"},
 		{AppendNull(nil, 2), "$-1\r\n"},
 		{AppendNull(nil, 3), "_\r\n"},
-		{AppendNullArray(nil, 2), "*-1\r\n"},
-		{AppendNullArray(nil, 3), "_\r\n"},
 		{AppendArray(nil, 12), "*12\r\n"},
 		{AppendMap(nil, 2, 3), "*6\r\n"},
 		{AppendMap(nil, 3, 3), "%3\r\n"},
