@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -42,12 +43,8 @@ func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) 
 		raw = append(raw, resp.AppendCommand(nil, cmd...))
 	}
 	var got upstream.Gathered
-	err = pipe.Do(&upstream.Request{Cmds: raw, Sink: &got})
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case err != nil:
-		return nil, err
+	if err = pipe.Do(&upstream.Request{Cmds: raw, Sink: &got}); err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
 	return takeApart(got)
 }

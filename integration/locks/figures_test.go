@@ -13,7 +13,7 @@ import (
 
 // agreeing are the fields of INFO and LOCKPROXY STATS, with the metric that tells the same.
 var agreeing = map[string]string{
-	"clients": "clients", "clients_accepted": "clients_accepted_total", "clients_rejected": "clients_rejected_total",
+	"clients": "clients", "clients_rejected": "clients_rejected_total",
 	"entries_failed": "entries_failed_total", "logins_failed": "logins_failed_total",
 	"upstream_connections": "upstream_connections", "upstream_connections_own": "upstream_own",
 	"upstream_connections_refused": "upstream_refused_total", "pipes": "pipes", "pipe_failures": "pipe_failures_total",

@@ -116,15 +116,21 @@ func closeWith(p, inner *server.Peer, done <-chan struct{}, watched chan<- struc
 // timeInScript answers a script's TIME with the time that has passed meanwhile, so that a script that waits for a time
 // ends. False: the store is free, and its clock has just been moved.
 func (s *Store) timeInScript(p *server.Peer) bool {
-	if s.redis.TryLock() {
-		s.redis.Unlock()
+	if !s.taken() {
 		return false
 	}
 	now := time.Now()
-	p.WriteLen(2)
-	p.WriteBulk(strconv.FormatInt(now.Unix(), 10))
-	p.WriteBulk(strconv.Itoa(now.Nanosecond() / 1000))
+	p.WriteStrings([]string{strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond() / 1000)})
 	return true
+}
+
+// taken says that somebody has the store, as a script has whose commands come.
+func (s *Store) taken() bool {
+	free := s.redis.TryLock()
+	if free {
+		s.redis.Unlock()
+	}
+	return !free
 }
 
 // moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is
@@ -133,10 +139,9 @@ func (s *Store) timeInScript(p *server.Peer) bool {
 // thousand. While a script has the store, its own commands come here, too: for them the time stands still, as it does
 // in Redis. Whoever else finds the store taken is behind a command that has moved the clock.
 func (s *Store) moveClock() {
-	if !s.redis.TryLock() {
+	if s.taken() {
 		return
 	}
-	s.redis.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

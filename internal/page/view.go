@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
-	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
@@ -35,7 +34,7 @@ func (p *Page) locksView(r *http.Request) []section {
 	v.at = others(v.View)
 	return []section{
 		{name: "cards", title: "This proxy since its start", class: "quiet", draw: func(d *document) {
-			d.cards(p.Stats(), slices.ContainsFunc(p.losses(), func(e events.Event) bool { return time.Since(e.At) < time.Hour && bad(e) }))
+			d.cards(p.Stats(), slices.ContainsFunc(p.losses(), bad))
 		}},
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks in Redis, also of Redisson", beside: func(d *document) { d.searching("", 0) }},

@@ -18,7 +18,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/proxies"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -45,7 +44,6 @@ func (cs *clients) admit(s *Server, g *downstream.Conn) *Session {
 	cs.sessions[cs.last] = c
 	cs.running.Add(1)
 	cs.n.Add(1)
-	telemetry.ClientsAccepted.Add(1)
 	return c
 }
 

@@ -13,7 +13,7 @@ import (
 // Figure is a number that lockproxy tells of itself: at /metrics and by OTLP under its name, in INFO and LOCKPROXY
 // STATS under its field, behind lockproxy_. Each is declared once, here, in the order of INFO.
 type Figure struct {
-	name   string // Prometheus has lockproxy_clients_accepted_total for lockproxy.clients.accepted
+	name   string // Prometheus has lockproxy_clients_rejected_total for lockproxy.clients.rejected
 	field  string // "": INFO does not have it
 	unit   string
 	help   string
@@ -35,7 +35,6 @@ func Number[N int | int64](now func() N) Reading { return func(show Show) { show
 // The figures. Those of a certificate's end and of locks are read from the proxy that has them.
 var (
 	Clients         = ofProxy("clients", "clients", "{client}", "Clients connected.")
-	ClientsAccepted = counter("clients.accepted", "clients_accepted", "{client}", "Clients let in.")
 	ClientsRejected = counter("clients.rejected", "clients_rejected", "{client}", "Clients turned away.")
 	EntriesFailed   = counter("entries.failed", "entries_failed", "{client}",
 		"Clients closed for their TLS handshake or PROXY header.")

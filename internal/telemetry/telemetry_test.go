@@ -126,7 +126,6 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		Add(int64)
 		Value() int64
 	}{
-		"lockproxy_clients_accepted_total":   ClientsAccepted,
 		"lockproxy_clients_rejected_total":   ClientsRejected,
 		"lockproxy_entries_failed_total":     EntriesFailed,
 		"lockproxy_commands_forwarded_total": Commands,
