@@ -123,6 +123,9 @@ func (h *holder) await(ctx context.Context) int {
 	for said := (time.Time{}); ; {
 		err := h.lock(ctx, end)
 		over := !end.IsZero() && time.Until(end) <= 0
+		if errors.Is(err, errBusy) && !over {
+			continue
+		}
 		switch {
 		case err == nil:
 			return 0
@@ -189,13 +192,15 @@ func newHolder(o options) *holder {
 func (h *holder) patience() time.Duration { return min(h.lease/4, answerTime) }
 
 // lock takes the locks, and then sets their leases anew: how long the LOCK waited on its way nobody knows, while of a RENEW it is
-// known when it was sent.
+// known when it was sent. Several locks are waited for in pieces, since a wait for them is shorter than their lease.
 func (h *holder) lock(ctx context.Context, end time.Time) error {
 	words, limit := append(h.take(), "OWNER", h.owner, "PX", millis(h.lease)), answerTime
 	if h.verb != "RLOCK" {
 		words = append(words, "FENCE")
 	}
 	switch left := time.Until(end); {
+	case len(h.keys) > 1 && (end.IsZero() || left > h.lease/2):
+		words, limit = append(words, "BLOCK", millis(h.lease/2)), h.lease/2+answerTime
 	case end.IsZero():
 		words, limit = append(words, "BLOCK", "0"), 0
 	case left > 0:
