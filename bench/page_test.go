@@ -63,7 +63,7 @@ func TestPage(t *testing.T) {
 	figures, folder := rep.figures(), t.TempDir()
 	page := strings.Join(strings.Fields(string(figures.page("performance", "SCALING.md", rep.charts()))), " ")
 	for _, want := range []string{
-		"| GET, 50 connections, pipeline 1 | – | 90.0 k |", "| GET P1, CPU ÷ twemproxy | 0.88 | ≤ 0.85 | 0.94 | one read", "A GET costs 0.88 times twemproxy's CPU.",
+		"| GET, 50 connections, pipeline 1 | – | 90.0 k |", "| GET P1, CPU ÷ twemproxy | 0.88 | ≤ 0.85 | 0.94 |", "A GET costs 0.88 times twemproxy's CPU.",
 		"- **Waiting**: one lock that 128 clients want changes hands 5,000 times a second; with Redisson 2,000 times.",
 		"| twemproxy | 80.0 k |",
 		"- redsync: hand-off, 128 waiters: two lines", "- Envoy: not installed", `src="performance/get-cpu.svg"`, `srcset="performance/hand-offs-dark.svg"`,
