@@ -292,7 +292,13 @@ func TestClusterPubSub(t *testing.T) {
 	}
 }
 
-const noScript = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+// wantNoScript expects that the nodes' own answer to the digest of a script they have not comes through; Valkey's is shorter than Redis'.
+func wantNoScript(t *testing.T, w *harness.Wire, sha string) {
+	t.Helper()
+	if got := w.Do("EVALSHA", sha, "1", "c1", "2"); !strings.HasPrefix(got, "-NOSCRIPT No matching script.") {
+		t.Errorf("EVALSHA of a script that was flushed: %q, want NOSCRIPT", got)
+	}
+}
 
 // Scripts run where their keys are; one that a node has lost is the client's to load again; a slow one holds up no other commands.
 func TestClusterScripts(t *testing.T) {
@@ -311,11 +317,11 @@ func TestClusterScripts(t *testing.T) {
 		for _, s := range tc.Servers {
 			s.Do(t, "SCRIPT", "FLUSH") // behind the proxy's back
 		}
-		harness.Expect(t, w, noScript, "EVALSHA", sha, "1", "c1", "2")
+		wantNoScript(t, w, sha)
 	}
 	harness.Expect(t, w, "*1\r\n:0\r\n", "SCRIPT", "EXISTS", sha)
 	harness.Expect(t, w, "+OK\r\n", "SCRIPT", "FLUSH")
-	harness.Expect(t, w, noScript, "EVALSHA", sha, "1", "c1", "2")
+	wantNoScript(t, w, sha)
 	w.Send("EVAL", "while true do end", "1", "slow")
 	harness.Eventually(t, "the script is killed", func() bool { return other.Do("SCRIPT", "KILL") == "+OK\r\n" })
 	if got := w.Read(); !strings.Contains(got, "killed by user") {
