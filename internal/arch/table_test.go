@@ -73,7 +73,7 @@ var table = []row{
 	{pkg: "internal/top", floor: 2, what: "lockproxy top: who holds and waits for which lock, as tables",
 		may: []string{"upstream", "internal/checked", "internal/display"}, libs: []string{"github.com/redis/rueidis", "golang.org/x/term", "golang.org/x/text/width"}},
 	{pkg: "internal/embedded", floor: 2, what: "a Redis in this process, for trying lockproxy out and for tests",
-		may: []string{"internal/commandtable", "internal/glob", "proto/resp"}, libs: []string{"github.com/alicebob/miniredis/v2", "github.com/alicebob/miniredis/v2/server"}},
+		may: []string{"proto/resp"}, libs: []string{"github.com/alicebob/miniredis/v2", "github.com/alicebob/miniredis/v2/server"}},
 	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream", "internal/inforce", "internal/tlsfiles"}},
 	{pkg: "internal/commandtable", floor: 1, what: "what a command is, and where it goes: our rows, and what Redis' COMMAND tells",
 		may: []string{"proto/resp", "internal/telemetry"}, libs: stdOnly},

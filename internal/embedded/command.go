@@ -9,8 +9,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 
-	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/glob"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -22,10 +20,9 @@ var commandsFile []byte
 
 // entry is one command, or subcommand, of the file.
 type entry struct {
-	name       string // "client|kill"
-	reply      resp.Reply
-	categories []string
-	subs       []entry
+	name  string // "client|kill"
+	reply resp.Reply
+	subs  []entry
 }
 
 // entries are the commands, in the order of the file.
@@ -41,9 +38,6 @@ var entries = sync.OnceValue(func() (all []entry) {
 
 func readEntry(r resp.Reply) entry {
 	e := entry{name: string(r.Elems[0].Text), reply: r}
-	for _, category := range r.Elems[6].Elems {
-		e.categories = append(e.categories, strings.TrimPrefix(string(category.Text), "@"))
-	}
 	for _, sub := range r.Elems[9].Elems {
 		e.subs = append(e.subs, readEntry(sub))
 	}
@@ -67,12 +61,6 @@ func find(name string) *entry {
 	return nil
 }
 
-// table finds the keys in calls of the commands.
-var table = sync.OnceValue(func() *commandtable.Table {
-	all := resp.AppendArray(nil, len(entries()))
-	return commandtable.New(nil, nil, nil, commandtable.Listed(append(all, commandsFile...)))
-})
-
 // Command answers COMMAND and its subcommands.
 func Command(p *server.Peer, args []string) {
 	if len(args) == 0 {
@@ -84,13 +72,11 @@ func Command(p *server.Peer, args []string) {
 		writeEntries(p, rest)
 	case sub == "COUNT" && len(rest) == 0:
 		p.WriteInt(len(entries()))
-	case sub == "LIST":
-		writeNames(p, rest)
+	case sub == "LIST" && len(rest) == 0:
+		writeNames(p)
 	case sub == "DOCS":
 		writeDocs(p, rest)
-	case sub == "GETKEYS" && len(rest) > 0:
-		writeKeys(p, rest)
-	case sub == "COUNT" || sub == "GETKEYS":
+	case sub == "COUNT" || sub == "LIST":
 		p.WriteError(fmt.Sprintf("ERR wrong number of arguments for 'command|%s' command", strings.ToLower(sub)))
 	default:
 		p.WriteError(fmt.Sprintf("ERR unknown subcommand '%s'. Try COMMAND HELP.", args[0]))
@@ -135,34 +121,13 @@ func inProtocol(out []byte, r resp.Reply, resp3 bool) []byte {
 	return out
 }
 
-// writeNames answers COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern].
-func writeNames(p *server.Peer, filter []string) {
-	fits := func(entry) bool { return true }
-	switch {
-	case len(filter) == 0:
-	case len(filter) != 3 || !strings.EqualFold(filter[0], "FILTERBY"):
-		p.WriteError("ERR syntax error")
-		return
-	default:
-		switch value := strings.ToLower(filter[2]); strings.ToUpper(filter[1]) {
-		case "MODULE":
-			fits = func(entry) bool { return false }
-		case "ACLCAT":
-			fits = func(e entry) bool { return slices.Contains(e.categories, value) }
-		case "PATTERN":
-			matches := glob.New(value).Matches
-			fits = func(e entry) bool { return matches(e.name) }
-		default:
-			p.WriteError("ERR syntax error")
-			return
-		}
-	}
+// writeNames answers COMMAND LIST, without Redis' filters.
+func writeNames(p *server.Peer) {
 	var names []string
 	for _, e := range entries() {
-		for _, one := range append([]entry{e}, e.subs...) {
-			if fits(one) {
-				names = append(names, one.name)
-			}
+		names = append(names, e.name)
+		for _, sub := range e.subs {
+			names = append(names, sub.name)
 		}
 	}
 	p.WriteStrings(names)
@@ -188,31 +153,4 @@ func writeDocs(p *server.Peer, names []string) {
 			}
 		}
 	})
-}
-
-// writeKeys answers COMMAND GETKEYS of a call.
-func writeKeys(p *server.Peer, call []string) {
-	words := make([][]byte, len(call))
-	for i, word := range call {
-		words[i] = []byte(word)
-	}
-	c := table().Find(words)
-	switch {
-	case c == nil || c.Spec == nil:
-		p.WriteError("ERR Invalid command specified")
-		return
-	case !commandtable.ArityFits(c.Arity, len(call)):
-		p.WriteError("ERR Invalid number of arguments specified for command")
-		return
-	}
-	at, known := c.Spec.Keys(words, nil)
-	if !known || len(at) == 0 {
-		p.WriteError("ERR The command has no key arguments")
-		return
-	}
-	keys := make([]string, len(at))
-	for i, word := range at {
-		keys[i] = call[word]
-	}
-	p.WriteStrings(keys)
 }
