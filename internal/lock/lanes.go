@@ -2,7 +2,6 @@ package lock
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -16,13 +15,12 @@ import (
 const (
 	// chunkMost is the most holds one renewal script extends: about 0.6 ms of Redis' time.
 	chunkMost = 500
-	// renewAllowed is how long Redis may take to get to a renewal, while the lock lasts; a Redis that was slower gets
-	// up to renewAllowedMost.
-	renewAllowed, renewAllowedMost = 5 * time.Second, 20 * time.Second
+	// renewAllowed is how long Redis may take to get to a renewal, while the lock lasts.
+	renewAllowed = 20 * time.Second
 	// laneRest is how long a lane starts nothing after its node could not be reached.
 	laneRest = 50 * time.Millisecond
 	// laneKept is how long a lane is kept in which nothing is renewed any more, for what it knows of a node that was
-	// slow or away. A node that has left a cluster does not come back.
+	// away. A node that has left a cluster does not come back.
 	laneKept = time.Minute
 )
 
@@ -55,18 +53,16 @@ type lane struct {
 	queue   agenda.Agenda[*chunk] // that wait for a place: the one with the earliest deadline goes first
 	open    map[chunkKey]*chunk   // those of them that take more holds
 	rest    time.Time             // nothing is started before
-	// How long Redis may take to get to a script: more than renewAllowed when it was slower.
-	allow  time.Duration
-	ended  time.Time // when its last script did
-	failed int       // renewals that failed since that was logged last
-	logged time.Time
+	ended   time.Time             // when its last script did
+	failed  int                   // renewals that failed since that was logged last
+	logged  time.Time
 }
 
 // laneOf is where a hold's renewals go. mu is held.
 func (wd *watchdog) laneOf(at lockstore.Lane) *lane {
 	ln := wd.lanes[at.Node]
 	if ln == nil {
-		ln = &lane{atOnce: at.AtOnce, allow: renewAllowed, open: map[chunkKey]*chunk{}}
+		ln = &lane{atOnce: at.AtOnce, open: map[chunkKey]*chunk{}}
 		ln.queue = agenda.New(func(c *chunk) *int32 { return &c.inQueue })
 		wd.lanes[at.Node] = ln
 	}
@@ -115,7 +111,7 @@ func (wd *watchdog) startAll() (next time.Duration) {
 
 // forgettable says that the lane knows nothing worth keeping.
 func (ln *lane) forgettable() bool {
-	return ln.failed == 0 && ln.allow == renewAllowed || time.Since(ln.ended) > laneKept
+	return ln.failed == 0 || time.Since(ln.ended) > laneKept
 }
 
 // start starts chunks of one lane for as long as there is a place. mu is held.
@@ -130,7 +126,7 @@ func (wd *watchdog) start(ln *lane) {
 			continue
 		}
 		// Later than that the lock is lost.
-		c.allow = max(lockstore.Allowed, min(ln.allow, c.deadline.sub(wd.holds.now())))
+		c.allow = max(lockstore.Allowed, min(renewAllowed, c.deadline.sub(wd.holds.now())))
 		ln.running++
 		wd.background(func() { wd.runChunk(ln, c) })
 	}
@@ -167,43 +163,27 @@ func (hs *holds) take(c *chunk) {
 
 // runChunk renews a chunk and makes room for the next one.
 func (wd *watchdog) runChunk(ln *lane, c *chunk) {
-	came := wd.renewChunk(c)
-	failed := wd.noteChunk(ln, len(c.holds), came)
-	if failed > 0 {
-		wd.log.Warn("renewal failed, trying again", "locks", failed, "error", came.err)
+	err := wd.renewChunk(c)
+	if failed := wd.noteChunk(ln, len(c.holds), err); failed > 0 {
+		wd.log.Warn("renewal failed, trying again", "locks", failed, "error", err)
 	}
-}
-
-// outcomeOf is what a chunk of renewals tells about its node.
-type outcomeOf struct {
-	err  error
-	took time.Duration
 }
 
 // noteChunk notes what a chunk tells about its node, and returns how many failed renewals are to be logged now: one
 // line a second, however many locks there are.
-func (wd *watchdog) noteChunk(ln *lane, holds int, came outcomeOf) (failed int) {
+func (wd *watchdog) noteChunk(ln *lane, holds int, err error) (failed int) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
 	now := time.Now()
 	ln.running--
 	ln.ended = now
-	switch {
-	case errors.Is(came.err, lockstore.ErrLate):
-		ln.allow = min(2*ln.allow, renewAllowedMost)
-	case lockstore.Unreached(came.err):
+	if lockstore.Unreached(err) {
 		ln.rest = now.Add(laneRest)
-	case came.err == nil && came.took < ln.allow/4:
-		ln.allow = max(ln.allow/2, renewAllowed)
 	}
-	if came.err != nil {
-		ln.failed += holds
-		if now.Sub(ln.logged) >= time.Second {
-			failed, ln.failed, ln.logged = ln.failed, 0, now
-		}
-	}
-	if came.err == nil {
+	if err == nil {
 		ln.failed = 0
+	} else if ln.failed += holds; now.Sub(ln.logged) >= time.Second {
+		failed, ln.failed, ln.logged = ln.failed, 0, now
 	}
 	wd.start(ln)
 	if ln.queue.Len() > 0 && ln.running == 0 {

@@ -190,26 +190,6 @@ func TestQuorumRenewThatComesLate(t *testing.T) {
 	}
 }
 
-// UNLOCK FORCE that passes a node before the holder's vote comes there leaves no majority with the lock.
-func TestQuorumForceOvertakesAVote(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		ns := bubbleNodes(w, 3)
-		_, c, told := ns.jobs(t, "forces", "locks")
-		for _, r := range everyKind() {
-			ns.away("forces", 0)
-			ns.link("locks", 2).Delay(50*time.Millisecond, 0)
-			mustLock(t, c["locks"], r)
-			mustUnlock(t, c["forces"], UnlockRequest{Key: r.Key, Side: r.Kind, Force: true}, true)
-			ns.link("locks", 2).Heal()
-			ns.link("forces", 0).Heal()
-			time.Sleep(2 * time.Minute)
-			if ns.holding(t, r.Key) > 0 || r.Lease == 0 && told["locks"].reasons() == "" {
-				t.Errorf("%s: %d nodes have it; told %q", r.Key, ns.holding(t, r.Key), told["locks"].reasons())
-			}
-		}
-	})
-}
-
 // UNLOCK FORCE finds the owners of a read/write lock whose name is one hash tag, Redisson's too, and says what is no lock.
 func TestQuorumForceOfOddNames(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

@@ -33,31 +33,6 @@ func TestNestedReaderIsNotAskedAboutWithoutPause(t *testing.T) {
 	}
 }
 
-// A hold that is looked at alone has Redis answer within a second. One that is slower than that does not make the other renewals more patient.
-func TestLateLookLeavesTheLanesPatience(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		n := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, n, "one", Options{})
-		a, told := client(m)
-		mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 39000})
-		time.Sleep(9900 * time.Millisecond) // it is visited next in a moment
-		n.Stop()
-		time.Sleep(1500 * time.Millisecond)
-		n.Cont()
-		time.Sleep(100 * time.Millisecond)
-		m.watchdog.mu.Lock()
-		defer m.watchdog.mu.Unlock()
-		for _, ln := range m.watchdog.lanes {
-			if ln.allow != renewAllowed {
-				t.Errorf("renewals may take %v", ln.allow)
-			}
-		}
-		if told.reasons() != "" {
-			t.Errorf("told %q", told.reasons())
-		}
-	})
-}
-
 // Once Redis has been given back what a hold has left, the hold goes back to being looked at rarely.
 func TestRestoredHoldsAreLookedAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

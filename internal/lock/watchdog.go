@@ -77,7 +77,7 @@ func (hs *holds) dispatchDue(enqueue func(*record)) (toClear []*record) {
 }
 
 // renewChunk renews the holds of a chunk, and notes the result for each. They are busy until then.
-func (wd *watchdog) renewChunk(c *chunk) (came outcomeOf) {
+func (wd *watchdog) renewChunk(c *chunk) error {
 	ctx, span := telemetry.Span(context.Background(), "renew")
 	defer span.End()
 	r := wd.holds.renewal(c)
@@ -91,7 +91,7 @@ func (wd *watchdog) renewChunk(c *chunk) (came outcomeOf) {
 		telemetry.Renewed(ctx, "ok")
 	}
 	wd.holds.noteRenewals(c, r, out, err, sent)
-	return outcomeOf{err, wd.holds.now().sub(sent)}
+	return err
 }
 
 // renewal makes the step for a chunk.
@@ -156,5 +156,5 @@ func (wd *watchdog) visitBusy(rec *record, least time.Duration) error {
 		chunkKey: chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW}, holds: []*record{rec},
 		planned: wd.holds.now(), allow: lockstore.Allowed, least: least,
 	}
-	return wd.renewChunk(c).err
+	return wd.renewChunk(c)
 }
