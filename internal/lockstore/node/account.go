@@ -54,9 +54,6 @@ func (a *Account) Refused(err error) {
 	}
 }
 
-// Fresh says that nobody has to wait to know what the node can do.
-func (a *Account) Fresh() bool { return a.now().fresh }
-
 // Verb is the command with which the node publishes; "": it is not known yet.
 func (a *Account) Verb() string { return a.now().verb }
 

@@ -80,17 +80,10 @@ func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
 // Look is the script that says what there is of one owner's holds.
 func Look(id lockstore.ID) Call {
 	return Call{DB: id.DB, Script: scripts.Look, Keys: []string{id.Key},
-		Args: []string{id.Owner, id.Reader(), lockstore.ReadPrefix(id.Key)}}
+		Args: []string{id.Owner, id.Reader(), lockstore.ReadPrefix(id.Key)}, Shape: Shape{Least: 3}}
 }
 
-// Seen reads its reply; now is Redis' clock in µs by then.
-func Seen(reply rueidis.RedisMessage) (s lockstore.Seen, now int64) {
-	parts, _ := reply.ToArray()
-	if len(parts) != 6 {
-		return s, 0
-	}
-	clock, _ := parts[0].ToString()
-	now, _ = strconv.ParseInt(clock, 10, 64)
-	has := func(i int) bool { n, _ := parts[i].AsInt64(); return n == 1 }
-	return lockstore.Seen{Plain: has(1), Writes: has(2), Reads: has(3)}, now
+// Seen reads what that script has returned.
+func Seen(out []int64) lockstore.Seen {
+	return lockstore.Seen{Plain: out[0] == 1, Writes: out[1] == 1, Reads: out[2] == 1}
 }

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
@@ -24,11 +23,14 @@ func (q *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err
 		return lockstore.OtherKind, nil
 	}
 	for field := range holders(in.Nodes, f) {
-		freed, err := q.forceOwner(f, field)
+		until := q.until(0)
+		freed, err := q.all.freed(q.onAll(until, func(n *quorumNode) result {
+			return n.ask(until, func(notAfter string) node.Call { return q.steps.ForceOwner(f, field, notAfter) })
+		}), "it may still be held")
 		if err != nil {
 			return 0, err
 		}
-		if freed || in.Kind == "none" { // what no majority has is gone all the same
+		if freed == lockstore.Freed || in.Kind == "none" { // what no majority has is gone all the same
 			code = lockstore.Freed
 		}
 	}
@@ -49,26 +51,4 @@ func holders(nodes []lockstore.NodeInfo, f lockstore.Forcing) map[string]bool {
 		}
 	}
 	return fields
-}
-
-// forceOwner takes all that an owner has of a lock. A vote that was sent before may come to a node only now which did
-// not have the lock yet: with one that is not reached this could be a majority. So such nodes are asked once more when
-// no such vote can be done any more.
-func (q *store) forceOwner(f lockstore.Forcing, field string) (freed bool, err error) {
-	for range 2 {
-		until := q.until(0)
-		all := q.onAll(until, func(n *quorumNode) result {
-			return n.ask(until, func(notAfter string) node.Call { return q.steps.ForceOwner(f, field, notAfter) })
-		})
-		code, err := q.all.freed(all, "it may still be held")
-		if err != nil {
-			return freed, err
-		}
-		freed = freed || code == lockstore.Freed
-		if t := q.all.tallyOf(all); t.Count(lockstore.NotHeld) == 0 || len(t.Said) == len(q.all) {
-			break
-		}
-		q.host.Sleep(context.Background(), time.Until(final(until)))
-	}
-	return freed, nil
 }

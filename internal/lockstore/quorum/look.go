@@ -85,9 +85,12 @@ func (q *store) Look(id lockstore.ID, final, _ time.Time) (lockstore.Seen, error
 		q.host.Sleep(context.Background(), wait)
 	}
 	answers, err := each(q, "what is held cannot be said", func(n *quorumNode) (lockstore.Seen, error) {
-		reply, err := n.Eval(node.Look(id), false)
-		seen, _ := node.Seen(reply)
-		return seen, err
+		look := node.Look(id)
+		out, err := look.Ints(n.Eval(look, false))
+		if err != nil {
+			return lockstore.Seen{}, err
+		}
+		return node.Seen(out), nil
 	})
 	return tally.Seen(valuesOf(answers), len(q.all)), err
 }

@@ -25,7 +25,7 @@ func TestQuorumProbeDoesAllAndLeavesNothing(t *testing.T) {
 	var running sync.WaitGroup
 	q := openStore(t, servers, func(work func()) { running.Go(work) })
 	for i, n := range q.all {
-		if refusal, err := n.Admit(t.Context(), 0, func() node.Site { return n.site() }); err != nil || !n.Account.Fresh() || refusal != nil {
+		if refusal, err := n.Admit(t.Context(), 0, func() node.Site { return n.site() }); err != nil || n.Able() != nil || refusal != nil {
 			t.Errorf("%s: %v %v", n.name, err, refusal)
 		}
 		if left := servers[i].Do(t, "DBSIZE").(int64); left != 0 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -14,10 +12,9 @@ import (
 
 const (
 	// notAfter is how long after it was sent a verb's script may still be done, by Redis' clock. If Redis was slower
-	// than that the next try has twice as long, the last one lateMost. Renewals have longer: see lane.
-	notAfter  = lockstore.Allowed
-	lateTries = 3
-	lateMost  = notAfter << (lateTries - 1)
+	// than that the next try has lateMost. Renewals have longer: see lane.
+	notAfter = lockstore.Allowed
+	lateMost = 4 * notAfter
 )
 
 // limits bound how long one request may be under way.
@@ -59,13 +56,4 @@ func (d *store) eval(ctx context.Context, l limits, c node.Call, send sending) (
 	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
 	return d.do(ctx, l, c, send)
-}
-
-// read runs a script that changes nothing and has no not-after, and returns its reply as it is.
-func (d *store) read(ctx context.Context, c node.Call) (reply rueidis.RedisMessage, err error) {
-	_, err = d.eval(ctx, limits{notAfter, untilGivenUp}, c, func(s *shard, prepared node.Call, ask bool) ([]int64, error) {
-		reply, err = s.Eval(prepared, ask)
-		return nil, err
-	})
-	return reply, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -21,10 +23,9 @@ func (d *store) Look(id lockstore.ID, final, giveUp time.Time) (lockstore.Seen, 
 		d.host.Sleep(background, wait)
 	}
 	for failures := retry.Insist(); ; {
-		reply, err := d.read(background, node.Look(id))
+		out, err := d.eval(background, limits{notAfter, untilGivenUp}, node.Look(id), aside)
 		if err == nil {
-			seen, _ := node.Seen(reply)
-			return seen, nil
+			return node.Seen(out), nil
 		}
 		if lockstore.Unknown(err) {
 			err = &upstream.NotSentError{Cause: err} // it only read
@@ -35,7 +36,13 @@ func (d *store) Look(id lockstore.ID, final, giveUp time.Time) (lockstore.Seen, 
 	}
 }
 
-// Info reads a lock.
+// Info reads a lock. Its reply has more than numbers.
 func (d *store) Info(ctx context.Context, db int, key string, most int) (lockstore.Info, error) {
-	return node.ParseInfo(d.read(ctx, node.Info(db, key, most)))
+	var reply rueidis.RedisMessage
+	_, err := d.eval(ctx, limits{notAfter, untilGivenUp}, node.Info(db, key, most),
+		func(s *shard, prepared node.Call, ask bool) (_ []int64, err error) {
+			reply, err = s.Eval(prepared, ask)
+			return nil, err
+		})
+	return node.ParseInfo(reply, err)
 }

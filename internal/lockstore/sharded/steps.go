@@ -12,11 +12,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// inTime runs a script that changes something, and again with twice the time if Redis got to it too late. It returns
+// inTime runs a script that changes something, and again with more time if Redis got to it too late. It returns
 // what the script did, when the last one was sent, and its not-after.
 func (d *store) inTime(ctx context.Context, again time.Duration, send sending, build func(notAfter string) node.Call) (out []int64, sent time.Time, at int64, err error) {
-	for try := range lateTries {
-		l := limits{notAfter << try, again}
+	for _, allow := range [...]time.Duration{notAfter, lateMost} {
+		l := limits{allow, again}
 		var text string
 		if text, at, err = d.notAfter(l.allow); err != nil {
 			return nil, sent, at, err
