@@ -49,7 +49,8 @@ func newEndpoint(o Options) (*endpoint, sdkmetric.Reader, error) {
 		return nil, nil, err
 	}
 	server := webserver.New(webserver.Options{
-		Name: "the metrics endpoint", Handler: routes(registry, o.Handlers, o.Logger), WriteTimeout: scrapeTime, MaxHeaderBytes: 16 << 10, Log: o.Logger,
+		Name: "the metrics endpoint", Handler: routes(registry, o.Handlers, o.Logger), WriteTimeout: scrapeTime, MaxHeaderBytes: 16 << 10,
+		OneAnswer: true, Log: o.Logger,
 	})
 	return &endpoint{Server: server, sockets: o.Sockets, address: o.MetricsListen}, reader, nil
 }

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,10 +25,7 @@ const patience = 20 * time.Second
 // serve runs a server at a free address.
 func serve(t *testing.T, secure *tls.Config, h http.HandlerFunc) (s *Server, addr string) {
 	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listener(t)
 	s = New(Options{Name: "a test", Handler: h, WriteTimeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
 	s.Start(ln, secure)
 	t.Cleanup(func() {
@@ -35,6 +34,15 @@ func serve(t *testing.T, secure *tls.Config, h http.HandlerFunc) (s *Server, add
 		_ = s.Shutdown(ctx) // cuts what a test has left
 	})
 	return s, ln.Addr().String()
+}
+
+func listener(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
 }
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
@@ -99,8 +107,8 @@ func TestAnswersBesideSilentTLS(t *testing.T) {
 	answered(t, c)
 }
 
-// Requests at work are not ended for newcomers, who wait for the first that is done.
-func TestRequestsAtWorkStay(t *testing.T) {
+// One who has asked gets the answer beside newcomers, as long as there are places; then the oldest goes.
+func TestTheOldestGoes(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	_, addr := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}
@@ -108,73 +116,46 @@ func TestRequestsAtWorkStay(t *testing.T) {
 		ok(w, r)
 	})
 	var all []net.Conn
-	for range mostConnections {
+	for range mostConnections + 1 {
 		all = append(all, connect(t, addr, request))
 		<-begun
 	}
-	late := connect(t, addr, request)
-	select {
-	case <-begun:
-		t.Error("one more than there are places for is served")
-	case <-time.After(100 * time.Millisecond):
+	if _, err := all[0].Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("the oldest stays: %v", err)
 	}
-	goOn <- struct{}{}
-	<-begun
 	close(goOn)
-	for _, c := range append(all, late) {
+	for _, c := range all[1:] {
 		answered(t, c)
 	}
 }
 
-func TestToLeave(t *testing.T) {
-	guests := func(hosts string, working string) (all []*guest) {
-		for i, host := range hosts {
-			g := &guest{host: string(host)}
-			if working[i] == 'w' {
-				g.working = 1
-			}
-			all = append(all, g)
+// A place that its connection has left is free.
+func TestPlacesAreFreed(t *testing.T) {
+	_, addr := serve(t, nil, ok)
+	first := connect(t, addr, request)
+	answered(t, first)
+	for range 3 * mostConnections {
+		c := connect(t, addr, "GET / HTTP/1.0\r\n\r\n")
+		answered(t, c)
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
 		}
-		return all
+		c.Close()
 	}
-	for _, c := range []struct {
-		hosts, working string
-		leaves         int // -1: nobody
-	}{
-		{"a", ".", 0},
-		{"aaa", "...", 0},
-		{"aaa", "w..", 1},
-		{"aaa", "www", -1},
-		{"abb", "...", 1}, // of who has most
-		{"abb", ".w.", 0}, // at rest
-		{"abbcc", ".....", 1},
-	} {
-		all := guests(c.hosts, c.working)
-		var want *guest
-		if c.leaves >= 0 {
-			want = all[c.leaves]
-		}
-		if got := toLeave(all); got != want {
-			t.Errorf("%s %s: not %d", c.hosts, c.working, c.leaves)
-		}
+	if _, err := io.WriteString(first, request); err != nil {
+		t.Fatal(err)
 	}
+	answered(t, first)
 }
 
-// A newcomer that waits for a place does not keep the server from its end.
-func TestClosedWhileSomebodyWaits(t *testing.T) {
-	begun, goOn := make(chan struct{}, mostConnections), make(chan struct{})
-	s, addr := serve(t, nil, func(http.ResponseWriter, *http.Request) {
-		begun <- struct{}{}
-		<-goOn
-	})
-	for range mostConnections {
-		connect(t, addr, request)
-		<-begun
+// Whoever pipelines requests is answered the first one.
+func TestOneAnswer(t *testing.T) {
+	s, ln := New(Options{Name: "a test", Handler: http.HandlerFunc(ok), OneAnswer: true, Log: slog.New(slog.DiscardHandler)}), listener(t)
+	s.Start(ln, nil)
+	defer s.Shutdown(context.Background())
+	c := connect(t, ln.Addr().String(), request+request)
+	text, _ := io.ReadAll(c) // it may be cut for the second request
+	if n := strings.Count(string(text), "200 OK"); n != 1 {
+		t.Errorf("%d answers: %q", n, text)
 	}
-	late := connect(t, addr, request)
-	s.Unlisten()
-	if _, err := late.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
-	close(goOn)
 }

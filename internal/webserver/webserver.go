@@ -1,4 +1,5 @@
-// Package webserver serves HTTP to operators and their machines. It answers however many others are connected and say nothing: see places.
+// Package webserver serves HTTP to operators and their machines. It answers whatever others do who are connected: see
+// places.
 package webserver
 
 import (
@@ -20,7 +21,10 @@ type Options struct {
 	Handler        http.Handler
 	WriteTimeout   time.Duration // for a whole answer
 	MaxHeaderBytes int
-	Log            *slog.Logger
+	// OneAnswer has a connection end with its first answer. Else one who pipelines requests keeps the processors from
+	// the others' for as long as the buffers take the answers.
+	OneAnswer bool
+	Log       *slog.Logger
 }
 
 // Server is one HTTP server. Shutdown must end it.
@@ -34,9 +38,9 @@ type Server struct {
 
 // New makes a server that does not serve yet.
 func New(o Options) *Server {
-	return &Server{name: o.Name, log: o.Log, http: &http.Server{
-		Handler:           atWork(o.Handler),
-		ConnContext:       withGuest,
+	s := &Server{name: o.Name, log: o.Log, http: &http.Server{
+		Handler:           o.Handler,
+		ConnState:         new(places).changed,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      o.WriteTimeout,
@@ -47,13 +51,15 @@ func New(o Options) *Server {
 
 		ErrorLog: log.New(trouble{o}, "", 0),
 	}}
+	s.http.SetKeepAlivesEnabled(!o.OneAnswer)
+	return s
 }
 
 // Start serves at ln, with TLS unless secure is nil. From the call on ln is the server's.
 func (s *Server) Start(ln net.Listener, secure *tls.Config) {
-	s.listener = newPlaces(ln, mostConnections)
+	s.listener = ln
 	if secure != nil {
-		s.listener = tls.NewListener(s.listener, secure)
+		s.listener = tls.NewListener(ln, secure)
 	}
 	s.serving.Go(s.serve)
 }
