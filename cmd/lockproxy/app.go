@@ -140,8 +140,9 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err = a.openPage(ctx); err != nil {
 		return err
 	}
-	telemetry.Publish(a.server.Figures())
-	telemetry.Publish(telemetry.Readings{telemetry.CertificateEnd: a.readEnds}) // last, when all files are known
+	figures := a.server.Figures()
+	figures[telemetry.CertificateEnd] = a.readEnds // last, when all files are known
+	telemetry.Publish(figures)
 	return nil
 }
 

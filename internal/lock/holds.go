@@ -317,7 +317,7 @@ func (hs *holds) lose(rec *record, was hold, reason string, now moment) {
 func (hs *holds) released(rec *record, id lockstore.ID, granted moment) {
 	e := eventOf(events.Release, time.Now(), id)
 	e.Held = e.At.Sub(hs.time(granted))
-	telemetry.LockReleased(context.Background(), e.Side, e.Held)
+	telemetry.LockReleased(e.Side, e.Held)
 	if !events.Long(e.Held) {
 		return
 	}

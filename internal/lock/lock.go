@@ -138,7 +138,7 @@ func (c *Client) answered(ctx context.Context, v verb, err error, r Request, key
 	case err == nil:
 		c.m.granted.Add(int64(len(keys)), r.Kind.String(), "")
 		for range keys {
-			telemetry.LockGranted(ctx, r.Kind.String(), took)
+			telemetry.LockGranted(r.Kind.String(), took)
 		}
 	case errors.Is(err, ErrNotAcquired):
 		c.m.refused.Add(1)

@@ -217,7 +217,7 @@ func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error)
 		c.m.leases.forget(id)
 		return false, notHeld(id.Key, false)
 	}
-	telemetry.LockReleased(context.Background(), id.Kind.String(), 0)
+	telemetry.LockReleased(id.Kind.String(), 0)
 	e := eventOf(events.Release, time.Now(), id)
 	if granted := c.m.leases.forget(id); !granted.IsZero() && events.Long(e.At.Sub(granted)) {
 		e.Held, e.Client = e.At.Sub(granted), c.who()

@@ -82,7 +82,7 @@ func (wd *watchdog) renewChunk(c *chunk) error {
 	defer span.End()
 	r := wd.holds.renewal(c)
 	sent := wd.holds.now()
-	telemetry.RenewalLate(ctx, max(0, sent.sub(c.planned)))
+	telemetry.RenewalLate(max(0, sent.sub(c.planned)))
 	out, err := wd.store.Renew(ctx, r)
 	if err != nil {
 		wd.holds.counts.renewals.Add(int64(len(c.holds)), "error", "")

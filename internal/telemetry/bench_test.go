@@ -52,10 +52,9 @@ func BenchmarkVerbDone(b *testing.B) {
 
 func BenchmarkLockGranted(b *testing.B) {
 	start(b, Options{MetricsListen: "127.0.0.1:0"})
-	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		LockGranted(ctx, "plain", time.Millisecond)
+		LockGranted("plain", time.Millisecond)
 	}
 }
 
@@ -78,6 +77,18 @@ func BenchmarkVerbDoneEverywhere(b *testing.B) {
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
 			VerbDone(ctx, "LOCK", "ok", time.Millisecond)
+		}
+	})
+}
+
+// BenchmarkRunEverywhere is Run on all processors.
+func BenchmarkRunEverywhere(b *testing.B) {
+	start(b, Options{MetricsListen: "127.0.0.1:0"})
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			run := Run{String: 1}
+			run.Upstream(100 * time.Microsecond)
+			run.Proxy(20 * time.Microsecond)
 		}
 	})
 }

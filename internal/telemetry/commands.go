@@ -36,18 +36,13 @@ func (r *Run) Upstream(took time.Duration) { r.record(&upstream, took) }
 
 // Upstream is how long Redis took for one command of the family.
 func (f Family) Upstream(took time.Duration) {
-	if readers.Load() > 0 {
-		upstream[f].record(max(took, 0), 1)
-	}
+	upstream[f].record(max(took, 0), 1)
 }
 
 // Proxy is how long the proxy itself took for a run.
 func (r *Run) Proxy(took time.Duration) { r.record(&proxy, took) }
 
 func (r *Run) record(to *[families]*histogram, took time.Duration) {
-	if readers.Load() == 0 {
-		return
-	}
 	for f, n := range r {
 		if n > 0 {
 			to[f].record(max(took, 0), int64(n))

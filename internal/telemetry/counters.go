@@ -43,7 +43,7 @@ type Counters struct{ kinds labelled[Counter] }
 
 // NewCounters returns one that has counted nothing.
 func NewCounters() *Counters {
-	return &Counters{labelled[Counter]{make: func(attribute.Set, [2]string) *Counter { return new(Counter) }}}
+	return &Counters{labelled[Counter]{make: func(attribute.Set) *Counter { return new(Counter) }}}
 }
 
 // Add counts n more events of a kind. It is shown from then on, also if n is 0; second is "" where one word says it.

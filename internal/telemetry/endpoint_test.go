@@ -11,7 +11,10 @@ import (
 // An endpoint that is opened later, and then left to another process, answers nobody any more, whether connected or not, and says nothing of that.
 func TestUnlisten(t *testing.T) {
 	var log strings.Builder
-	tel := start(t, Options{MetricsListen: "127.0.0.1:0", Later: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	tel, err := Start(t.Context(), Options{MetricsListen: "127.0.0.1:0", Later: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if tel.Addr() != nil {
 		t.Fatalf("it listens on %v already", tel.Addr())
 	}

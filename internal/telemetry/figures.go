@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -124,15 +123,8 @@ type Readings map[*Figure]Reading
 
 var published atomic.Pointer[Readings]
 
-// Publish has the figures of this process' proxy read by these, beside those that were published before.
-func Publish(more Readings) {
-	all := Readings{}
-	if before := published.Load(); before != nil {
-		maps.Copy(all, *before)
-	}
-	maps.Copy(all, more)
-	published.Store(&all)
-}
+// Publish has the figures of this process' proxy read by these.
+func Publish(all Readings) { published.Store(&all) }
 
 // of is how f is read; nil: it cannot be.
 func (r Readings) of(f *Figure) Reading {

@@ -37,7 +37,7 @@ var (
 // ofFamilies are those of a part of the time of commands: that of each family is found without looking for it.
 func ofFamilies(part string) (all [families]*histogram) {
 	for f, name := range familyNames {
-		all[f] = commands.of(name, part)
+		all[f] = commands.get(name, part)
 	}
 	return all
 }

@@ -12,7 +12,7 @@ import (
 // one takes no lock: the map is replaced whole when it grows.
 type labelled[T any] struct {
 	labels [2]string // their names; those that are "" are none
-	make   func(labels attribute.Set, values [2]string) *T
+	make   func(attribute.Set) *T
 	known  atomic.Pointer[map[[2]string]*T]
 	mu     sync.Mutex // growing
 }
@@ -45,7 +45,7 @@ func (l *labelled[T]) grow(values [2]string) *T {
 			kvs = append(kvs, attribute.String(name, values[i]))
 		}
 	}
-	grown := map[[2]string]*T{values: l.make(attribute.NewSet(kvs...), values)}
+	grown := map[[2]string]*T{values: l.make(attribute.NewSet(kvs...))}
 	maps.Copy(grown, known)
 	l.known.Store(&grown)
 	return grown[values]

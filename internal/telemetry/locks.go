@@ -15,21 +15,19 @@ func VerbDone(ctx context.Context, verb, outcome string, took time.Duration) {
 
 // LockGranted times a grant of a lock of this kind ("plain", "fair", "read",
 // "write") after a wait, which is the round trip alone when the lock was free.
-func LockGranted(ctx context.Context, kind string, waited time.Duration) {
+func LockGranted(kind string, waited time.Duration) {
 	lockWait.record(waited, kind, "")
 }
 
 // ScriptDone records that Redis has answered one of the scripts that locks use,
 // which was sent when Clock said so.
 func ScriptDone(script string, sent time.Duration) {
-	if readers.Load() > 0 {
-		scripts.record(Clock()-sent, script, "")
-	}
+	scripts.record(Clock()-sent, script, "")
 }
 
 // LockReleased records that a lock was given up by its holder, and for how long
 // it was held.
-func LockReleased(ctx context.Context, kind string, held time.Duration) {
+func LockReleased(kind string, held time.Duration) {
 	lockHold.record(held, kind, "")
 }
 
@@ -38,6 +36,6 @@ func Renewed(ctx context.Context, outcome string) { ended(ctx, outcome) }
 
 // RenewalLate records how long after its due time a renewal was sent; 0 for one
 // in time.
-func RenewalLate(ctx context.Context, late time.Duration) {
+func RenewalLate(late time.Duration) {
 	lateness.record(late, "", "")
 }

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,7 +22,6 @@ var placeholder = otel.GetTracerProvider()
 type namedTracer struct {
 	provider trace.TracerProvider
 	tracer   trace.Tracer // nil: nobody wants spans
-	kept     float64      // of the traces that begin here, from 0 to 1
 }
 
 var lastTracer atomic.Pointer[namedTracer]
@@ -33,39 +31,30 @@ var lastTracer atomic.Pointer[namedTracer]
 // when the span is recorded, so a sampler does not see them. Without an exporter
 // there is no span, and ctx stays as it is: each would cost allocations.
 func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
-	ctx, tracer := choose(ctx)
-	if tracer == nil {
+	t := tracerIn(ctx)
+	if t == nil {
 		return ctx, noop.Span{}
 	}
-	return begin(ctx, tracer, name, attrs)
+	return begin(ctx, t, name, attrs)
 }
 
 // SpanAbout is Span of a verb: the span, and those that begin below it, say which lock they are about, or which locks.
 func SpanAbout[T string | []string](ctx context.Context, name string, locks T) (context.Context, trace.Span) {
-	ctx, tracer := choose(ctx)
-	if tracer == nil {
+	t := tracerIn(ctx)
+	if t == nil {
 		return ctx, noop.Span{}
 	}
-	return begin(context.WithValue(ctx, aboutKey{}, locks), tracer, name, nil)
+	return begin(context.WithValue(ctx, aboutKey{}, locks), t, name, nil)
 }
 
-// choose returns the tracer of a span that is to begin in ctx; nil: there is to be none.
-func choose(ctx context.Context) (context.Context, trace.Tracer) {
-	t := tracer()
-	if t.tracer == nil {
-		return ctx, nil
+// tracerIn returns the tracer of a span that is to begin in ctx; nil: there is to be none. The sampler has left out a
+// span of this process that is not sampled, and would leave out those below, since they are of the same trace.
+func tracerIn(ctx context.Context) trace.Tracer {
+	t := tracer().tracer
+	if above := trace.SpanContextFromContext(ctx); t != nil && above.IsValid() && !above.IsSampled() && !above.IsRemote() {
+		return nil
 	}
-	switch above := trace.SpanContextFromContext(ctx); {
-	case !above.IsValid():
-		if t.kept < 1 && rand.Float64() >= t.kept {
-			return leftOut(ctx), nil
-		}
-	case !above.IsSampled() && !above.IsRemote():
-		// The sampler has left out a span of this process, and would leave out those below, since they are of the
-		// same trace.
-		return ctx, nil
-	}
-	return ctx, t.tracer
+	return t
 }
 
 func begin(ctx context.Context, t trace.Tracer, name string, attrs []attribute.KeyValue) (context.Context, trace.Span) {
@@ -119,10 +108,7 @@ func tracer() *namedTracer {
 	if last := lastTracer.Load(); last != nil && last.provider == provider {
 		return last
 	}
-	named := &namedTracer{provider: provider, kept: 1}
-	if sampled, ok := provider.(*sampledProvider); ok {
-		named.kept = sampled.kept
-	}
+	named := &namedTracer{provider: provider}
 	if _, none := provider.(noop.TracerProvider); !none && provider != placeholder {
 		named.tracer = provider.Tracer(scope)
 	}

@@ -150,18 +150,3 @@ func TestSpansNameLocks(t *testing.T) {
 		t.Errorf("many locks: %v", got)
 	}
 }
-
-// A verb whose trace is left out costs no allocation, and leaves out the spans below it.
-func TestSpanLeftOut(t *testing.T) {
-	otel.SetTracerProvider(&sampledProvider{sdktrace.NewTracerProvider(), 0})
-	defer otel.SetTracerProvider(noop.NewTracerProvider())
-	if n := testing.AllocsPerRun(100, func() {
-		ctx, verb := SpanAbout(context.Background(), "LOCK", "orders")
-		_, below := Span(ctx, "acquire")
-		if verb.IsRecording() || below.IsRecording() {
-			t.Error("there is a span")
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}

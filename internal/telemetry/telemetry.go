@@ -18,14 +18,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
@@ -54,10 +52,6 @@ type Telemetry struct {
 	endpoint *endpoint // nil: no Prometheus endpoint
 	metrics  *sdkmetric.MeterProvider
 	traces   *sdktrace.TracerProvider // nil: no spans leave
-	spans    trace.TracerProvider     // traces, or what begins few of them
-
-	once sync.Once
-	err  error
 }
 
 // Start begins to publish figures and spans: on the Prometheus endpoint of
@@ -106,8 +100,8 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	if exporter == nil {
 		return nil
 	}
-	t.traces, t.spans = tracesProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(&bursts{SpanProcessor: sdktrace.NewBatchSpanProcessor(exporter)}))
-	otel.SetTracerProvider(t.spans)
+	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))
+	otel.SetTracerProvider(t.traces)
 	return nil
 }
 
@@ -135,7 +129,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o 
 	}
 	if len(ways) > 0 {
 		t.metrics = sdkmetric.NewMeterProvider(append(ways, sdkmetric.WithResource(res))...)
-		readers.Add(1)
+		kept.Store(true)
 	}
 	return nil
 }
@@ -169,23 +163,16 @@ func (t *Telemetry) Addr() net.Addr {
 // Shutdown sends what was gathered and not yet sent, and ends everything Start
 // began; what ctx leaves no time for is dropped. Counting stays allowed.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
-	t.once.Do(func() { t.err = t.shutdown(ctx) })
-	return t.err
-}
-
-func (t *Telemetry) shutdown(ctx context.Context) error {
 	var errs []error
 	if t.traces != nil {
-		if otel.GetTracerProvider() == t.spans {
-			otel.SetTracerProvider(noop.NewTracerProvider())
-		}
+		otel.SetTracerProvider(noop.NewTracerProvider())
 		errs = append(errs, t.traces.Shutdown(ctx))
 	}
 	if t.endpoint != nil {
 		errs = append(errs, t.endpoint.Shutdown(ctx))
 	}
 	if t.metrics != nil {
-		readers.Add(-1)
+		kept.Store(false)
 		errs = append(errs, t.metrics.Shutdown(ctx))
 	}
 	return errors.Join(errs...)
