@@ -106,19 +106,13 @@ func (p *Conn) Drop(ctx context.Context) {
 func (p *Conn) Close() (unknown bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop()
-	return p.unknown
-}
-
-// drop is Close; mu is held.
-func (p *Conn) drop() {
-	if p.life.over() {
-		return
+	if !p.life.over() {
+		p.leave(left, "left within a reply")
+		p.conn.Close()
+		p.said = conversation{interceptor: p.said.interceptor}
+		p.show()
 	}
-	p.leave(left, "left within a reply")
-	p.conn.Close()
-	p.said = conversation{interceptor: p.said.interceptor}
-	p.show()
+	return p.unknown
 }
 
 // Ended implements upstream.Receiver: the connection is over. Its user calls it, too, to give the connection up as if
@@ -127,6 +121,15 @@ func (p *Conn) Ended(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end(cause)
+}
+
+// EndedUnsubscribed is Ended unless there are subscriptions, which need this connection.
+func (p *Conn) EndedUnsubscribed(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.said.state.subs.total() == 0 {
+		p.end(cause)
+	}
 }
 
 // end is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if

@@ -286,19 +286,16 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
-	if e.use == forAny {
+	request := resp.Command(words)
+	if e.use == forAny && len(request) <= backend.Long { // a long one keeps each node busy, and would go from one to the next
 		ctx, done := x.Nodes.Snapshot().While(x.Context, e.p.Node)
 		defer done()
-		defer context.AfterFunc(ctx, func() {
-			if !e.p.Status().Subscribed { // what is subscribed to there already needs this node
-				e.p.Ended(context.Cause(ctx))
-			}
-		})()
+		defer context.AfterFunc(ctx, func() { e.p.EndedUnsubscribed(context.Cause(ctx)) })()
 	}
 	if e.use == forEvents {
 		o.Within = eventsTimeout
 	}
-	e.p.Send(o, resp.Command(words))
+	e.p.Send(o, request)
 	if !e.p.Settled() && o.Lost == nil {
 		o.Lost = dedicated.ErrGone
 	}
