@@ -3,7 +3,6 @@ package commands
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/glob"
@@ -151,7 +150,7 @@ func holderFields(h lock.Holder, who bool, elsewhere fields) fields {
 	if who {
 		all = append(all, connection(h)...)
 	}
-	return append(all, field{"held-ms", h.Held}, field{"watched", h.Watched}, field{"renewed-ms-ago", renewedAgo(h)})
+	return append(all, field{"held-ms", h.Held}, field{"watched", h.Watched}, field{"renewed-ms-ago", h.Renewed})
 }
 
 // nodeFields are one node of a quorum: how it is, and what it has of the lock if it answered.
@@ -181,24 +180,15 @@ func connection(h lock.Holder) fields {
 	return fields{{"client-id", h.ClientID}, {"addr", h.Addr}, {"name", h.Name}}
 }
 
-// renewedAgo is how long ago the watchdog last renewed the lock, -1 ms before the first time.
-func renewedAgo(h lock.Holder) time.Duration {
-	if h.Renewed.IsZero() {
-		return -time.Millisecond
-	}
-	return time.Since(h.Renewed)
-}
-
 // entryFields are one lock that is held or waited for; who: with whose connection it is.
 func entryFields(e lock.Entry, who bool) fields {
 	all := lockOf(e)
 	if who {
 		all = append(all, connection(e.Holder)...)
 	}
-	if e.Waiting {
-		return append(all, field{"state", "waiting"}, field{"waiting-ms", e.Held})
+	if e.Place > 0 {
+		return append(all, field{"state", "waiting"}, field{"waiting-ms", e.Waited})
 	}
 	return append(all, field{"state", "held"}, field{"held-ms", e.Held}, field{"holds", e.Holds},
-		field{"ttl-ms", e.Left},
-		field{"watched", e.Watched}, field{"renewed-ms-ago", renewedAgo(e.Holder)})
+		field{"ttl-ms", e.Left}, field{"watched", e.Watched}, field{"renewed-ms-ago", e.Renewed})
 }

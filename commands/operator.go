@@ -138,59 +138,44 @@ func operatorConfig(c *Client, args [][]byte, out []byte) []byte {
 
 // operatorLocks is LOCKPROXY LOCKS [count] [ALL].
 func operatorLocks(c *Client, args [][]byte, out []byte) []byte {
-	return entries(c, args, out, "held", c.Proxy.About().Locks.HeldLongest, func(l *proxies.Lock) []proxies.Entry { return l.Holders },
-		func(e proxies.Entry) fields {
-			renewed := int64(-1) // not yet
-			if e.Renewed != nil {
-				renewed = *e.Renewed
-			}
-			return fields{{"held-ms", e.Held}, {"holds", e.Holds}, {"ttl-ms", e.Left}, {"lease-ms", e.Lease},
-				{"watched", e.Watched}, {"renewals", e.Renewals}, {"renewed-ms-ago", renewed}}
+	return entries(c, args, out, "held", c.Proxy.About().Locks.HeldLongest, func(l *proxies.Lock) []lock.Entry { return l.Holders },
+		func(e lock.Entry) fields {
+			return append(whose(e), fields{{"held-ms", e.Held}, {"holds", e.Holds}, {"ttl-ms", e.Left}, {"lease-ms", e.Lease},
+				{"watched", e.Watched}, {"renewals", e.Renewals}, {"renewed-ms-ago", e.Renewed}}...)
 		})
 }
 
 // operatorWaiters is LOCKPROXY WAITERS [count] [ALL].
 func operatorWaiters(c *Client, args [][]byte, out []byte) []byte {
-	return entries(c, args, out, "", c.Proxy.About().Locks.WaitingLongest, func(l *proxies.Lock) []proxies.Entry { return l.Waiters },
-		func(e proxies.Entry) fields { return fields{{"waiting-ms", e.Waited}, {"place", e.Place}} })
-}
-
-// entry is who holds a lock, or waits for it.
-type entry struct {
-	key string
-	db  int
-	proxies.Entry
+	return entries(c, args, out, "", c.Proxy.About().Locks.WaitingLongest, func(l *proxies.Lock) []lock.Entry { return l.Waiters },
+		func(e lock.Entry) fields {
+			return append(whose(e), field{"waiting-ms", e.Waited}, field{"place", e.Place})
+		})
 }
 
 // entries answers a call with who holds, or waits: here, or with ALL at all proxies, each with which that is, how old the
 // answer is, how many locks there are in all, and who has not answered. More than proxies tell is not shown then.
-func entries(c *Client, args [][]byte, out []byte, sort string, here func(n int) []lock.Entry, some func(*proxies.Lock) []proxies.Entry,
-	fieldsOf func(proxies.Entry) fields) []byte {
+func entries(c *Client, args [][]byte, out []byte, sort string, here func(n int) []lock.Entry, some func(*proxies.Lock) []lock.Entry,
+	fieldsOf func(lock.Entry) fields) []byte {
 	last := len(args) - 1
 	if last < 2 || !same(args[last], "ALL") {
 		if last > 2 {
 			return resp.AppendError(out, wrongSubcommand(args[1]))
 		}
-		return counted(c, args, out, here, func(e lock.Entry) fields {
-			told := proxies.EntryOf(e, "")
-			return append(whose(entry{e.Key, e.DB, told}), fieldsOf(told)...)
-		})
+		return counted(c, args, out, here, fieldsOf)
 	}
 	var view proxies.View
-	find := func(n int) (all []entry) {
+	find := func(n int) (all []lock.Entry) {
 		view = c.Operator.Proxies(c.Context(), proxies.Question{Sort: sort, Locks: proxies.MostLocks, Of: mostOfEach})
 		for i := range view.Locks {
-			l := &view.Locks[i]
-			for _, e := range some(l) {
-				all = append(all, entry{l.Name(), l.DB, e})
-			}
+			all = append(all, some(&view.Locks[i])...)
 		}
-		slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(b.Held+b.Waited, a.Held+a.Waited) })
+		slices.SortStableFunc(all, func(a, b lock.Entry) int { return cmp.Compare(b.Held+b.Waited, a.Held+a.Waited) })
 		return all[:min(n, len(all))]
 	}
-	return counted(c, args[:last], out, find, func(e entry) fields {
-		return slices.Concat(whose(e), fieldsOf(e.Entry), fields{{"proxy", e.Proxy}, {"told-ms-ago", time.Since(view.At)}, {"of", view.Of},
-			{"silent", strings.Join(view.Silent(), ", ")}})
+	return counted(c, args[:last], out, find, func(e lock.Entry) fields {
+		return append(fieldsOf(e), fields{{"proxy", e.Proxy}, {"told-ms-ago", time.Since(view.At)}, {"of", view.Of},
+			{"silent", strings.Join(view.Silent(), ", ")}}...)
 	})
 }
 
@@ -271,8 +256,8 @@ func operatorDrain(c *Client, _ [][]byte, out []byte) []byte {
 }
 
 // whose says which lock it is, and whose, in the words of LOCKLIST.
-func whose(e entry) fields {
-	return fields{{"key", e.key}, {"db", e.db}, {"kind", e.Kind}, {"owner", e.Of()}, {"client-id", e.Client}, {"addr", e.Addr}, {"name", e.Name}, {"user", e.User}}
+func whose(e lock.Entry) fields {
+	return append(append(lockOf(e), connection(e.Holder)...), field{"user", e.User})
 }
 
 // operatorClients is LOCKPROXY CLIENTS.

@@ -17,7 +17,7 @@ func TestOperator(t *testing.T) {
 	holder, waiter := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	holder.Do("CLIENT", "SETNAME", "painter")
 	id, waits := clientID(t, holder), clientID(t, waiter)
-	for _, lock := range [][]string{{"LOCK", "wall"}, {"LOCK", "door", "OWNER", "me", "PX", "500000"}} {
+	for _, lock := range [][]string{{"LOCK", "wall"}, {"LOCK", "yard", "OWNER", "me", "PX", "500000"}} {
 		if got := holder.Do(lock...); got != "+OK\r\n" {
 			t.Fatalf("%q: %q", lock, got)
 		}
@@ -51,7 +51,7 @@ func TestOperator(t *testing.T) {
 		if locks[0]["key"] != "wall" || locks[0]["watched"] != int64(1) || locks[0]["lease-ms"] != int64(30000) || !strings.HasSuffix(locks[0]["owner"].(string), ":"+strconv.FormatInt(id, 10)) {
 			t.Errorf("a watched lock: %v", locks[0])
 		}
-		expectFields(t, locks[1], map[string]any{"key": "door", "db": int64(0), "kind": "plain", "owner": "me", "client-id": id, "addr": holder.C.LocalAddr().String(), "name": "painter", "user": "default",
+		expectFields(t, locks[1], map[string]any{"key": "yard", "db": int64(0), "kind": "plain", "owner": "me", "client-id": id, "addr": holder.C.LocalAddr().String(), "name": "painter", "user": "default",
 			"held-ms": anyNumber, "holds": int64(1), "ttl-ms": anyNumber, "lease-ms": int64(500000), "watched": int64(0), "renewals": int64(0), "renewed-ms-ago": int64(-1)})
 		clients := list("CLIENTS")
 		if len(clients) < 3 || clients[0]["name"] != "painter" || clients[0]["locks"] != int64(1) || clients[1]["waits-for"] != "wall" || clients[1]["locks"] != int64(0) {

@@ -51,8 +51,8 @@ func (m *Manager) Figures() telemetry.Readings {
 		telemetry.LocksHeld: telemetry.Number(m.held), telemetry.LocksWaiting: telemetry.Number(m.lines.count),
 		telemetry.LocksGranted: m.granted.Read, telemetry.LocksLost: m.lost.Read,
 		telemetry.LocksRenewed: m.renewals.Read, telemetry.LocksHandedOff: m.handedOff.Read,
-		telemetry.OldestHold:       telemetry.Number(func() int64 { return oldest(m.holds.each, m.leases.each).Milliseconds() }),
-		telemetry.LongestWait:      telemetry.Number(func() int64 { return oldest(m.lines.each).Milliseconds() }),
+		telemetry.OldestHold:       telemetry.Number(func() int64 { return oldest(m.holds.each, m.leases.each) }),
+		telemetry.LongestWait:      telemetry.Number(func() int64 { return oldest(m.lines.each) }),
 		telemetry.LocksUnavailable: m.readUnable, telemetry.QuorumNodes: m.readNodes,
 	}
 }

@@ -14,19 +14,19 @@ import (
 )
 
 // Holder is one owner of a lock. The fields after Owned are known only of those that hold it through this proxy
-// (Local).
+// (Local). Times are in ms.
 type Holder struct {
 	lockstore.Owned
-	Local    bool
-	ClientID int64 // 0 when the connection has gone whose hold it is; of a named owner the one that named it last
-	Addr     string
-	Name     string
-	User     string
-	Held     time.Duration // since it was granted
-	Watched  bool          // the watchdog renews it
-	Renewed  time.Time     // the last renewal, zero before the first
-	Renewals int64
-	Lease    time.Duration // of a renewal when it is watched, else as it was taken
+	Local    bool   `json:"-"`
+	ClientID int64  `json:"client_id"` // 0 when the connection has gone whose hold it is; of a named owner the one that named it last
+	Addr     string `json:"addr"`
+	Name     string `json:"name"`
+	User     string `json:"user"`
+	Held     int64  `json:"held_ms,omitempty"`        // since it was granted
+	Watched  bool   `json:"watched,omitempty"`        // the watchdog renews it
+	Renewed  int64  `json:"renewed_ms_ago,omitempty"` // the last renewal, 1 at least; -1 before the first
+	Renewals int64  `json:"renewals,omitempty"`
+	Lease    int64  `json:"lease_ms,omitempty"` // of a renewal when it is watched, else as it was taken
 
 	by ClientInfo // the connection whose hold it is, or that named the owner last; the zero value: nobody's here
 }
@@ -136,22 +136,25 @@ func (m *Manager) info(ctx context.Context, db int, key string, most int) (Info,
 	return in, nil
 }
 
-// Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.
+// Entry is one line of LOCKLIST: a lock held, or waited for, through a proxy. As JSON it is what proxies tell of it.
 type Entry struct {
-	DB      int
-	Key     string
-	Waiting bool
-	Fair    bool          // it waits in the fair queue
-	Place   int           // of one that waits: in its line here, from 1
-	Proxy   string        // the id of the other proxy that told of it; "": it is of this one
-	Holder                // Owner, Kind and Holds as this proxy knows them; Held is the time waited when Waiting
-	Left    time.Duration // how long we are sure of it without another renewal
+	DB     int    `json:"-"`
+	Key    string `json:"-"`
+	Holder        // Owner, Kind and Holds as the proxy knows them
+	Left   int64  `json:"ttl_ms,omitempty"` // for how many ms it is sure of the lock without another renewal
+
+	Place  int   `json:"place,omitempty"` // of one that waits: in its line at the proxy, from 1; 0: it holds the lock
+	Fair   bool  `json:"fair,omitempty"`  // it waits in the fair queue
+	Waited int64 `json:"waiting_ms,omitempty"`
+
+	Proxy      string `json:"proxy,omitempty"`        // the id of the proxy that tells of it
+	OwnerBytes []byte `json:"owner_base64,omitempty"` // of an owner that is no UTF-8
 }
 
 // List names the locks held and waited for through this proxy, by key: those that hold it, then those that wait. owner
 // and pattern (Redis' glob) narrow it when not empty. What changes meanwhile may be in it, or not.
 func (m *Manager) List(owner, pattern string) []Entry {
-	out := m.Entries()
+	out := collect(m.holds.each, m.leases.each, m.lines.each)
 	fits := glob.New(cmp.Or(pattern, "*"))
 	out = slices.DeleteFunc(out, func(e Entry) bool { return owner != "" && owner != e.Owner || !fits.Matches(e.Key) })
 	for i := range out {
@@ -163,8 +166,12 @@ func (m *Manager) List(owner, pattern string) []Entry {
 	return out
 }
 
-// Entries are all that List has, in no order, before Introduce has said who they are.
-func (m *Manager) Entries() []Entry { return collect(m.holds.each, m.leases.each, m.lines.each) }
+// Each calls f with all that List has, in no order, before Introduce has said who they are. f must not block.
+func (m *Manager) Each(f func(Entry)) {
+	for _, each := range []each{m.holds.each, m.leases.each, m.lines.each} {
+		each(f)
+	}
+}
 
 // HeldLongest are the locks held through this proxy, those first that have been held for longest: n at most.
 func (m *Manager) HeldLongest(n int) []Entry { return longest(n, m.holds.each, m.leases.each) }
@@ -185,7 +192,9 @@ func collect(parts ...each) (all []Entry) {
 func longest(n int, parts ...each) []Entry {
 	all := collect(parts...)
 	slices.SortStableFunc(all,
-		func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key)) })
+		func(a, b Entry) int {
+			return cmp.Or(cmp.Compare(b.Held+b.Waited, a.Held+a.Waited), cmp.Compare(a.Key, b.Key))
+		})
 	all = all[:min(n, len(all))]
 	for i := range all {
 		all[i].Introduce()
@@ -193,12 +202,16 @@ func longest(n int, parts ...each) []Entry {
 	return all
 }
 
-func oldest(parts ...each) (age time.Duration) {
+// oldest is for how many ms somebody has held a lock, or waited.
+func oldest(parts ...each) (age int64) {
 	for _, each := range parts {
-		each(func(e Entry) { age = max(age, e.Held) })
+		each(func(e Entry) { age = max(age, e.Held, e.Waited) })
 	}
 	return age
 }
+
+// millis is a time in ms, which is not below 0 when a clock was set back.
+func millis(d time.Duration) int64 { return max(0, d.Milliseconds()) }
 
 // listPiece is how many things are looked at before others can have the mutex that guards them.
 const listPiece = 256
@@ -245,11 +258,14 @@ func (hs *holds) entry(id lockstore.ID, now time.Time) (e Entry) {
 
 // entryOf is one side of a live hold, at one time for all that are listed together. mu is held.
 func (hs *holds) entryOf(rec *record, side Kind, now time.Time) Entry {
-	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: max(0, hs.time(rec.sure).Sub(now)), Holder: Holder{
-		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true, Held: max(0,
-			now.Sub(hs.time(rec.granted))),
-		Watched: rec.watched, Renewed: hs.time(rec.renewed), Renewals: rec.renewals, Lease: rec.lease,
+	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: millis(hs.time(rec.sure).Sub(now)), Holder: Holder{
+		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true,
+		Held: millis(now.Sub(hs.time(rec.granted))), Watched: rec.watched, Renewed: -1, Renewals: rec.renewals,
+		Lease: millis(rec.lease),
 	}}
+	if renewed := hs.time(rec.renewed); !renewed.IsZero() {
+		e.Renewed = 1 + millis(now.Sub(renewed))
+	}
 	if rec.client != nil {
 		e.by = rec.client.info
 	}
@@ -302,9 +318,9 @@ func (ls *leases) entry(id lockstore.ID, now time.Time) (e Entry) {
 }
 
 func (l *lease) entry(now time.Time) Entry {
-	return Entry{DB: l.id.DB, Key: l.id.Key, Left: max(0, l.until.Sub(now)), Holder: Holder{
-		Owned: lockstore.Owned{Owner: l.id.Owner, Kind: l.id.Kind, Holds: 1}, Local: true, Held: max(0,
-			now.Sub(l.granted)), Lease: l.length, by: l.by,
+	return Entry{DB: l.id.DB, Key: l.id.Key, Left: millis(l.until.Sub(now)), Holder: Holder{
+		Owned: lockstore.Owned{Owner: l.id.Owner, Kind: l.id.Kind, Holds: 1}, Local: true,
+		Held: millis(now.Sub(l.granted)), Renewed: -1, Lease: millis(l.length), by: l.by,
 	}}
 }
 
@@ -318,9 +334,8 @@ func (ls *lines) each(f func(Entry)) {
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
 			place++
 			w := at.Value.(*waiter)
-			f(Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair, Place: place, Holder: Holder{
-				Owned: lockstore.Owned{Owner: w.id.Owner,
-					Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), by: w.c.info,
+			f(Entry{DB: w.id.DB, Key: w.id.Key, Fair: w.r.Fair, Place: place, Waited: millis(now.Sub(w.since)), Holder: Holder{
+				Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, by: w.c.info,
 			}})
 		}
 		yield(&ls.mu, &done, place)

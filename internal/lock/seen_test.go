@@ -24,9 +24,9 @@ func TestWhatIsSeenOfAHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range m.List("", "") {
-			lease, renewals := 30*time.Second, int64(2)
+			lease, renewals := int64(30_000), int64(2)
 			if e.Key == "short" {
-				lease, renewals = time.Minute, 0
+				lease, renewals = 60_000, 0
 			}
 			if e.Lease != lease || e.Renewals != renewals || e.Left <= 0 || e.Left > lease {
 				t.Errorf("%+v", e)

@@ -33,10 +33,10 @@ func (in Info) Held() bool {
 
 // Owned is what one owner has of a lock.
 type Owned struct {
-	Owner string
-	Kind  Kind // which side of a read/write lock
-	Holds int64
-	Field string // of the hash, which counts them, without the suffix of a write hold
+	Owner string `json:"owner"`
+	Kind  Kind   `json:"kind"` // which side of a read/write lock
+	Holds int64  `json:"holds,omitempty"`
+	Field string `json:"-"` // of the hash, which counts them, without the suffix of a write hold
 }
 
 // NodeInfo is one node of a quorum, as it was last seen, and what it has of one lock.

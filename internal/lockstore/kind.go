@@ -3,6 +3,8 @@
 package lockstore
 
 import (
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,6 +51,19 @@ func (k Kind) Spec() *Spec { return &kindSpecs[k] }
 
 // String is the kind's name, as LOCKINFO and the push of a loss say it.
 func (k Kind) String() string { return k.Spec().name }
+
+// MarshalText implements encoding.TextMarshaler.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *Kind) UnmarshalText(name []byte) error {
+	at := slices.IndexFunc(Kinds[:], func(k Kind) bool { return k.String() == string(name) })
+	if at < 0 {
+		return errors.New("no kind of lock: " + string(name))
+	}
+	*k = Kinds[at]
+	return nil
+}
 
 // ID names one owner's hold of one kind.
 type ID struct {

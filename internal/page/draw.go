@@ -69,7 +69,7 @@ func (d *document) picking(v *view) {
 <label>Name contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
 <label>First <select id="sort" name="sort">
 <option value="">waited for longest</option>
-`, v.asked.Name)
+`, string(v.asked.Name))
 	for _, o := range []struct{ value, text string }{{"held", "held longest"}, {"name", "by name"}} {
 		d.put(`<option value="%s"`, o.value)
 		d.when(v.asked.Sort == o.value, ` selected`)
@@ -103,7 +103,7 @@ func (d *document) locks(v *view) {
 	}
 	of, shown := display.Number(int64(v.Of)), len(v.Locks)
 	switch {
-	case shown == 0 && v.asked.Name != "":
+	case shown == 0 && len(v.asked.Name) > 0:
 		d.empty("No lock has that in its name.")
 		return
 	case shown == 0:
@@ -178,32 +178,32 @@ func (d *document) key(shown string) {
 }
 
 func (d *document) name(l *proxies.Lock) {
-	d.put(`<th scope="rowgroup" rowspan="%d" class="key name"><a class="whole" id="%s" href="%s">`, lines(l), mark(l), address(l.DB, l.Name()))
-	d.key(display.Shown(l.Name()))
+	d.put(`<th scope="rowgroup" rowspan="%d" class="key name"><a class="whole" id="%s" href="%s">`, lines(l), mark(l), address(l.DB, l.Name))
+	d.key(display.Shown(l.Name))
 	d.put(`</a>
 <span class="tags">`)
 	d.when(l.DB > 0, `<span class="tag">db %d</span>`, l.DB)
 	d.when(sides(l), `<span class="tag">read/write</span>`)
-	d.when(slices.ContainsFunc(l.Waiters, func(e proxies.Entry) bool { return e.Kind == "fair" }), `<span class="tag">fair</span>`)
+	d.when(slices.ContainsFunc(l.Waiters, func(e lock.Entry) bool { return e.Fair }), `<span class="tag">fair</span>`)
 	d.put(`</span></th>`)
 }
 
 // client draws who holds or waits, and at which other proxy.
-func (d *document) client(e proxies.Entry, at map[string]string) {
+func (d *document) client(e lock.Entry, at map[string]string) {
 	d.note(`<span class="tag side">%s</span> `, side(&e))
 	if e.Addr != "" {
 		d.put(`<code>%s</code>`, display.Shown(e.Addr))
 		d.note(` <bdi>%s</bdi>`, display.Shown(e.Name))
-		d.when(e.Client != 0, ` <span class="note id">#%d</span>`, e.Client)
+		d.when(e.ClientID != 0, ` <span class="note id">#%d</span>`, e.ClientID)
 	} else {
 		d.put(`<span class="note">its client has gone</span>`)
 	}
-	d.when(lockstore.ValidOwner(e.Of()), ` <span class="note">as</span> <bdi class="owner">%s</bdi>`, display.Shown(e.Of()))
+	d.when(lockstore.ValidOwner(e.Owner), ` <span class="note">as</span> <bdi class="owner">%s</bdi>`, display.Shown(e.Owner))
 	d.note(` <span class="note">at <bdi>%s</bdi></span>`, display.Shown(at[e.Proxy]))
 }
 
 // lease draws what is left of it.
-func (d *document) lease(h proxies.Entry) {
+func (d *document) lease(h lock.Entry) {
 	share := min(1, float64(h.Left)/float64(max(h.Lease, 1)))
 	d.put(`<span class="lease%s%s"><svg aria-hidden="true" viewBox="0 0 100 6" preserveAspectRatio="none">`+
 		`<rect width="%s" height="6"/></svg><span>%s</span></span>`,

@@ -29,7 +29,8 @@ type detail struct {
 // away is a holder of which only Redis knows.
 type away struct {
 	lockstore.Owned
-	Where string
+	OwnerBytes []byte `json:"owner_base64,omitempty"` // of an owner that is no UTF-8
+	Where      string `json:"where"`
 }
 
 // From are the holders that are shown, as the form names those that a force takes the lock from.
@@ -49,12 +50,9 @@ func holderText(o lockstore.Owned) string { return o.Kind.String() + ":" + url.P
 
 func parseHolder(text string) (o lockstore.Owned, ok bool) {
 	kind, owner, _ := strings.Cut(text, ":")
-	at := slices.IndexFunc(lockstore.Kinds[:], func(k lockstore.Kind) bool { return k.String() == kind })
 	owner, err := url.PathUnescape(owner)
-	if at < 0 || err != nil {
-		return o, false
-	}
-	return lockstore.Owned{Owner: owner, Kind: lockstore.Kinds[at]}, true
+	o.Owner = owner
+	return o, err == nil && o.Kind.UnmarshalText([]byte(kind)) == nil
 }
 
 // said is what became of a force.
@@ -100,31 +98,30 @@ func (p *Page) detail(r *http.Request, db int, key, said, failed string) *detail
 	if d.Info, err = p.Info(r.Context(), db, key); err != nil {
 		d.Trouble = err.Error()
 	}
-	view := p.Ask(r.Context(), proxies.Question{Name: proxies.Text(key), Exact: true, DB: db, Locks: 1, Of: mostOfOne})
+	view := p.Ask(r.Context(), proxies.Question{Name: []byte(key), Exact: true, DB: db, Locks: 1, Of: mostOfOne})
 	d.at = others(view)
 	if len(view.Locks) > 0 {
 		d.Lock = view.Locks[0]
 	} else {
-		d.DB = db
-		d.Text, d.Bytes = proxies.Named(key)
+		d.DB, d.Name, d.Bytes = db, key, proxies.Bytes(key)
 	}
-	holds := func(e proxies.Entry) bool {
+	holds := func(e lock.Entry) bool {
 		return slices.ContainsFunc(d.Info.Holders, func(h lock.Holder) bool { return same(h.Owned, e) })
 	}
 	d.Waiters = slices.DeleteFunc(slices.Clone(d.Waiters), holds)
-	d.Holders = slices.DeleteFunc(slices.Clone(d.Holders), func(e proxies.Entry) bool { return err == nil && !holds(e) })
+	d.Holders = slices.DeleteFunc(slices.Clone(d.Holders), func(e lock.Entry) bool { return err == nil && !holds(e) })
 	for _, h := range d.Info.Holders {
-		known := slices.ContainsFunc(d.Holders, func(e proxies.Entry) bool { return same(h.Owned, e) })
+		known := slices.ContainsFunc(d.Holders, func(e lock.Entry) bool { return same(h.Owned, e) })
 		if !known && len(d.Away) < mostOfOne {
-			d.Away = append(d.Away, away{h.Owned, p.where(r.Context(), h)})
+			d.Away = append(d.Away, p.away(r.Context(), h))
 		}
 	}
 	return d
 }
 
 // same says whether two are one hold of a lock, however often it is counted.
-func same(a lockstore.Owned, b proxies.Entry) bool {
-	return a.Owner == b.Of() && a.Kind.String() == either(b.Kind == "fair", lock.Plain.String(), b.Kind)
+func same(a lockstore.Owned, b lock.Entry) bool {
+	return a.Owner == b.Owner && a.Kind == b.Kind
 }
 
 // mostForm is how long a form may be, in bytes: an owner may have 256, each as %xx.

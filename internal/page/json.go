@@ -97,29 +97,16 @@ func (p *Page) oneJSON(w http.ResponseWriter, r *http.Request) {
 	d := p.detail(r, db, name, "", "")
 	answer := struct {
 		proxies.Lock
-		Kind    string     `json:"kind"` // as in LOCKINFO
-		TTL     int64      `json:"ttl_ms"`
-		Queue   int64      `json:"queue"` // so many wait in the fair queue
-		Fence   *int64     `json:"fence"`
-		Trouble string     `json:"trouble,omitempty"` // why Redis does not say
-		Others  []awayJSON `json:"other_holders"`     // whom no proxy that was asked knows
+		Kind    string `json:"kind"` // as in LOCKINFO
+		TTL     int64  `json:"ttl_ms"`
+		Queue   int64  `json:"queue"` // so many wait in the fair queue
+		Fence   *int64 `json:"fence"`
+		Trouble string `json:"trouble,omitempty"` // why Redis does not say
+		Others  []away `json:"other_holders"`     // whom no proxy that was asked knows
 	}{Lock: d.Lock, Kind: d.Info.Kind, TTL: d.Info.TTL, Queue: d.Info.Queue,
-		Trouble: d.Trouble, Others: []awayJSON{}}
+		Trouble: d.Trouble, Others: append([]away{}, d.Away...)}
 	if d.Info.Fenced {
 		answer.Fence = &d.Info.Token
 	}
-	for _, a := range d.Away {
-		owner, raw := proxies.Named(a.Owner)
-		answer.Others = append(answer.Others, awayJSON{owner, raw, a.Kind.String(), a.Holds, a.Where})
-	}
 	sendJSON(w, answer)
-}
-
-// awayJSON is a holder of which only Redis knows.
-type awayJSON struct {
-	Owner      string `json:"owner"`
-	OwnerBytes []byte `json:"owner_base64,omitempty"`
-	Kind       string `json:"kind"`
-	Holds      int64  `json:"holds"`
-	Where      string `json:"where"`
 }

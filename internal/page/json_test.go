@@ -39,8 +39,8 @@ func TestLockAsJSON(t *testing.T) {
 	for path, want := range map[string]string{"/locks/a.json": "a", "/locks/.json?db=3": "", "/locks/a%2F%2Fb.json": "a//b", "/locks/%2E%2E%2Fx.json": "../x", "/locks/%FF%00.json": "\xff\x00", "/locks/x.json.json": "x.json"} {
 		var told proxies.Lock
 		w := ask(t, New((&engine{}).options()), "GET", home+path, "")
-		if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil || told.Name() != want {
-			t.Errorf("%s: %d, %q, %v", path, w.Code, told.Name(), err)
+		if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil || told.Name != want && string(told.Bytes) != want {
+			t.Errorf("%s: %d, %q, %v", path, w.Code, told.Name, err)
 		}
 	}
 	for _, path := range []string{"/locks/a", "/locks/a.json?db=x", "/locks/a.json?db=-1", "/locks.json?limit=x", "/locks/" + strings.Repeat("x", 5000) + ".json"} {

@@ -9,11 +9,11 @@ import (
 
 // one is the page of one lock.
 func (d *document) one(v *detail) {
-	at := address(v.DB, v.Name())
-	d.open(v.frame, display.Shown(v.Name()), false)
+	at := address(v.DB, v.Name)
+	d.open(v.frame, display.Shown(v.Name), false)
 	d.put(`<div class="one">
 <h2>`)
-	d.key(display.Whole(v.Name()))
+	d.key(display.Whole(v.Name))
 	d.put("</h2>\n")
 	d.note(`<p class="said good" role="status">%s</p>`, v.Said)
 	d.put("\n"+`<p class="note">As it was at %s UTC. <a href="%s">Look again</a></p>`+"\n", v.Asked.UTC().Format(time.TimeOnly), at)
@@ -85,7 +85,7 @@ func (d *document) queueing(v *detail) {
 	for _, w := range v.Waiters {
 		d.put("<li>")
 		d.client(w, v.at)
-		d.put(` <span class="note">for %s%s</span></li>`+"\n", ago(w.Waited), either(w.Kind == "fair", ", in the fair queue", ""))
+		d.put(` <span class="note">for %s%s</span></li>`+"\n", ago(w.Waited), either(w.Fair, ", in the fair queue", ""))
 	}
 	d.put("</ol>")
 	d.when(v.Waiting > mostOfOne, `<p class="note">and %d more</p>`, v.Waiting-len(v.Waiters))

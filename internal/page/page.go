@@ -163,7 +163,7 @@ func asset(name string) http.HandlerFunc {
 func asked(r *http.Request) proxies.Question {
 	q := r.URL.Query()
 	name := q.Get("name")
-	which := proxies.Question{Name: proxies.Text(name[:min(len(name), mostFilter)]), Locks: mostRows, Of: mostOf}
+	which := proxies.Question{Name: []byte(name[:min(len(name), mostFilter)]), Locks: mostRows, Of: mostOf}
 	if sort := q.Get("sort"); sort == "name" || sort == "held" {
 		which.Sort = sort
 	}

@@ -49,10 +49,12 @@ type engine struct {
 	killed  []string
 }
 
-func (e *engine) Entries() []lock.Entry {
+func (e *engine) Each(f func(lock.Entry)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]lock.Entry(nil), e.list...)
+	for _, one := range e.list {
+		f(one)
+	}
 }
 
 func (e *engine) Forced(int, string) {}
@@ -123,14 +125,14 @@ func lost(key, owner, reason string) events.Event {
 }
 
 func held(key, addr string) lock.Entry {
-	e := lock.Entry{Key: key, Left: 20 * time.Second}
-	e.Holder = lock.Holder{Owned: lockstore.Owned{Owner: "u:1", Holds: 1}, Local: true, ClientID: 7, Addr: addr, Name: "job", Held: 90 * time.Second, Watched: true, Renewals: 9, Lease: 30 * time.Second}
+	e := lock.Entry{Key: key, Left: 20_000}
+	e.Holder = lock.Holder{Owned: lockstore.Owned{Owner: "u:1", Holds: 1}, Local: true, ClientID: 7, Addr: addr, Name: "job", Held: 90_000, Watched: true, Renewals: 9, Lease: 30_000}
 	return e
 }
 
 func waits(key, addr string, since time.Duration) lock.Entry {
-	e := lock.Entry{Key: key, Waiting: true}
-	e.Holder = lock.Holder{Owned: lockstore.Owned{Owner: "u:2"}, Local: true, ClientID: 8, Addr: addr, Held: since}
+	e := lock.Entry{Key: key, Place: 1, Waited: since.Milliseconds()}
+	e.Holder = lock.Holder{Owned: lockstore.Owned{Owner: "u:2"}, Local: true, ClientID: 8, Addr: addr}
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
 const (
@@ -74,7 +75,7 @@ func (p *Page) find(ctx context.Context, s *search) {
 		for _, one := range some {
 			f := found{Found: one}
 			for _, h := range one.Holders[:min(len(one.Holders), mostOf)] {
-				f.Shown = append(f.Shown, away{h.Owned, p.where(ctx, h)})
+				f.Shown = append(f.Shown, p.away(ctx, h))
 			}
 			s.Found = append(s.Found, f)
 		}
@@ -82,6 +83,11 @@ func (p *Page) find(ctx context.Context, s *search) {
 			return
 		}
 	}
+}
+
+// away is a holder that Redis names.
+func (p *Page) away(ctx context.Context, h lock.Holder) away {
+	return away{h.Owned, proxies.Bytes(h.Owner), p.where(ctx, h)}
 }
 
 // where says of a holder that Redis names where it is, as far as that is known.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
@@ -58,11 +59,11 @@ func (v *view) through() string {
 
 // sides says whether it is a read/write lock.
 func sides(l *proxies.Lock) bool {
-	return slices.ContainsFunc(slices.Concat(l.Holders, l.Waiters), func(e proxies.Entry) bool { return side(&e) != "" })
+	return slices.ContainsFunc(slices.Concat(l.Holders, l.Waiters), func(e lock.Entry) bool { return side(&e) != "" })
 }
 
 // side is that of a read/write lock; "": it has none.
-func side(e *proxies.Entry) string { return either(e.Kind == "read" || e.Kind == "write", e.Kind, "") }
+func side(e *lock.Entry) string { return either(e.Kind == lock.Plain, "", e.Kind.String()) }
 
 // lines is how many lines a lock takes.
 func lines(l *proxies.Lock) int {
@@ -72,7 +73,7 @@ func lines(l *proxies.Lock) int {
 // mark is what a lock is called in the document.
 func mark(l *proxies.Lock) string {
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(strconv.Itoa(l.DB) + ":" + l.Name())) // it never fails
+	_, _ = sum.Write([]byte(strconv.Itoa(l.DB) + ":" + l.Name)) // it never fails
 	return "l" + strconv.FormatUint(sum.Sum64(), 36)
 }
 

@@ -4,25 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
-
-// look is what was last seen of the locks of this proxy, for all who ask at the same time.
-type look struct {
-	mu    sync.Mutex // guards all below
-	rows  []row
-	taken time.Time
-	took  time.Duration
-}
-
-// row is one lock, and all who hold it or wait for it.
-type row struct {
-	Lock
-	held, waiters []*lock.Entry
-}
 
 // place is where a lock is.
 type place struct {
@@ -30,93 +14,80 @@ type place struct {
 	name string
 }
 
-// lookMost is for how long a look is used at most.
-const lookMost = 2 * time.Second
-
-// answer says which of the locks there are that are asked for. list has all of them, as lock.Manager.Entries does.
-func (l *look) answer(q Question, self Proxy, list func() []lock.Entry) Answer {
-	a := Answer{Proxy: self}
+// look answers a question with the locks of this proxy. It goes over them twice, since there may be very many: to count
+// who holds and who waits for each, and to keep those of the locks that come first.
+func look(q Question, proxy string, each func(func(lock.Entry))) (first []Lock, of int) {
 	if q.Locks <= 0 {
-		return a
+		return nil, 0
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.taken) >= min(10*l.took, lookMost) {
-		l.rows = group(list())
-		l.taken, l.took = now, time.Since(now)
+	at, all, name := map[place]int{}, []Lock{}, string(q.Name)
+	each(func(e lock.Entry) {
+		here := place{e.DB, e.Key}
+		if q.Exact && here != (place{q.DB, name}) || !q.Exact && !strings.Contains(e.Key, name) {
+			return
+		}
+		i, there := at[here]
+		if !there {
+			i = len(all)
+			at[here] = i
+			all = append(all, Lock{Name: e.Key, DB: e.DB})
+		}
+		all[i].count(&e)
+	})
+	clear(at)
+	for i, l := range choose(all, q) {
+		first = append(first, Lock{Name: l.Name, DB: l.DB, Bytes: Bytes(l.Name), Holders: []lock.Entry{}, Waiters: []lock.Entry{}})
+		at[place{l.DB, l.Name}] = i
 	}
-	some, of := choose(l.rows, q)
-	a.Of = of
-	for _, r := range some {
-		told := r.Lock
-		slices.SortStableFunc(r.held, func(a, b *lock.Entry) int {
+	each(func(e lock.Entry) {
+		if i, is := at[place{e.DB, e.Key}]; is {
+			first[i].count(&e)
+			first[i].keep(e)
+		}
+	})
+	first = slices.DeleteFunc(first, func(l Lock) bool { return l.Holding+l.Waiting == 0 }) // it was given back meanwhile
+	for i := range first {
+		l := &first[i]
+		slices.SortStableFunc(l.Holders, func(a, b lock.Entry) int {
 			return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.ClientID, b.ClientID), strings.Compare(a.Owner, b.Owner))
 		})
-		slices.SortStableFunc(r.waiters, func(a, b *lock.Entry) int { return cmp.Compare(a.Place, b.Place) })
-		told.Holders, told.Waiters = entriesOf(r.held, q.Of, self.ID), entriesOf(r.waiters, q.Of, self.ID)
-		a.Locks = append(a.Locks, told)
+		slices.SortStableFunc(l.Waiters, func(a, b lock.Entry) int { return cmp.Compare(a.Place, b.Place) })
+		l.Holders, l.Waiters = told(l.Holders, q.Of, proxy), told(l.Waiters, q.Of, proxy)
 	}
-	a.Age = time.Since(l.taken).Milliseconds()
-	return a
+	return first, len(all)
 }
 
-// forget lets go of a look that nobody uses any more.
-func (l *look) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if time.Since(l.taken) > lookMost {
-		l.rows = nil
+// count counts one who holds the lock, or waits for it.
+func (l *Lock) count(e *lock.Entry) {
+	if e.Place > 0 {
+		l.Waiting, l.Waited = l.Waiting+1, max(l.Waited, e.Waited)
+	} else {
+		l.Holding, l.Held = l.Holding+1, max(l.Held, e.Held)
 	}
 }
 
-// group makes locks of all who hold one, or wait.
-func group(list []lock.Entry) []row {
-	at, rows := make(map[place]int, len(list)), make([]row, 0, len(list))
-	for i := range list {
-		e := &list[i]
-		here, there := at[place{e.DB, e.Key}]
-		if !there {
-			here = len(rows)
-			at[place{e.DB, e.Key}] = here
-			rows = append(rows, row{Lock: Lock{DB: e.DB}})
-			rows[here].Text, rows[here].Bytes = Named(e.Key)
-		}
-		r, ms := &rows[here], e.Held.Milliseconds()
-		if e.Waiting {
-			r.waiters, r.Waiting, r.Waited = append(r.waiters, e), r.Waiting+1, max(r.Waited, ms)
-		} else {
-			r.held, r.Holding, r.Held = append(r.held, e), r.Holding+1, max(r.Held, ms)
-		}
+// keep keeps them.
+func (l *Lock) keep(e lock.Entry) {
+	if e.Place > 0 {
+		l.Waiters = append(l.Waiters, e)
+	} else {
+		l.Holders = append(l.Holders, e)
 	}
-	return rows
 }
 
-// choose picks the first of the locks that are asked for, and says of how many. It never sorts all.
-func choose(all []row, q Question) (first []*row, of int) {
-	order := orderOf(q.Sort)
-	compare := func(a, b *row) int { return order(&a.Lock, &b.Lock) }
+// choose picks the first of some locks. It never sorts all.
+func choose(all []Lock, q Question) (first []*Lock) {
+	compare := orderOf(q.Sort)
 	for i := range all {
-		r := &all[i]
-		if !r.fits(q) {
+		l := &all[i]
+		if len(first) == q.Locks && compare(first[q.Locks-1], l) < 0 {
 			continue
 		}
-		of++
-		if len(first) == q.Locks && compare(first[q.Locks-1], r) < 0 {
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(first, r, compare)
-		first = slices.Insert(first, at, r)
+		at, _ := slices.BinarySearchFunc(first, l, compare)
+		first = slices.Insert(first, at, l)
 		first = first[:min(len(first), q.Locks)]
 	}
-	return first, of
-}
-
-// fits says whether a lock is asked for.
-func (l *Lock) fits(q Question) bool {
-	if q.Exact {
-		return l.DB == q.DB && l.Name() == string(q.Name)
-	}
-	return strings.Contains(l.Name(), string(q.Name))
+	return first
 }
 
 // orderOf is the order in which locks are told.
@@ -129,7 +100,7 @@ func orderOf(sort string) func(a, b *Lock) int {
 		rank = func(l *Lock) int64 { return l.Held }
 	}
 	return func(a, b *Lock) int {
-		return cmp.Or(cmp.Compare(rank(b), rank(a)), strings.Compare(a.Name(), b.Name()), cmp.Compare(a.DB, b.DB))
+		return cmp.Or(cmp.Compare(rank(b), rank(a)), strings.Compare(a.Name, b.Name), cmp.Compare(a.DB, b.DB))
 	}
 }
 
@@ -142,12 +113,14 @@ func (l *Lock) waitedSeconds() int64 {
 	return max(1, l.Waited/1000)
 }
 
-// entriesOf are the first of some entries.
-func entriesOf(all []*lock.Entry, most int, proxy string) []Entry {
-	told := make([]Entry, 0, min(most, len(all)))
-	for _, e := range all[:min(most, len(all))] {
+// told are the first of some entries, as the proxy of that id tells them.
+func told(all []lock.Entry, most int, proxy string) []lock.Entry {
+	all = all[:min(most, len(all))]
+	for i := range all {
+		e := &all[i]
 		e.Introduce()
-		told = append(told, EntryOf(*e, proxy))
+		e.Proxy, e.OwnerBytes = proxy, Bytes(e.Owner)
+		e.Addr, e.Name, e.User = clip(e.Addr), clip(e.Name), clip(e.User)
 	}
-	return told
+	return all
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
 const (
@@ -20,10 +22,11 @@ const silent = "it does not answer"
 // State is how a proxy is, as far as this one knows.
 type State struct {
 	Proxy
-	State   string    `json:"state"` // self, up, down or gone
-	Since   time.Time `json:"since"` // it has been so
-	Trouble string    `json:"trouble,omitempty"`
-	heard   time.Time // when it last said anything
+	State    string    `json:"state"` // self, up, down or gone
+	Since    time.Time `json:"since"` // it has been so
+	Trouble  string    `json:"trouble,omitempty"`
+	heard    time.Time // when it last said anything
+	answered string    // the id of the question that it has answered last
 }
 
 // Title is how people are told which proxy it is.
@@ -39,7 +42,7 @@ type View struct {
 	Locks   []Lock
 	Of      int       // so many locks there are; one that several proxies know counts once for each, unless it is shown
 	Proxies []State   // this one first, then those that are there
-	At      time.Time // when this was so, of what is oldest
+	At      time.Time // when they were asked
 }
 
 // Silent are those that have not answered.
@@ -58,7 +61,7 @@ func merge(answers []Answer, q Question) (all []Lock, of int) {
 	for _, a := range answers {
 		of += a.Of
 		for _, l := range a.Locks {
-			here := place{l.DB, l.Name()}
+			here := place{l.DB, l.Name}
 			if i, there := at[here]; there {
 				all[i].join(l)
 				of--
@@ -80,7 +83,7 @@ func (l *Lock) join(other Lock) {
 	l.Holding, l.Waiting = l.Holding+other.Holding, l.Waiting+other.Waiting
 	l.Waiters = append(l.Waiters, other.Waiters...)
 	for _, e := range other.Holders {
-		i := slices.IndexFunc(l.Holders, func(mine Entry) bool { return mine.Of() == e.Of() && mine.Kind == e.Kind })
+		i := slices.IndexFunc(l.Holders, func(mine lock.Entry) bool { return mine.Owner == e.Owner && mine.Kind == e.Kind })
 		if i < 0 {
 			l.Holders = append(l.Holders, e)
 			continue
@@ -90,44 +93,40 @@ func (l *Lock) join(other Lock) {
 			l.Holders[i] = e
 		}
 	}
-	slices.SortStableFunc(l.Holders, func(a, b Entry) int { return cmp.Compare(b.Held, a.Held) })
-	slices.SortStableFunc(l.Waiters, func(a, b Entry) int { return cmp.Compare(b.Waited, a.Waited) })
+	slices.SortStableFunc(l.Holders, func(a, b lock.Entry) int { return cmp.Compare(b.Held, a.Held) })
+	slices.SortStableFunc(l.Waiters, func(a, b lock.Entry) int { return cmp.Compare(b.Waited, a.Waited) })
 }
 
-// states says how the other proxies are: those that have answered now, and those that were known. others is how many hear
-// questions beside this one; negative: Redis does not say. As many of those that do not answer are there still: those
-// that were heard of last. nameless is how many more there are.
-func states(known []State, answers []Answer, others int, now time.Time) (all []State, nameless int) {
-	for _, a := range answers {
-		s := State{Proxy: a.Proxy, State: "up", Since: now, heard: now}
-		if i := slices.IndexFunc(known, func(k State) bool { return k.ID == a.ID }); i >= 0 {
-			if known[i].State == "up" {
-				s.Since = known[i].Since
-			}
-			known = slices.Delete(slices.Clone(known), i, i+1)
+// states says how the other proxies are that are known, after a question. others is how many hear questions beside this
+// one; negative: Redis does not say. As many of those that do not answer are there still: those that were heard of last.
+// nameless is how many more there are.
+func states(known []State, question string, others int, now time.Time) (all []State, nameless int) {
+	silence := func(s State) int {
+		if s.answered == question {
+			return 0
 		}
-		all = append(all, s)
+		return 1
 	}
-	quiet := slices.SortedFunc(slices.Values(known), func(a, b State) int { return b.heard.Compare(a.heard) })
-	gone := 0
-	for _, s := range quiet {
-		is, trouble := "down", silent
-		if others >= 0 && len(all)-gone >= others {
-			is, trouble = "gone", "it hears no questions any more"
+	slices.SortStableFunc(known, func(a, b State) int { return cmp.Or(silence(a)-silence(b), b.heard.Compare(a.heard)) })
+	there, gone := 0, 0
+	for _, s := range known {
+		is, trouble := "gone", "it hears no questions any more"
+		switch {
+		case s.answered == question:
+			is, trouble = "up", ""
+		case others < 0, there < others:
+			is, trouble = "down", silent
 		}
 		if is != s.State {
-			s.Since = now
+			s.State, s.Since = is, now
 		}
-		s.State, s.Trouble = is, trouble
-		if is == "gone" {
-			if gone == mostGone || now.Sub(s.Since) > goneFor {
-				continue
-			}
-			gone++
+		if s.Trouble = trouble; is != "gone" {
+			there++
+		} else if gone++; gone > mostGone || now.Sub(s.Since) > goneFor {
+			continue
 		}
 		all = append(all, s)
 	}
-	there := len(all) - gone
 	slices.SortStableFunc(all[:there], func(a, b State) int { return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.ID, b.ID)) })
-	return all[:min(len(all), mostProxies)], max(0, others-there)
+	return all, max(0, others-there)
 }

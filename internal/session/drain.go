@@ -109,7 +109,7 @@ func (s *Server) Left() string {
 	locks := map[int64][]string{}
 	if s.o.Locks != nil {
 		for _, e := range s.o.Locks.List("", "") {
-			if !e.Waiting {
+			if e.Place == 0 {
 				locks[e.ClientID] = append(locks[e.ClientID], e.Key)
 			}
 		}
