@@ -194,11 +194,11 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 		{"event", "grant", "verb", "MULTILOCK", "name", "m1"},
 		{"event", "grant", "verb", "MULTILOCK", "name", "m2"},
 		{"event", "grant", "name", "n", "owner", "job"},
-		{"event", "release", "name", "n", "owner", "job", "reason", "its lease is over"},
+		{"event", "end", "name", "n", "owner", "job", "reason", "expired"},
 		{"event", "grant", "name_base64", "b2Rk/wo8Yj4="},
 		{"event", "refusal", "verb", "UNLOCK", "name", "never", "reason", "NOTHELD *"},
 		{"event", "force", "name", "r", "kind", "read", "addr", "*"},
-		{"event", "loss", "name", "r", "kind", "read", "reason", "forced", "held_ms", "*", "client_name", "pay<b>roll"},
+		{"event", "end", "name", "r", "kind", "read", "reason", "forced", "held_ms", "*", "client_name", "pay<b>roll"},
 		{"event", "login", "user", "nobody", "addr", "*", "reason", "*"},
 		{"event", "kill", "addr", "*", "reason", "by 127.0.0.1:*"},
 

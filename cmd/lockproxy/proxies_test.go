@@ -172,7 +172,7 @@ func TestPageShowsAllProxies(t *testing.T) {
 			}
 			f.processes[0].awaitLog("lock freed by force")
 			f.eventually("the holder's proxy tells of the force", func() bool {
-				rows, err := redis.Values(f.conns[1].Do("LOCKPROXY", "EVENTS", 5, "b", "loss"))
+				rows, err := redis.Values(f.conns[1].Do("LOCKPROXY", "EVENTS", 5, "b", "end"))
 				return err == nil && len(rows) == 1 && strings.Contains(fmt.Sprintf("%q", rows[0]), `"forced"`)
 			})
 			if _, err := f.conns[1].Do("UNLOCK", "b"); err == nil || !strings.HasPrefix(err.Error(), "LOCKLOST") {

@@ -19,7 +19,7 @@ var agreeing = map[string]string{
 	"upstream_connections_refused": "upstream_refused_total", "pipes": "pipes", "pipe_failures": "pipe_failures_total",
 	"forwarded":  "commands_forwarded_total",
 	"locks_held": "locks_held", "locks_waiting": "locks_waiting", "locks_granted": "lock_granted_total",
-	"locks_lost": "lock_lost_total", "locks_renewed": `lock_renewals_total{outcome="ok"}`,
+	"locks_lost": "lock_lost_total", "locks_ended": "lock_ended_total", "locks_renewed": `lock_renewals_total{outcome="ok"}`,
 }
 
 // sums are the metrics of a proxy, by name without lockproxy_: each with its labels, and all of one name together.

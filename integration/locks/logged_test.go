@@ -34,7 +34,7 @@ func TestLossesAndForceAreLogged(t *testing.T) {
 		return n
 	}
 	for _, words := range [][]string{
-		{"lock lost", "key=short", "reason=expired"},
+		{"lock ended", "level=INFO", "key=short", "reason=expired"},
 		{"lock freed by force", "key=forced", "by=127.0.0.1:", "user=default", "name=the-admin"},
 	} {
 		harness.Eventually(t, strings.Join(words, " "), func() bool { return lines(words...) > 0 })
@@ -42,7 +42,7 @@ func TestLossesAndForceAreLogged(t *testing.T) {
 	if got := w.Do("UNLOCK", "short"); !strings.HasPrefix(got, "-LOCKLOST ") {
 		t.Errorf("UNLOCK: %q", got)
 	}
-	if lost, forced := lines("lock lost"), lines("lock freed by force"); lost != 1 || forced != 1 {
-		t.Errorf("%d losses and %d FORCEs in the log:\n%s", lost, forced, p.Log())
+	if lost, ended, forced := lines("lock lost"), lines("lock ended"), lines("lock freed by force"); lost != 0 || ended != 1 || forced != 1 {
+		t.Errorf("%d losses, %d ends and %d FORCEs in the log:\n%s", lost, ended, forced, p.Log())
 	}
 }

@@ -23,6 +23,7 @@ const (
 	Wait                 // either of them, after it has waited for long; or its client has gone meanwhile
 	Refusal              // an error; or a client that is not let in, or a command that is too many for its user's share
 	Release              // a lock was given back that was held for long
+	End                  // a lock ended as was asked for: its lease is over, or it was freed by force
 	Loss                 // a holder lost its lock
 	Force                // a lock was freed by force
 	Login                // a wrong password, or a wrong token at the page for operators
@@ -34,7 +35,7 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"grant", "busy", "wait", "refusal", "release", "loss", "force", "login", "kill", "start",
+var kindNames = [kinds]string{"grant", "busy", "wait", "refusal", "release", "end", "loss", "force", "login", "kill", "start",
 	"reload", "rotation", "drain"}
 
 func (k Kind) String() string { return kindNames[k] }

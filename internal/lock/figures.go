@@ -9,20 +9,24 @@ import (
 
 // counts is what the engine counts since its start.
 type counts struct {
-	granted, lost, renewals, handedOff *telemetry.Counters
+	granted, lost, expected, renewals, handedOff *telemetry.Counters
 
 	refused atomic.Int64 // lock verbs answered nil
 }
 
-// newCounts has losses, of each kind and reason, and renewals that failed begin at 0: to Prometheus a counter that begins
+// newCounts has losses and ends, of each kind and reason, and renewals that failed begin at 0: to Prometheus a counter that begins
 // with the first of them has not grown.
 func newCounts() *counts {
-	c := &counts{granted: telemetry.NewCounters(), lost: telemetry.NewCounters(), renewals: telemetry.NewCounters(),
-		handedOff: telemetry.NewCounters()}
+	c := &counts{granted: telemetry.NewCounters(), lost: telemetry.NewCounters(), expected: telemetry.NewCounters(),
+		renewals: telemetry.NewCounters(), handedOff: telemetry.NewCounters()}
 	c.renewals.Add(0, "error", "")
 	for _, kind := range lockstore.Kinds {
 		for reason := range reasonText {
-			c.lost.Add(0, kind.String(), reason)
+			count := c.lost
+			if askedFor(reason) {
+				count = c.expected
+			}
+			count.Add(0, kind.String(), reason)
 		}
 	}
 	return c
@@ -49,7 +53,7 @@ func (m *Manager) held() int64 { return m.holds.count() + m.leases.count() }
 func (m *Manager) Figures() telemetry.Readings {
 	return telemetry.Readings{
 		telemetry.LocksHeld: telemetry.Number(m.held), telemetry.LocksWaiting: telemetry.Number(m.lines.count),
-		telemetry.LocksGranted: m.granted.Read, telemetry.LocksLost: m.lost.Read,
+		telemetry.LocksGranted: m.granted.Read, telemetry.LocksLost: m.lost.Read, telemetry.LocksEnded: m.expected.Read,
 		telemetry.LocksRenewed: m.renewals.Read, telemetry.LocksHandedOff: m.handedOff.Read,
 		telemetry.OldestHold:       telemetry.Number(func() int64 { return oldest(m.holds.each, m.leases.each) }),
 		telemetry.LongestWait:      telemetry.Number(func() int64 { return oldest(m.lines.each) }),

@@ -298,7 +298,6 @@ func (hs *holds) unlist(rec *record) {
 // lose tells everybody who should know of a loss; was is the hold before. It does no I/O. mu is held.
 func (hs *holds) lose(rec *record, was hold, reason string, now moment) {
 	kind := rec.kindOf(was.counts)
-	hs.counts.lost.Add(1, kind.String(), reason)
 	e := eventOf(events.Loss, time.Now(), rec.id.As(kind))
 	e.Held, e.Reason = now.sub(was.granted), reason
 	if c := rec.client; c != nil {
@@ -306,8 +305,7 @@ func (hs *holds) lose(rec *record, was hold, reason string, now moment) {
 		c.info.Push(Loss{Key: rec.id.Key, Kind: kind, Reason: reason})
 		e.Client = c.who()
 	}
-	hs.events.Add(e)
-	hs.logLoss(rec.id.As(kind), reason)
+	hs.tell(rec.id.As(kind), e)
 	if rec.clear == 0 { // else they are woken when Redis is told
 		hs.vacate(rec.id.As(kind), now, max(now, rec.sure))
 	}

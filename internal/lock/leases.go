@@ -112,8 +112,8 @@ func (ls *leases) sweep(now time.Time) (next time.Duration) {
 			return ls.ends.Sleep(tick)
 		}
 		ls.drop(l)
-		if e := eventOf(events.Release, l.until, l.id); events.Long(l.until.Sub(l.granted)) {
-			e.Held, e.Reason = l.until.Sub(l.granted), "its lease is over"
+		if e := eventOf(events.End, l.until, l.id); events.Long(l.until.Sub(l.granted)) {
+			e.Held, e.Reason = l.until.Sub(l.granted), reasonExpired
 			e.Client = events.Client{Addr: l.by.Addr, User: l.by.User(), Name: l.by.Name()}
 			ls.events.Add(e)
 		}

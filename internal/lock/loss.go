@@ -1,11 +1,10 @@
 package lock
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -123,15 +122,25 @@ func (c *Client) forgetExpected() {
 // forgetLosses forgets all of them, for RESET. holds.mu is held.
 func (c *Client) forgetLosses() { c.losses, c.untold = nil, 0 }
 
+// askedFor says whether a hold ended as somebody has asked: the holder, who gave it a lease, or an operator. Those who
+// watch the proxy are told of it apart, so that such ends, which come by the thousand, hide no loss.
+func askedFor(reason string) bool { return reason == reasonExpired || reason == reasonForced }
+
 // lossesLogged is how many losses the log has in a while.
 const lossesLogged = 200
 
-// logLoss tells the log of a loss. Nobody waits for the log to be written: see internal/logqueue.
-func (hs *holds) logLoss(lost lockstore.ID, reason string) {
-	level := slog.LevelWarn
-	if reason == reasonExpired { // the holder knew when it would end
-		level = slog.LevelInfo
+// tell has the figures, the events and the log say how a hold ended that was not given back. Nobody waits for the log to
+// be written: see internal/logqueue.
+func (hs *holds) tell(id lockstore.ID, e events.Event) {
+	what := []any{"key", id.Key, "kind", id.Kind, "db", id.DB, "owner", id.Owner, "reason", e.Reason}
+	if askedFor(e.Reason) {
+		e.Kind = events.End
+		hs.counts.expected.Add(1, e.Side, e.Reason)
+		hs.log.Info("lock ended", what...)
+	} else {
+		e.Kind = events.Loss
+		hs.counts.lost.Add(1, e.Side, e.Reason)
+		hs.log.Warn("lock lost", what...)
 	}
-	hs.log.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner",
-		lost.Owner, "reason", reason)
+	hs.events.Add(e)
 }

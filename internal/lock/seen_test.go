@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/events"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -46,7 +47,9 @@ func TestWhatIsSeenOfAHold(t *testing.T) {
 	})
 }
 
-// lossesOf are those that an engine has told of, the newest first.
+// lossesOf are those that an engine has told of, and the ends of connections' holds that were asked for, the newest first.
 func lossesOf(m *Manager) []events.Event {
-	return m.opts.Events.Latest(math.MaxInt, "loss", func(*events.Event) bool { return true })
+	return m.opts.Events.Latest(math.MaxInt, "", func(e *events.Event) bool {
+		return e.Kind == events.Loss || e.Kind == events.End && !lockstore.ValidOwner(e.Owner)
+	})
 }

@@ -81,7 +81,7 @@ func (d *document) picking(v *view) {
 `)
 }
 
-// cards draws the figures of this proxy since its start; badly: one of the losses that are remembered is bad.
+// cards draws the figures of this proxy since its start; badly: a loss is remembered.
 func (d *document) cards(s lock.Stats, badly bool) {
 	for _, c := range []struct {
 		label  string

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,17 +17,6 @@ const mostEvents = 10000
 // about says whether an event is about a lock with that in its name; "": about anything.
 func about(name string) func(*events.Event) bool {
 	return func(e *events.Event) bool { return name == "" || e.Lock && strings.Contains(e.Key, name) }
-}
-
-// losses are the last ones of which all is known.
-func (p *Page) losses() []events.Event {
-	return p.Events.Latest(math.MaxInt, "loss", func(e *events.Event) bool { return e.More == 0 })
-}
-
-// bad says whether somebody should look into a loss: an end that was set, or an operator's force, is none of those. The
-// alert LockproxyLocksLost goes by the same.
-func bad(e events.Event) bool {
-	return e.Kind == events.Loss && e.More == 0 && e.Reason != "expired" && e.Reason != "forced"
 }
 
 // eventsView is what has happened: see internal/events.
@@ -60,7 +48,7 @@ func (d *document) events(all []events.Event, none markup) {
 
 func (d *document) event(e events.Event) {
 	d.put("<tr")
-	d.when(bad(e), ` class="bad"`)
+	d.when(e.Kind == events.Loss, ` class="bad"`)
 	d.put(`><td class="fig"><time datetime="%s">%s</time></td>
 <td class="key"><span class="tag">%s</span> `, e.Time(), e.At.UTC().Format(clock), e.Kind.String())
 	d.when(e.More > 0, `and %s more`, display.Number(e.More))

@@ -533,9 +533,10 @@ func TestLockShowsWhatRedisSays(t *testing.T) {
 	}
 }
 
-// TestPageSaysWhyNoLockCanBeHad, and which losses are bad: an end that was set and a force are not.
+// TestPageSaysWhyNoLockCanBeHad, and what is bad: an end that was asked for is not.
 func TestPageSaysWhyNoLockCanBeHad(t *testing.T) {
 	e := &engine{lost: []events.Event{lost("a", "", "forced"), lost("b", "", "expired")}}
+	e.lost[0].Kind, e.lost[1].Kind = events.End, events.End
 	p := New(e.options())
 	if text := ask(t, p, "GET", home+"/", "").Body.String(); strings.Contains(text, "no locks") || strings.Contains(text, `class="card bad"`) {
 		t.Errorf("something is bad in:\n%s", text)

@@ -74,6 +74,8 @@ var (
 	LocksGranted = ofProxy("lock.granted", "locks_granted", "{lock}", "Locks granted.", "kind").total("")
 	LocksLost    = ofProxy("lock.lost", "locks_lost", "{lock}",
 		"Locks lost while they were held, by the reason that the holder was told.", "kind", "reason").total("")
+	LocksEnded = ofProxy("lock.ended", "locks_ended", "{lock}", "Locks of connections that ended as was asked for: "+
+		"their lease was over, or they were freed by force.", "kind", "reason").total("")
 	LocksRenewed = ofProxy("lock.renewals", "locks_renewed", "{renewal}", "Leases the watchdog tried to renew.",
 		"outcome").total("ok")
 	LocksHandedOff = ofProxy("lock.handoffs", "", "{lock}", "Locks handed from one client of this proxy to the next.",

@@ -91,7 +91,7 @@ func publish(t *testing.T) (lost *Counters) {
 	words := func(n int64, words ...string) Reading { return func(show Show) { show(n, words...) } }
 	Publish(Readings{
 		Clients: number(5), UpstreamConnections: number(6), LocksHeld: number(7), LocksWaiting: number(8),
-		LocksGranted: words(3, "plain"), LocksLost: lost.Read, LocksRenewed: words(3, "error"), LocksHandedOff: words(3, "plain"),
+		LocksGranted: words(3, "plain"), LocksLost: lost.Read, LocksEnded: words(4, "plain", "expired"), LocksRenewed: words(3, "error"), LocksHandedOff: words(3, "plain"),
 		OldestHold: number(90_000), LongestWait: number(250), LocksUnavailable: words(1, "oom"),
 		QuorumNodes: func(show Show) { show(2, "up"); show(0, "young"); show(1, "down") }, CertificateEnd: words(7, "/etc/tls.crt"),
 	})
@@ -140,7 +140,7 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 	}
 	countSomething(ctx)
 	countSomething(ctx)
-	locks.Add(2, "plain", "expired")
+	locks.Add(2, "plain", "gone")
 
 	page := get(t, tel, "/metrics")
 	got := samples(t, page)
@@ -159,7 +159,8 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		`lockproxy_lock_wait_seconds_count{kind="plain"}`:                                       4,
 		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="0.001"}`:                           0,
 		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="600"}`:                             2,
-		`lockproxy_lock_lost_total{kind="plain",reason="expired"}`:                              2,
+		`lockproxy_lock_lost_total{kind="plain",reason="gone"}`:                                 2,
+		`lockproxy_lock_ended_total{kind="plain",reason="expired"}`:                             4,
 		`lockproxy_lock_renewals_total{outcome="error"}`:                                        3,
 		`lockproxy_lock_handoffs_total{kind="plain"}`:                                           3,
 		`lockproxy_script_duration_seconds_bucket{script="acquire",le="10"}`:                    2,
