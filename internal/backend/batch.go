@@ -14,14 +14,13 @@ type Batch struct {
 	client.Output
 	Timing Timing
 
-	run     [][]byte                // the commands
-	cmds    []*commandtable.Command // the table's row for each of run
-	size    int                     // bytes of run
-	long    bool                    // the run is one command that is long, or whose reply is expected to be
-	scripts bool                    // the run has scripts in it
-	echoes  bool                    // the run has commands whose errors may look like several replies
-	rights  RightsChange            // the changes of rights that the run may cause
-	nodes   clusterRun
+	run    [][]byte                // the commands
+	cmds   []*commandtable.Command // the table's row for each of run
+	size   int                     // bytes of run
+	long   bool                    // the run is one command that is long, or whose reply is expected to be
+	over   way                     // that one of its commands needs, and that does for all others
+	rights RightsChange            // the changes of rights that the run may cause
+	nodes  clusterRun
 }
 
 // clusterRun is what only a cluster needs of a run.
@@ -45,16 +44,15 @@ const (
 	runBytes    = 256 << 10 // of commands, and of replies as far as those before tell
 )
 
-// add adds a command to the run.
-func (b *Batch) add(raw []byte, words [][]byte, c *commandtable.Command) {
+// add adds a command, which needs that way, to the run.
+func (b *Batch) add(raw []byte, words [][]byte, c *commandtable.Command, over way) {
 	b.run = append(b.run, raw)
 	b.cmds = append(b.cmds, c)
 	b.nodes.args = append(b.nodes.args, words)
 	b.size += len(raw)
 	b.Timing.note(c)
 	b.rights.Note(c, words)
-	b.scripts = b.scripts || c.Script
-	b.echoes = b.echoes || c.Echoes
+	b.over = max(b.over, over)
 }
 
 // copied says that no connection upstream can still be reading the run's bytes.
@@ -80,7 +78,7 @@ func (b *Batch) clearRun() {
 		*p = cluster.Plan{}
 	}
 	b.nodes.args, b.nodes.plans = b.nodes.args[:0], b.nodes.plans[:0]
-	b.run, b.cmds, b.size, b.long, b.scripts, b.echoes = b.run[:0], b.cmds[:0], 0, false, false, false
+	b.run, b.cmds, b.size, b.long, b.over = b.run[:0], b.cmds[:0], 0, false, shared
 	b.rights, b.Timing.run = RightsChange{}, telemetry.Run{}
 }
 

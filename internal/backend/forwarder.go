@@ -113,7 +113,7 @@ func (f *Forwarder) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 	if long { // by itself its reply is passed on as it comes, also before a cluster
 		f.Send()
 	}
-	f.batch.add(raw, words, c)
+	f.batch.add(raw, words, c, f.wayOf(c))
 	f.batch.long = long
 	if long || len(f.batch.run) >= f.long.runLength() || f.batch.size >= runBytes {
 		f.Send()
@@ -130,7 +130,10 @@ func (f *Forwarder) Send() {
 		telemetry.Commands.Add(int64(len(b.run)))
 		f.client.Step.Next()
 		f.spent = 0
-		f.path.forward(b, f.wayOf(b))
+		if f.long.wanted(len(b.run)) || b.long || f.Limited.Load() {
+			b.over = max(b.over, private)
+		}
+		f.path.forward(b, b.over)
 		b.Timing.forwarded(f.spent)
 	}
 	if b.rights.Any {
@@ -143,7 +146,7 @@ func (f *Forwarder) Send() {
 }
 
 // way is over which connections a run is sent. All of a run goes the same way, and the next one when it is answered: so
-// a client's commands keep their order.
+// a client's commands keep their order. The last way that one of a run's commands needs does for all of them.
 type way uint8
 
 const (
@@ -154,15 +157,14 @@ const (
 	ways
 )
 
-// wayOf chooses the way of a run.
-func (f *Forwarder) wayOf(b *Batch) way {
-	long := f.long.wanted(len(b.run)) || b.long
+// wayOf is the way that a command needs by itself.
+func (f *Forwarder) wayOf(c *commandtable.Command) way {
 	switch {
-	case b.echoes, b.scripts && !f.OneLine.Load():
+	case f.Echoes(c):
 		return alone
-	case long, f.Limited.Load():
+	case c.Thread:
 		return private
-	case b.scripts:
+	case c.Script:
 		return beside
 	}
 	return shared

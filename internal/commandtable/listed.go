@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Listed is what Redis' reply to COMMAND, or COMMAND INFO, tells: which names change nothing, and which may block, modules' and subcommands
-// included.
+// Listed is what Redis' reply to COMMAND, or COMMAND INFO, tells: which names change nothing, which may block, and which may be answered
+// from a thread, modules' and subcommands included.
 func Listed(reply []byte) []*Command {
 	all, ok := resp.ParseReply(reply)
 	if !ok {
@@ -50,6 +50,8 @@ func learnCommand(entry resp.Reply) *Command {
 			c.ReadOnly = true
 		case "blocking":
 			c.Conn = ConnBlock
+		case "module": // it may do all that a module may
+			c.Thread = true
 		}
 	}
 	return c

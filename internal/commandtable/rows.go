@@ -12,6 +12,7 @@ const (
 	replication    = "It turns the connection into a replica's."
 	kinOnly        = "Only relatives of Redis have it: it changes the connection."
 	scripts        = "Other commands do not wait for it, other scripts may. It cannot change the connection."
+	flushes        = "Locks are keys: they are lost, too, and their holders are told. Nobody else uses its connection: Redis 7.4 and newer may answer it from a thread, while they serve others."
 	echoes         = "Its connection is shared with nobody: an error of it may look like several replies."
 )
 
@@ -79,15 +80,13 @@ var (
 		"config":         "About Redis, not this proxy. A changed requirepass holds for whoever comes then.",
 		"dbsize":         "",
 		"failover":       "The upstream becomes a replica, where Redis refuses writes and locks.",
-		"flushall":       "Locks are keys: they are lost, too, and their holders are told.",
-		"flushdb":        "Locks are keys: they are lost, too, and their holders are told.",
 		"function":       "",
 		"keys":           "Locks are keys, so they are listed, too.",
 		"lastsave":       "",
 		"latency":        "About Redis. HISTOGRAM counts what this proxy sends, its lock scripts included.",
 		"lolwut":         "",
 		"memory":         "About Redis.",
-		"module":         "A module's commands work as soon as it is loaded, by the flags it gives them.",
+		"module":         "A module's commands work as soon as it is loaded, by the flags it gives them. Each is sent on a connection that nobody else uses until it is answered, since it may be from a thread, while Redis serves others.",
 		"object":         "",
 		"pfdebug":        "",
 		"pfselftest":     "",
@@ -122,6 +121,14 @@ var echoing = []Command{
 	{Name: "function|list", Note: echoes, Echoes: true},
 	{Name: "function|load", Note: echoes, Echoes: true},
 	{Name: "function|restore", Note: echoes, Echoes: true},
+}
+
+// threaded are the commands of Redis' own that it may answer from a thread, though it does not flag them "blocking": of modules' commands
+// each may be (see learnCommand). Nobody else's commands wait behind them on the same connection.
+var threaded = []Command{
+	{Name: "flushall", Note: flushes, Thread: true},
+	{Name: "flushdb", Note: flushes, Thread: true},
+	{Name: "sflush", Note: flushes, Thread: true},
 }
 
 // About is the note of c; of learned ones, which have none, the remark on it.

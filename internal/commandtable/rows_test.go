@@ -8,7 +8,7 @@ import (
 // Nobody adds a row without saying why.
 func TestRowsHaveNotes(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, rows := range [][]Command{stateful, optional, refused, passed, scripted, echoing} {
+	for _, rows := range [][]Command{stateful, optional, refused, passed, scripted, echoing, threaded} {
 		for _, c := range rows {
 			if !strings.HasSuffix(c.Note, ".") || strings.Contains(c.Note, "|") {
 				t.Errorf("%s: its note is %q, it wants a sentence", c.Name, c.Note)

@@ -16,6 +16,7 @@ type Command struct {
 	Note    string   // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
 	Conn    ConnKind // what it does to its connection
 	Script  bool     // it runs a script or function
+	Thread  bool     // Redis may answer it from a thread, while it serves others
 	Rights  bool     // it may change what users may do
 	Echoes  bool     // an error of it may repeat a client's line ends, so that it looks like several replies
 	Open    bool     // may be run by clients that have not authenticated
@@ -73,7 +74,7 @@ func New(allow, deny []string, here, told []*Command) *Table {
 			c.Subs = c.told
 		}
 	}
-	for _, rows := range [][]Command{scripted, echoing, stateful, passed} {
+	for _, rows := range [][]Command{scripted, echoing, threaded, stateful, passed} {
 		for _, c := range rows {
 			t.put(&c)
 		}

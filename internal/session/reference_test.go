@@ -183,7 +183,7 @@ func whereItGoes(c *commandtable.Command) string {
 		return "here"
 	case c.Script:
 		return "scripts"
-	case c.Conn != commandtable.ConnNone, c.Echoes:
+	case c.Conn != commandtable.ConnNone, c.Echoes, c.Thread && c.Note != "":
 		return "own"
 	}
 	return "shared"
