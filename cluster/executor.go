@@ -271,4 +271,5 @@ func (e *Executor) sendBatch(ctx context.Context, b *batch) {
 	}
 	b.ready(&e.memory)
 	b.err = b.link.pipe.Do(&b.req)
+	e.links.answered(b.link)
 }

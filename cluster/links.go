@@ -44,6 +44,14 @@ func (l *links) connect(ctx context.Context, k *link) (err error) {
 	return err
 }
 
+// answered gives a pipe back that others may be waiting for, even while this executor waits for another node's.
+func (l *links) answered(k *link) {
+	if l.private && l.id.For == upstream.Scripts {
+		k.pipe.Release()
+		k.pipe = nil
+	}
+}
+
 // drop gives a link back.
 func (l *links) drop(k *link) {
 	if k.pipe != nil {

@@ -52,11 +52,11 @@ func TestResumeAtReplicas(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	o := Options{}
-	o.Node.Budget = upstream.NewBudget(100, 3)
+	o.Node.Budget = upstream.NewBudget(100, 6)
 	c := openCluster(t, tc, o)
 	cl := newClient(t, c, learn(t, c), 2)
 	cl.e.Private(true)
-	cl.expect("FLUSHALL", "+OK\r\n") // over the three connections there may be
+	cl.expect("FLUSHALL", "+OK\r\n") // over the three private connections there may be
 	p := NewPlan(cl.table.command("ACL", "SETUSER", "somebody", "on"))
 	if cl.run([]*Plan{p}); !upstream.IsFull(p.Err) || p.Unsent() {
 		t.Fatalf("got %q, %v", p.Reply, p.Err)

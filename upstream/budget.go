@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -12,17 +13,23 @@ const mostReserved = 64
 
 // Budget bounds the connections to Redis that clients cause, over all nodes that have it in their NodeOptions. One
 // bound is for all connections, another for those of one user that serve a single client each. A part is reserved for
-// shared connections, so that clients that subscribe or block do not keep others from ordinary commands. The proxy's
-// own connections, for locks for example, are not counted here: see termConn.asOwn. A nil Budget counts nothing and has
-// no bound.
+// shared connections, so that clients that subscribe or block do not keep others from ordinary commands; and half of the
+// others for those who cannot do without: of private pipes, and before there is a connection that only makes things
+// quicker. The proxy's own connections, for locks for example, are not counted here: see termConn.asOwn. A nil Budget
+// counts nothing and has no bound.
 type Budget struct {
-	total, perUser, reserve int
+	mu      sync.Mutex // guards all below; a leaf
+	all     bound
+	alone   bound   // that serve one client
+	private bound   // of these, private pipes
+	nodes   []*Node // whose idle connections can make room
+}
 
-	mu    sync.Mutex // guards all below; a leaf
-	used  int
-	alone int     // of these, those that serve one client
-	users users   // connections that serve one client
-	nodes []*Node // whose idle connections can make room
+// bound is how many connections of one kind there are and may be.
+type bound struct {
+	most, perUser int // perUser 0: each user may have all
+	used          int
+	users         map[string]int // those that serve one client
 }
 
 // NewBudget returns a Budget of total connections, of which each user may have perUser that serve a single client;
@@ -31,7 +38,34 @@ func NewBudget(total, perUser int) *Budget {
 	if perUser <= 0 {
 		perUser = max(1, total*3/4)
 	}
-	return &Budget{total: total, perUser: perUser, reserve: min(mostReserved, total/4), users: users{}}
+	alone := total - min(mostReserved, total/4)
+	return &Budget{
+		all:     bound{most: total, users: map[string]int{}},
+		alone:   bound{most: alone, perUser: perUser, users: map[string]int{}},
+		private: bound{most: half(alone), perUser: half(perUser), users: map[string]int{}},
+	}
+}
+
+// half is so many of n, but one at least.
+func half(n int) int { return (n + 1) / 2 }
+
+// refuses says why there may be no further connection of a user; nil: there may be.
+func (b *bound) refuses(user string) error {
+	switch {
+	case b.perUser > 0 && b.users[user] >= b.perUser:
+		return &FullError{User: true}
+	case b.used >= b.most:
+		return &FullError{}
+	}
+	return nil
+}
+
+// count counts so many more, or less, of a user.
+func (b *bound) count(user string, more int) {
+	b.used += more
+	if b.users[user] += more; b.users[user] == 0 {
+		delete(b.users, user)
+	}
 }
 
 // FullError says that a Budget does not allow another connection. Nothing was sent.
@@ -51,7 +85,7 @@ func (b *Budget) Used() (used, total int) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used, b.total
+	return b.all.used, b.all.most
 }
 
 // share is one connection's part of a Budget.
@@ -60,54 +94,59 @@ type share struct {
 	own    bool // of the proxy: see termConn.asOwn
 	once   sync.Once
 
+	bounds []*bound
+
 	// Guarded by budget.mu once it is counted. The user of an idle connection never changes, and is read without.
 	user  string // "": a shared connection, which is counted for no user
 	given bool   // it is counted no more
 }
 
-// admit counts one more connection of id; alone says that it serves a single client. If there is no room, idle
-// connections are closed. The error is a *FullError.
-func (b *Budget) admit(id Identity, alone bool) (*share, error) {
+// admit counts one more connection of id. If there is no room, idle connections are closed. The error is a *FullError.
+func (b *Budget) admit(id Identity, kind pipeKind) (*share, error) {
 	switch {
 	case id.For == Questions:
 		return ownShare(), nil
 	case b == nil:
 		return &share{}, nil
 	}
-	s := &share{budget: b}
-	if alone {
-		s.user = id.account()
+	s := &share{budget: b, bounds: []*bound{&b.all}}
+	switch kind {
+	case dedicatedConn:
+		s.user, s.bounds = id.account(), []*bound{&b.alone, &b.all}
+	case privatePipe:
+		s.user, s.bounds = id.account(), []*bound{&b.private, &b.alone, &b.all}
 	}
+	quicker := kind == sharedPipe && id.quicker()
 	for {
-		full := b.add(s)
-		if full == nil {
+		err := b.add(s, quicker)
+		full, is := errors.AsType[*FullError](err)
+		if !is {
 			return s, nil
 		}
 		user := ""
 		if full.User {
 			user = s.user
 		}
-		if !b.makeRoom(user) {
-			telemetry.UpstreamRefused.Add(1)
+		if quicker || !b.makeRoom(user) {
 			return nil, full
 		}
 	}
 }
 
-// add counts s, unless there is no room.
-func (b *Budget) add(s *share) *FullError {
+// add counts s, unless there is no room, or less than half of all if the connection only makes things quicker.
+func (b *Budget) add(s *share, quicker bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case s.user != "" && b.users[s.user] >= b.perUser:
-		return &FullError{User: true}
-	case b.used >= b.total, s.user != "" && b.alone >= b.total-b.reserve:
+	if quicker && b.all.used >= half(b.all.most) {
 		return &FullError{}
 	}
-	b.used++
-	if s.user != "" {
-		b.alone++
-		b.users[s.user]++
+	for _, bd := range s.bounds {
+		if err := bd.refuses(s.user); err != nil {
+			return err
+		}
+	}
+	for _, bd := range s.bounds {
+		bd.count(s.user, 1)
 	}
 	return nil
 }
@@ -138,13 +177,10 @@ func (s *share) give() {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.used--
 		s.given = true
-		if s.user == "" {
-			return
+		for _, bd := range s.bounds {
+			bd.count(s.user, -1)
 		}
-		b.alone--
-		b.users.less(s.user)
 	})
 }
 
@@ -160,19 +196,11 @@ func (s *share) move(id Identity) {
 	if s.given || s.user == "" {
 		return
 	}
-	b.users.less(s.user)
-	s.user = id.account()
-	b.users[s.user]++
-}
-
-// users counts connections by user.
-type users map[string]int
-
-// less counts one less for a user.
-func (u users) less(user string) {
-	if u[user]--; u[user] == 0 {
-		delete(u, user)
+	for _, bd := range s.bounds {
+		bd.count(s.user, -1)
+		bd.count(id.account(), 1)
 	}
+	s.user = id.account()
 }
 
 func (b *Budget) join(n *Node) {
@@ -204,16 +232,13 @@ func (id Identity) account() string {
 // closeIdle closes one connection that nobody uses: one that was counted for user, or any for "". It says whether there
 // was one.
 func (n *Node) closeIdle(user string) bool {
-	if n.dedicated.closeOldest(user) {
-		return true
-	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	at := slices.IndexFunc(n.idle, func(p *Pipe) bool { return user == "" || p.share.user == user })
 	if at >= 0 {
 		n.drop(n.idle[at])
 	}
-	return at >= 0
+	n.mu.Unlock()
+	return at >= 0 || n.dedicated.closeOldest(user)
 }
 
 // ownShare is for a Pipe of the proxy's own.

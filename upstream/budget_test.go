@@ -90,6 +90,9 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	usedIs(t, b, 12)
 
 	private.Release()
+	if !other.closeIdle("ann") {
+		t.Error("the private pipe is not idle")
+	}
 	all[0].Close()
 	usedIs(t, b, 10)
 	all[0], _ = dedicate(t, n, nobody)
@@ -142,19 +145,19 @@ func TestBudgetFollowsALogin(t *testing.T) {
 	counted := func(want map[string]int) bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return maps.Equal(b.users, want)
+		return maps.Equal(b.alone.users, want)
 	}
 	var all []*Dedicated
 	for i := range 3 { // one above ann's bound
 		p, _ := dedicate(t, n, nobody)
 		p.Authenticated(ann)
 		if all = append(all, p); !counted(map[string]int{"ann": i + 1}) {
-			t.Errorf("after %d logins: %v", i+1, b.users)
+			t.Errorf("after %d logins: %v", i+1, b.alone.users)
 		}
 	}
 	all[0].Authenticated(Identity{Password: "pw"})
 	if !counted(map[string]int{"ann": 2, "default": 1}) {
-		t.Errorf("after another login: %v", b.users)
+		t.Errorf("after another login: %v", b.alone.users)
 	}
 	for _, p := range all {
 		p.Close()
@@ -162,6 +165,49 @@ func TestBudgetFollowsALogin(t *testing.T) {
 	usedIs(t, b, 0)
 	all[0].Authenticated(ann)
 	if !counted(map[string]int{}) {
-		t.Errorf("afterwards: %v", b.users)
+		t.Errorf("afterwards: %v", b.alone.users)
+	}
+}
+
+// TestBudgetKeepsHalf: connections that others can do without, or that go back with their replies, leave half to those that have no
+// other way; a script that may share none waits for one that is given back.
+func TestBudgetKeepsHalf(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(16, 8)
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{Budget: b})
+	id, script := Identity{Proto: 2}, Identity{Proto: 2, For: Scripts}
+	var pipes []*Pipe
+	for range 4 {
+		p, err := n.Private(context.Background(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pipes = append(pipes, p)
+	}
+	if _, err := n.Private(context.Background(), id); full(err) != "user" {
+		t.Errorf("a private pipe above half: %v", err)
+	}
+	for range 4 {
+		dedicate(t, n, id)
+	}
+	waited := make(chan error)
+	go func() {
+		p, err := n.Private(context.Background(), script)
+		if err == nil {
+			p.Release()
+		}
+		waited <- err
+	}()
+	select {
+	case err := <-waited:
+		t.Fatalf("a script before a pipe is given back: %v", err)
+	case <-time.After(20 * roomLook):
+	}
+	pipes[0].Release()
+	if err := <-waited; err != nil {
+		t.Errorf("a script when a pipe is given back: %v", err)
+	}
+	if p, err := n.Open(context.Background(), Identity{Proto: 2, For: Writes}); err != nil || p.id != id {
+		t.Errorf("above half in place of a connection that only makes things quicker: %v, %v", p, err)
 	}
 }

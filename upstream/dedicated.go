@@ -65,8 +65,9 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 			return p, nil
 		}
 	}
-	counted, err := n.opts.Budget.admit(id, true)
+	counted, err := n.opts.Budget.admit(id, dedicatedConn)
 	if err != nil {
+		telemetry.UpstreamRefused.Add(1)
 		return nil, err
 	}
 	ctx, cancel := n.whileOpen(ctx)
@@ -95,8 +96,9 @@ func (p *Dedicated) connect(ctx context.Context) (err error) {
 // connection of its own that is closed then. The reply is +QUEUED, an error, or Redis' error to MULTI. Other errors are
 // those of Dedicate.
 func (n *Node) AskQueued(ctx context.Context, id Identity, words ...string) (reply []byte, err error) {
-	counted, err := n.opts.Budget.admit(id, true)
+	counted, err := n.opts.Budget.admit(id, dedicatedConn)
 	if err != nil {
+		telemetry.UpstreamRefused.Add(1)
 		return nil, err
 	}
 	defer counted.give()

@@ -33,9 +33,13 @@ type Purpose uint8
 
 const (
 	Commands  Purpose = iota // of clients
+	Writes                   // of clients: commands that Redis has wait while it pauses writes
 	Scripts                  // of clients, and what is sent together with them
 	Questions                // of the proxy's own: no Budget counts their connections
 )
+
+// quicker says that such a connection only makes things quicker: that for commands does as well.
+func (id Identity) quicker() bool { return id.For == Writes || id.For == Scripts }
 
 // Secret is a password that changes while the proxy runs: each connection is made with the present one. Its values are
 // comparable.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Defaults of NodeOptions.
@@ -152,8 +153,17 @@ func NewNode(t Target, o NodeOptions) *Node {
 // Open returns the shared pipe of id, connected and authenticated: a
 // *ReplyError when Redis refuses id, a *NotSentError when Redis is out of
 // reach or ctx ends first, a *FullError when the Budget has no room for it.
-// Opening a connected pipe costs no system call.
+// Opening a connected pipe costs no system call. Where there is no pipe that
+// only makes things quicker, and none at once, it is that for commands.
 func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
+	if id.quicker() {
+		soon, cancel := context.WithTimeoutCause(ctx, quickerFor, errNoLink)
+		p, err := n.open(soon, id, sharedPipe)
+		if cancel(); err == nil {
+			return p, nil
+		}
+		id.For = Commands
+	}
 	return n.open(ctx, id, sharedPipe)
 }
 
@@ -180,11 +190,26 @@ func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
 
 func (n *Node) open(ctx context.Context, id Identity, kind pipeKind) (*Pipe, error) {
 	p, err := n.use(id, kind)
+	// A script that may share no connection waits for one that is given back.
+	for until := time.Now().Add(roomFor); IsFull(err) && kind == privatePipe && id.For == Scripts &&
+		time.Now().Before(until) && retry.Sleep(ctx, roomLook, nil); {
+		p, err = n.use(id, kind)
+	}
+	if IsFull(err) && !id.quicker() {
+		telemetry.UpstreamRefused.Add(1)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return n.connected(ctx, p)
 }
+
+const (
+	quickerFor = 200 * time.Millisecond // for how long a connection is waited for that only makes things quicker
+
+	roomFor  = 30 * time.Second
+	roomLook = 5 * time.Millisecond
+)
 
 // use counts one more use of a pipe of id's, and makes the pipe if there is none.
 func (n *Node) use(id Identity, kind pipeKind) (*Pipe, error) {
@@ -192,7 +217,7 @@ func (n *Node) use(id Identity, kind pipeKind) (*Pipe, error) {
 	if p != nil || err != nil {
 		return p, err
 	}
-	counted, err := n.opts.Budget.admit(id, kind == privatePipe) // may close idle pipes, and takes mu for that
+	counted, err := n.opts.Budget.admit(id, kind) // may close idle pipes, and takes mu for that
 	if err != nil {
 		return nil, err
 	}

@@ -25,13 +25,14 @@ const (
 	ended                   // closed for good
 )
 
-// pipeKind is whose requests a pipe carries.
+// pipeKind is whose requests a connection carries.
 type pipeKind uint8
 
 const (
-	sharedPipe  pipeKind = iota // many sessions'
-	privatePipe                 // one session's at a time
-	asidePipe                   // one question of the proxy's own
+	sharedPipe    pipeKind = iota // many sessions'
+	privatePipe                   // one session's at a time
+	asidePipe                     // one question of the proxy's own
+	dedicatedConn                 // no pipe: see Dedicated
 )
 
 // Pipe is a connection to Redis that is made again when it breaks.

@@ -137,7 +137,7 @@ var settings = []setting{
 
 	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed; `admin-socket` is open to operators all the same. Lowered at the start if the limit of open files is too low.",
 		number(1, func(c *Config) *int { return &c.Limits.MaxClients })},
-	{"max-upstream-connections", "0", false, "Most connections to Redis for clients: shared ones, for which a quarter, at most 64, is reserved, and those that a client has to itself, of which one user may have three quarters (clients that have not logged in are one). Above it a command that needs one gets an error. 0: what the limit of open files leaves beside `max-clients`, at least a third of it, at most 10000.",
+	{"max-upstream-connections", "0", false, "Most connections to Redis for clients: shared ones, for which a quarter, at most 64, is reserved, and those that a client has to itself, of which one user may have three quarters (clients that have not logged in are one). Half is left to those who cannot do without. Above it a command that needs one gets an error. 0: what the limit of open files leaves beside `max-clients`, at least a third of it, at most 10000.",
 		number(0, func(c *Config) *int { return &c.Limits.MaxUpstream })},
 	{"max-locks-per-user", "0", false, "Locks that one user's connections to this proxy hold or wait for. More are refused. Clients of one address that have not logged in count as one user. 0: no limit.",
 		number(0, func(c *Config) *int { return &c.Limits.LocksPerUser })},
