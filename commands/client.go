@@ -223,13 +223,10 @@ func Queued(c *commandtable.Command, cmd redcon.Command, name string, learned bo
 
 // effectOf is what a command that says nothing of the client does to the connection if a transaction runs it.
 func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
-	switch c.Name {
-	case "select":
+	if c.Name == "select" {
 		if n, ok := resp.Integer(args[1]); ok {
 			return dedicated.Select(n)
 		}
-	case "client|pause":
-		return dedicated.Pause(WritePause(args))
 	}
 	return nil
 }

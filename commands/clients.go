@@ -116,36 +116,6 @@ func objectionToKill(c *Client, f KillFilter) (line string) {
 	return objection(c, probe...)
 }
 
-// clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of
-// its own, so that the reads of others do not wait behind a write that waits.
-func clientPause(c *Client, args [][]byte, out []byte) []byte {
-	answer, err := c.askApart(args)
-	if err == nil && answer[0] == '+' {
-		c.Process.Writes.Pause(WritePause(args))
-	}
-	return relay(c, answer, err, out)
-}
-
-// WritePause is for how long CLIENT PAUSE has writes wait; 0: it does not.
-func WritePause(args [][]byte) time.Duration {
-	if len(args) != 4 || !same(args[3], "WRITE") {
-		return 0
-	}
-	ms, _ := resp.Integer(args[2])
-	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
-}
-
-// maxPause is how long a pause is believed in: longer ones are held to be forgotten.
-const maxPause = time.Hour
-
-func clientUnpause(c *Client, args [][]byte, out []byte) []byte {
-	answer, err := c.askApart(args)
-	if err == nil && answer[0] == '+' {
-		c.Process.Writes.Resume()
-	}
-	return relay(c, answer, err, out)
-}
-
 // clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
 func clientUnblock(c *Client, args [][]byte, out []byte) []byte {
 	if len(args) > 4 {

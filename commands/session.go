@@ -113,11 +113,6 @@ type Operator interface {
 // ask asks any node, by a call that changes nothing.
 func (c *Client) ask(args ...[]byte) ([]byte, error) { return c.Access.Ask(backend.Place{}, args...) }
 
-// askApart asks on a connection of its own, where the call need not wait for others.
-func (c *Client) askApart(args [][]byte) ([]byte, error) {
-	return c.Access.Ask(backend.Apart(c.Forwarder.Routes.Load().Table.Find(args)), args...)
-}
-
 // proto is the client's protocol, 2 or 3.
 func (c *Client) proto() int { return c.Identity().Proto }
 

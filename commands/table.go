@@ -3,6 +3,7 @@ package commands
 import (
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -63,8 +64,8 @@ func answered() []row {
 		{"client|info", clientInfo, about{Arity: 2, Probe: []string{"CLIENT", "INFO"}, Note: "See CLIENT LIST."}},
 		{"client|list", clientList, about{Arity: -2, Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown. The fields are those of this Redis' own CLIENT INFO; `lib-name` and `lib-ver` are also shown once given."}},
 		{"client|kill", clientKill, about{Arity: -3, Barred: true, Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they expire."}},
-		{"client|pause", clientPause, about{Arity: -3, Note: "Redis is asked on a separate connection, and pauses all of its clients, those of other proxies as well. While it pauses writes, each client here has a connection of its own."}},
-		{"client|unpause", clientUnpause, about{Arity: 2, Note: "No difference."}},
+		{"client|pause", apart, about{Arity: -3, Note: "Redis is asked on a separate connection, and pauses all of its clients, those of other proxies as well. Meanwhile writes wait on the connection that they share, and reads go on, whoever has asked for the pause."}},
+		{"client|unpause", apart, about{Arity: 2, Note: "No difference."}},
 		{"client|unblock", clientUnblock, about{Arity: -3, Barred: true, Note: "Among this proxy's clients. It also ends the wait of a lock verb."}},
 
 		// What commands there are: command.go. Redis is asked, and refuses those who have not authenticated; its answer
@@ -243,7 +244,7 @@ func unknownSubcommand(_ *Client, args [][]byte, out []byte) []byte {
 
 // apart asks Redis on a connection of its own, where the call need not wait for others.
 func apart(c *Client, args [][]byte, out []byte) []byte {
-	reply, err := c.askApart(args)
+	reply, err := c.Access.Ask(backend.Apart(c.Forwarder.Routes.Load().Table.Find(args)), args...)
 	return relay(c, reply, err, out)
 }
 

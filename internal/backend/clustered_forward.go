@@ -93,9 +93,6 @@ func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
 }
 
 func (u *clusteredPath) forward(b *Batch, over way) {
-	if !over.owned() && u.Writes.Paused() {
-		over = private
-	}
 	var t *stream
 	if !over.owned() && b.findSlots() {
 		if u.forwardStraight(b, over) {
@@ -106,7 +103,7 @@ func (u *clusteredPath) forward(b *Batch, over way) {
 		u.plan(b)
 		t = u.forwardPlans(b, over)
 	}
-	if (over == beside || over == private && !u.Writes.Paused()) && u.resumable(b) {
+	if over.optional() && u.resumable(b) {
 		t = u.forwardPlans(b, shared)
 	}
 	u.settleRun(b, t)

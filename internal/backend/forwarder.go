@@ -151,9 +151,10 @@ type way uint8
 
 const (
 	shared  way = iota // those that an identity's clients share
-	beside             // those that they share for scripts, which Redis may run for long; or shared ones if there can be no further
-	private            // ones that nobody else uses until the replies are there; or shared ones if there can be no further
-	alone              // ones for scripts that nobody else uses until the replies are there; or none
+	writes             // those that they share for writes, which Redis may pause
+	beside             // those that they share for scripts, which Redis may run for long
+	private            // ones that nobody else uses until the replies are there
+	alone              // such ones for scripts; or none: for the others shared ones do if there can be no further
 	ways
 )
 
@@ -166,16 +167,24 @@ func (f *Forwarder) wayOf(c *commandtable.Command) way {
 		return private
 	case c.Script:
 		return beside
+	case c.Writes:
+		return writes
 	}
 	return shared
 }
 
 // owned says that nobody else uses the connections until the replies are there.
-func (w way) owned() bool { return w == private || w == alone }
+func (w way) owned() bool { return w >= private }
+
+// optional says that shared connections do as well.
+func (w way) optional() bool { return w != shared && w != alone }
 
 // as is the identity of the connections.
 func (w way) as(id upstream.Identity) upstream.Identity {
-	if w == beside || w == alone {
+	switch w {
+	case writes:
+		id.For = upstream.Writes
+	case beside, alone:
 		id.For = upstream.Scripts
 	}
 	return id

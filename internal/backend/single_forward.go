@@ -18,7 +18,7 @@ import (
 type singlePath struct {
 	*Forwarder
 	node *upstream.Node
-	open [2]*upstream.Pipe // the pipes that clients share: shared's and beside's; nil: not needed yet
+	open [private]*upstream.Pipe // the pipes that clients share, by way; nil: not needed yet
 }
 
 func (b single) path(f *Forwarder) path { return &singlePath{Forwarder: f, node: b.node} }
@@ -29,10 +29,14 @@ func (u *singlePath) pipe(over way) (*upstream.Pipe, error) {
 		return u.open[over], nil
 	}
 	p, err := u.node.Open(u.Context, over.as(u.client.Identity()))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case p == u.open[shared]: // there is none of its own at the moment
+		p.Release()
+	default:
+		u.open[over] = p
 	}
-	u.open[over] = p
 	return p, nil
 }
 
@@ -172,8 +176,7 @@ func (u *singlePath) forward(b *Batch, over way) {
 	u.forwardShared(b, over)
 }
 
-// forwardShared sends the run over a pipe that clients share, and gathers the replies. While Redis runs a script it makes
-// no new connection: then the one for commands, if it is there, waits for it.
+// forwardShared sends the run over a pipe that clients share, and gathers the replies.
 func (u *singlePath) forwardShared(b *Batch, over way) {
 	b.Total = 0
 	r := u.runRequest(b, b)
@@ -183,7 +186,7 @@ func (u *singlePath) forwardShared(b *Batch, over way) {
 		u.took(r, err)
 		u.disconnected(err)
 	}
-	if over == beside && (p == nil || cluster.NoConnection(err)) {
+	if over.optional() && cluster.NoConnection(err) {
 		u.forwardShared(b, shared)
 		return
 	}
@@ -205,7 +208,7 @@ func (u *singlePath) forwardPrivate(b *Batch, over way) {
 		u.took(r, err)
 		u.disconnected(err)
 	}
-	if over == private && cluster.NoConnection(err) {
+	if over.optional() && cluster.NoConnection(err) {
 		u.forwardShared(b, shared)
 		return
 	}

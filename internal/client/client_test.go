@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -117,28 +116,6 @@ func TestWhatIsSaidOfAClient(t *testing.T) {
 	if c.SetIdentity(upstream.Identity{Proto: 2}); c.TakesPushes() || c.User() != "default" {
 		t.Errorf("%s takes pushes in RESP2", c.User())
 	}
-}
-
-// A shorter pause does not shorten the present one, and SHUTDOWN counts as a pause until it is answered.
-func TestWritesPaused(t *testing.T) {
-	t.Parallel()
-	var w Writes
-	paused := func(when string, want bool) {
-		t.Helper()
-		if w.Paused() != want {
-			t.Errorf("%s: paused %v", when, !want)
-		}
-	}
-	paused("at first", false)
-	w.Pause(time.Hour)
-	w.Pause(0)
-	paused("after a shorter one", true)
-	w.Resume()
-	paused("after UNPAUSE", false)
-	w.Shutting(1)
-	paused("during SHUTDOWN", true)
-	w.Shutting(-1)
-	paused("when that has failed", false)
 }
 
 // Steps are numbered, and 0 while nothing is under way.

@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Listed is what Redis' reply to COMMAND, or COMMAND INFO, tells: which names change nothing, which may block, and which may be answered
+// Listed is what Redis' reply to COMMAND, or COMMAND INFO, tells: which names change nothing, which write, which may block, and which may be answered
 // from a thread, modules' and subcommands included.
 func Listed(reply []byte) []*Command {
 	all, ok := resp.ParseReply(reply)
@@ -48,6 +48,8 @@ func learnCommand(entry resp.Reply) *Command {
 		switch string(flag.Text) {
 		case "readonly":
 			c.ReadOnly = true
+		case "write", "may_replicate":
+			c.Writes = true
 		case "blocking":
 			c.Conn = ConnBlock
 		case "module": // it may do all that a module may

@@ -35,6 +35,7 @@ type Command struct {
 // Learned is what Redis says of a command.
 type Learned struct {
 	ReadOnly bool // it changes nothing
+	Writes   bool // it writes, or may: Redis has it wait while it pauses writes
 	Family   telemetry.Family
 	Spec     *CommandSpec // nil: Redis has said nothing
 }
@@ -156,6 +157,7 @@ func (c *Command) takeOver(old *Command) {
 	if c.Spec == nil {
 		c.Spec = old.Spec
 	}
+	c.Writes = c.Writes || old.Writes
 	if c.Family == telemetry.Other {
 		c.Family = old.Family
 	}

@@ -1,10 +1,6 @@
 package dedicated
 
-import (
-	"time"
-
-	"github.com/lockproxy/lockproxy/internal/client"
-)
+import "github.com/lockproxy/lockproxy/internal/client"
 
 // Effect is what a command does to its connection once Redis has answered it, or EXEC's reply shows that it has been
 // run, without an error. nil: nothing that matters here.
@@ -18,20 +14,16 @@ type (
 	Select int
 	// Protocol is HELLO's.
 	Protocol int
-	// Pause is for how long writes are paused, from now on.
-	Pause time.Duration
 	// Caching is what CLIENT CACHING says of the next command.
 	Caching string
 )
 
 func (n Select) apply(s *State)   { s.db = int(n) }
 func (n Protocol) apply(s *State) { s.proto = int(n) }
-func (d Pause) apply(s *State)    { s.pauses = time.Duration(d) }
 func (w Caching) apply(s *State)  { s.tracking.caching = string(w) }
 
 func (Select) bytes() int    { return 0 }
 func (Protocol) bytes() int  { return 0 }
-func (Pause) bytes() int     { return 0 }
 func (w Caching) bytes() int { return len(w) }
 
 // Setting is what the client says of itself. Its session is told.

@@ -87,11 +87,6 @@ func (p *Conn) leave(to life, why string) {
 	if p.said.pending.oldest() != nil { // it may have changed rights
 		p.Host.RightsChanged(true)
 	}
-	for _, e := range p.said.pending.all {
-		if e.Wait.Shuts {
-			p.Client.Process.Writes.Shutting(-1)
-		}
-	}
 	p.changed.Broadcast()
 }
 

@@ -48,7 +48,6 @@ type Reply struct {
 type Wait struct {
 	Blocks bool
 	For    time.Duration // 0: for ever
-	Shuts  bool          // SHUTDOWN: Redis makes writes wait meanwhile
 }
 
 // bytes is how much is kept for it, about.

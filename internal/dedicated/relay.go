@@ -154,13 +154,10 @@ func (p *Conn) take(kind frameKind, frame []byte) {
 // tell tells the client's session what its commands have set.
 func (p *Conn) tell() {
 	s := &p.said.state
-	if s.pauses > 0 {
-		p.Client.Process.Writes.Pause(s.pauses)
-	}
 	for _, set := range s.settings {
 		p.Client.Set(set)
 	}
-	s.pauses, s.settings = 0, nil
+	s.settings = nil
 }
 
 // unknownCommand begins Redis' answer to a command that it does not have.
@@ -171,9 +168,6 @@ func (p *Conn) answered(e *Reply, frame []byte) {
 	took := p.said.pending.pop(telemetry.Clock())
 	if e.sent > 0 && !e.waits(p.said.state.multi()) { // else nobody knows whether it did
 		e.Cmd.Family.Upstream(took)
-	}
-	if e.Wait.Shuts {
-		p.Client.Process.Writes.Shutting(-1)
 	}
 	if e.changesRights() && !p.said.state.multi() {
 		// If others are pending, one of them may be to what changes the rights.

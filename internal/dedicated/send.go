@@ -50,9 +50,6 @@ func (p *Conn) add(e *Reply) bool {
 	if e.Wait.Blocks {
 		p.show()
 	}
-	if e.Wait.Shuts {
-		p.Client.Process.Writes.Shutting(1)
-	}
 	return true
 }
 

@@ -3,7 +3,6 @@ package dedicated
 import (
 	"bytes"
 	"strings"
-	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
@@ -21,9 +20,7 @@ type State struct {
 	tracking    tracking
 	moved       []byte // the last redirect that the transaction, or the one before, has met
 
-	// What its commands have set for the client's session, which has not been told yet.
-	pauses   time.Duration    // of writes
-	settings []client.Setting // made in a transaction
+	settings []client.Setting // made in a transaction, of which the client's session has not been told yet
 }
 
 // none says that the connection is as if nobody had used it.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -21,7 +20,6 @@ var commands = map[byte]Reply{
 	'S': {Cmd: &commandtable.Command{Name: "select"}, Effect: Select(3)},
 	'H': {Cmd: &commandtable.Command{Name: "hello"}, Effect: Protocol(3)},
 	'N': {Cmd: &commandtable.Command{Name: "client|setname"}, Effect: Setting{Of: client.SettingName, Value: "me"}},
-	'P': {Cmd: &commandtable.Command{Name: "client|pause"}, Effect: Pause(time.Second)},
 	'C': {Cmd: &commandtable.Command{Name: "client|caching"}, Effect: Caching("yes")},
 	'T': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Tracking{On: true, To: Redirect{7, 70}}},
 	't': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Tracking{}},
@@ -157,7 +155,6 @@ func TestState(t *testing.T) {
 		"M+OK S+QUEUED N+QUEUED E*2 +OK":                               "executing left=1 db=3 proto=2",
 		"M+OK S+QUEUED N+QUEUED E*2 +OK +OK":                           "db=3 proto=2 none named=me",
 		"M+OK S+QUEUED N+QUEUED E*2 -ERR_no -ERR_no":                   "db=0 proto=2 none",
-		"W+OK M+OK P+QUEUED E*1 +OK":                                   "db=0 proto=2 none paused=1s",
 		"M+OK N+QUEUED E*-1":                                           "db=0 proto=2 none",
 		"M+OK T+QUEUED E*1 +OK":                                        "tracking=7 db=0 proto=2",
 		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1":                    "executing left=2 subs=1/0/0 db=0 proto=2 mute",
@@ -207,7 +204,6 @@ func (s *State) text() string {
 	say(true, "db=%d proto=%d", s.db, s.proto)
 	say(s.mute(), "mute")
 	say(s.none(), "none")
-	say(s.pauses > 0, "paused=%v", s.pauses)
 	for _, set := range s.settings {
 		say(true, "named=%s", set.Value)
 	}

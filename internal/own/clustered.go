@@ -41,9 +41,6 @@ func (u *clustered) databases() bool { return false }
 
 func (u *clustered) left(n *cluster.Node) { u.nodes.Release(n) }
 
-// concerns is for subscribers in RESP2, who may not send what they like.
-func (u *clustered) concerns(c *commandtable.Command, _ bool) bool { return u.mutes(nil, c) }
-
 func (u *clustered) mutes(_ *conn, c *commandtable.Command) bool {
 	return u.client.Identity().Proto == 2 && u.View.Subscribed() && !c.Always
 }

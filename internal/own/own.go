@@ -48,8 +48,6 @@ type Connections struct {
 
 // path is what differs between one Redis and the nodes of a cluster.
 type path interface {
-	// concerns says whether run is to be asked, once all earlier commands have been forwarded.
-	concerns(c *commandtable.Command, here bool) bool
 	// run runs a command if it concerns the client's own connection p, which may be nil, or needs one. here: lockproxy
 	// answers the command, unless it is in a transaction. false: the command is to be answered, or forwarded, as
 	// usual.
@@ -85,10 +83,9 @@ func New(common *Common, c *client.Client, f *backend.Forwarder) *Connections {
 	return o
 }
 
-// Concerns says that a command concerns the client's own connections, or may: then Run is to be asked. here: lockproxy
-// answers the command, unless it is in a transaction.
-func (o *Connections) Concerns(c *commandtable.Command, here bool) bool {
-	return c.Conn.Starts() || o.any() || o.path.concerns(c, here)
+// Concerns says that a command concerns the client's own connections, or may: then Run is to be asked.
+func (o *Connections) Concerns(c *commandtable.Command) bool {
+	return c.Conn.Starts() || o.any() || o.path.mutes(nil, c)
 }
 
 // Run runs a command that Concerns the client's own connections; next are those that follow it in the same pipeline.

@@ -49,7 +49,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		p.waitForNothing(c)
 		fallthrough
 	case commandtable.ConnBlock:
-		e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args), Shuts: c.Name == "shutdown"}
+		e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}
 	case commandtable.ConnSubscribe:
 		p.Taint() // messages in the midst of replies are told from these as well as can be, but nobody else relies on that
 	case commandtable.ConnTracking:

@@ -4,7 +4,6 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -13,23 +12,17 @@ import (
 // single gives a client a connection of its own to one Redis. While the client has one, all its commands go there.
 type single struct{ *Connections }
 
-// concerns is for all that is forwarded while writes are paused: it would wait for others, or others for it.
-func (u *single) concerns(_ *commandtable.Command, here bool) bool { return !here && u.Writes.Paused() }
-
 func (u *single) mutes(p *conn, c *commandtable.Command) bool {
 	return p != nil && !c.Always && p.Status().Mute
 }
 
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	if p == nil {
-		if !c.Conn.Starts() && !u.concerns(c, here) {
+		if !c.Conn.Starts() {
 			return false
 		}
 		var err error
 		if p, err = u.open(); err != nil {
-			if client.TooMany(err) && isRead(c) {
-				return false // over a shared connection: only writes are paused
-			}
 			u.Failed(c, err)
 			return true
 		}
@@ -40,9 +33,6 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 	}
 	return u.notHere(p, cmd, c)
 }
-
-// isRead says that a command reads, and needs nothing of its connection.
-func isRead(c *commandtable.Command) bool { return c.ReadOnly && c.Conn == commandtable.ConnNone }
 
 // notHere applies the rules of transactions, and those for subscribers in RESP2, to a command that lockproxy answers,
 // once all earlier replies have come. false: lockproxy is to answer the command.

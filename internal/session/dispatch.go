@@ -43,7 +43,7 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	}
 	switch {
 	case s.unusual(t, &c) && s.heldUp(&c):
-	case s.own.Concerns(c.row, c.answer != nil) && s.ranOnOwn(&c):
+	case s.own.Concerns(c.row) && s.ranOnOwn(&c):
 	case c.answer == nil && s.forwards(&c):
 	default:
 		s.answer(&c)

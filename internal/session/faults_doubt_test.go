@@ -92,6 +92,9 @@ func doubtfulWrites(t *testing.T, arrived, dedicated bool) {
 	for i := range doubts {
 		clients[i], others[i], waiters[i] = connect(t, addr), connect(t, addr), connect(t, addr)
 	}
+	if got := clients[0].ask("SET x now"); got != "OK" { // the connection for writes is there
+		t.Fatal(got)
+	}
 	if dedicated { // a connection for each is there
 		for _, c := range clients {
 			if err := c.say("BLPOP nothing 0"); err != nil {

@@ -14,7 +14,7 @@ func TestPipelineOfOneWhoLeft(t *testing.T) {
 	const commands = 1000
 	server, p := startBoth(t, nil)
 	w := dialWire(t, p.addr)
-	w.expect("+PONG\r\n", "PING")
+	w.expect(":0\r\n", "DEL", "list")
 	server.Stop()
 	resumed := time.AfterFunc(3*stuckAfter, server.Cont)
 	defer resumed.Stop()

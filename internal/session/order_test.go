@@ -105,6 +105,7 @@ func TestValuesOfAllSizes(t *testing.T) {
 	p, b := budgeted(t, testredis.Start(t), 4)
 	w, small := dialWire(t, p.addr), dialWire(t, p.addr)
 	small.expect("+PONG\r\n", "PING")
+	small.expect("+OK\r\n", "SET", "k", "v")
 	before, _ := b.Used()
 	for _, size := range []int{0, 1, 4096, 64 << 10, 65<<10 + 1, 1 << 20, 5 << 20, 33<<20 + 7} {
 		value := strings.Repeat("v", size)

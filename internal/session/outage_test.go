@@ -167,7 +167,8 @@ func TestClosedWithCommandsUnread(t *testing.T) {
 	for range 5 {
 		p.back()
 		w := dialWire(t, p.addr)
-		w.expect("+PONG\r\n", "PING")
+		w.expect("+OK\r\n", "SET", "n", "0")
+		w.expect("$1\r\n0\r\n", "GET", "n")
 		between.Latency(200 * time.Millisecond)
 		w.send("INCR", "n")
 		time.Sleep(50 * time.Millisecond) // it is on its way, and nobody reads

@@ -34,18 +34,38 @@ func TestShutdownIsAborted(t *testing.T) {
 	reads.expect("$6\r\npaused\r\n", "GET", "k")
 }
 
-// While writes are paused each client has a connection of its own. Where there is room for no more of them reads go over the shared
-// one; a write is refused, as all would wait behind it.
-func TestPausedWritesOverTheBound(t *testing.T) {
-	p, _ := budgeted(t, testredis.Start(t), 1)
-	w, holds := dialWire(t, p.addr), dialWire(t, p.addr)
+// While Redis pauses writes, whoever has asked for that, those of all clients wait on one connection that reads do not use, and nobody
+// needs one of their own.
+func TestPausedWritesHoldNobodyUp(t *testing.T) {
+	server := testredis.Start(t)
+	p, budget := budgeted(t, server, 1)
+	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "SET", "k", "v")
-	w.expect("+OK\r\n", "CLIENT", "PAUSE", "600000", "WRITE")
-	// What a command had for itself is given back a moment after its reply.
-	eventually(t, "there is room", func() bool { return holds.do("SUBSCRIBE", "c") == "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n" })
-	w.expect("$1\r\nv\r\n", "GET", "k")
-	w.expect(overBound, "SET", "k", "w")
-	w.expect("$1\r\nv\r\n", "GET", "k")
+	server.Do(t, "CLIENT", "PAUSE", 600_000, "WRITE")
+	var writers []*wire
+	for range 10 {
+		one := dialWire(t, p.addr)
+		one.send("SET", "k", "w")
+		one.send("PUBLISH", "c", "m")
+		writers = append(writers, one)
+	}
+	eventually(t, "the writes wait", func() bool {
+		return strings.Contains(w.do("INFO", "clients"), "\r\nblocked_clients:1\r\n")
+	})
+	for range 100 {
+		w.expect("$1\r\nv\r\n", "GET", "k")
+		w.expect(":0\r\n", "EXISTS", "none")
+		w.expect("+PONG\r\n", "PING")
+	}
+	if used, _ := budget.Used(); used != 2 {
+		t.Errorf("%d connections, want that of reads and that of writes", used)
+	}
+	w.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
+	server.Do(t, "CLIENT", "UNPAUSE")
+	for _, one := range writers {
+		one.want("+OK\r\n")
+		one.want(":1\r\n")
+	}
 }
 
 // A client cannot have the proxy keep what no bound of memory counts: it may call itself anything, in 4096 bytes.
