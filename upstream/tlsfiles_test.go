@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -109,16 +108,6 @@ func TestUpstreamCertificatesReloaded(t *testing.T) {
 	}
 	f := files(t, tlsfiles.Names{CA: a.File, Certs: []string{cert}, Keys: []string{key}})
 	target.TLS.ServerName, target.Files = "redis.test", f
-	ctx, stop := context.WithCancel(context.Background())
-	ask, done := make(chan os.Signal), make(chan struct{})
-	go func() {
-		defer close(done)
-		f.Watch(ctx, ask)
-	}()
-	defer func() {
-		stop()
-		<-done
-	}()
 	n := newNode(t, target, NodeOptions{})
 	p := open(t, n, Identity{Proto: 2})
 	expect(t, p, "+PONG\r\n", []string{"PING"})
@@ -138,8 +127,9 @@ func TestUpstreamCertificatesReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask <- syscall.SIGHUP
-	ask <- syscall.SIGHUP // the first has been done when the second is received
+	if _, err := f.Look(); err != nil {
+		t.Fatal(err)
+	}
 	expect(t, private(t, n, Identity{Proto: 2}), "+PONG\r\n", []string{"PING"})
 	expect(t, p, "+PONG\r\n", []string{"PING"})
 }

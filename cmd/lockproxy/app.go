@@ -141,7 +141,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	figures := a.server.Figures()
-	figures[telemetry.CertificateEnd] = a.readEnds // last, when all files are known
+	figures[telemetry.CertificateEnd], figures[telemetry.FileUnusable] = a.readEnds, a.readUnusable
 	telemetry.Publish(figures)
 	return nil
 }
@@ -227,8 +227,7 @@ func (a *app) run(ctx context.Context) error {
 	hangup := hangups()
 	engine.Go(func() { a.reloadLoop(reloads, hangup) })
 	for _, f := range a.files {
-		hangup := hangups()
-		engine.Go(func() { watchFiles(lockCtx, f, hangup) })
+		engine.Go(func() { f.Watch(lockCtx) })
 	}
 	systemd.Tell(systemd.Ready) // the listeners are open
 	a.events.note(events.Start, versionText())

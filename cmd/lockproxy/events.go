@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -25,19 +28,44 @@ type eventLog struct {
 // openEvents opens the file that settings name.
 func openEvents(set config.Log, log *slog.Logger) (eventLog, error) {
 	if set.Events == "" {
-		return eventLog{Log: events.New(nil)}, nil
+		return eventLog{Log: events.New(nil, "")}, nil
 	}
 	file := &eventFile{File: os.Stdout, log: log}
 	if set.Events != "stdout" {
-		// A pipe that nobody reads is an error, and not waited for.
-		opened, err := os.OpenFile(set.Events, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
+		opened, err := openToAppend(set.Events, os.O_CREATE)
 		if err != nil {
-			return eventLog{}, fmt.Errorf("event-log: %w", err)
+			return eventLog{}, err
 		}
 		file.File = opened
 	}
 	lines := logqueue.New(file, eventsWaiting, droppedEvents)
-	return eventLog{events.New(lines), lines}, nil
+	host, _ := os.Hostname() // as the other proxies know this one
+	return eventLog{events.New(lines, host), lines}, nil
+}
+
+// openToAppend opens a file of events. A pipe that nobody reads is an error, and not waited for.
+func openToAppend(name string, how int) (*os.File, error) {
+	file, err := os.OpenFile(name, how|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		err = fmt.Errorf("event-log: %w", err)
+	}
+	return file, err
+}
+
+// tryEvents says why events could not be written to a file, "" is none. One that is not there yet is not made, since
+// another user may run this.
+func tryEvents(name string) error {
+	if name == "" || name == "stdout" {
+		return nil
+	}
+	file, err := openToAppend(name, 0)
+	if err == nil {
+		return file.Close()
+	}
+	if info, there := os.Stat(filepath.Dir(name)); errors.Is(err, fs.ErrNotExist) && there == nil && info.IsDir() {
+		return nil
+	}
+	return err
 }
 
 // droppedEvents is the line that says how many were not written.

@@ -159,7 +159,7 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 	old := file + ".1"
 	await(t, "the end of the lease of n", func() bool {
 		written := linesOf(t, file)
-		return slices.ContainsFunc(written, func(l told) bool { return l.has("event", "release", "name", "n") })
+		return slices.ContainsFunc(written, func(l told) bool { return l.has("event", "end", "name", "n") })
 	})
 	written, err := os.ReadFile(file)
 	if err := errors.Join(err, os.WriteFile(old, written, 0o600), os.Truncate(file, 0)); err != nil { // as logrotate's copytruncate

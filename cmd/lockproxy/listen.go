@@ -49,18 +49,12 @@ func listen(ctx context.Context, sockets net.ListenConfig, address string, set c
 
 // share gives the socket at path to a group, "" is none, and then those permissions, 0 is none.
 func share(path, name string, mode fs.FileMode) error {
-	if name != "" {
-		id, err := strconv.Atoi(name)
-		if err != nil {
-			group, err := user.LookupGroup(name)
-			if err != nil {
-				return fmt.Errorf("unix-socket-group: %w", err)
-			}
-			id, _ = strconv.Atoi(group.Gid) // a number where there are unix sockets
-		}
-		if err := os.Chown(path, -1, id); err != nil {
-			return fmt.Errorf("unix-socket-group: %w", err)
-		}
+	id, err := groupID(name)
+	if err == nil && name != "" {
+		err = os.Chown(path, -1, id)
+	}
+	if err != nil {
+		return fmt.Errorf("unix-socket-group: %w", err)
 	}
 	if mode == 0 {
 		return nil
@@ -69,6 +63,21 @@ func share(path, name string, mode fs.FileMode) error {
 		return fmt.Errorf("unix-socket-mode: %w", err)
 	}
 	return nil
+}
+
+// groupID is the number of a group, which may be given by it; 0 for "".
+func groupID(name string) (id int, err error) {
+	if name == "" {
+		return 0, nil
+	}
+	if id, err = strconv.Atoi(name); err == nil {
+		return id, nil
+	}
+	group, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(group.Gid) // a number where there are unix sockets
 }
 
 var errTaken = errors.New("another process listens there")

@@ -103,22 +103,14 @@ func (a *app) reloadLoop(ctx context.Context, hangup chan os.Signal) {
 		case <-hangup:
 			a.reloadNow() // the log says it
 		case answer := <-a.reloads:
-			r := a.reloadNow()
-			for _, f := range a.files { // at a SIGHUP they look by themselves
-				taken, err := f.Look()
-				r.Taken = append(r.Taken, taken...)
-				if err != nil {
-					r.Faults = append(r.Faults, err.Error())
-				}
-			}
-			answer <- r
+			answer <- a.reloadNow()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// reloadNow is reload, and tells systemd and the log of it.
+// reloadNow is reload, and a look at the files that settings name; it tells systemd and the log of both.
 func (a *app) reloadNow() (r inforce.Reload) {
 	systemd.Reloading()
 	defer systemd.Tell(systemd.Ready)
@@ -126,6 +118,13 @@ func (a *app) reloadNow() (r inforce.Reload) {
 	if r.Taken, r.Restart, err = a.reload(); err != nil {
 		a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
 		r.Faults = append(r.Faults, "the settings are not good, the old ones stay: "+err.Error())
+	}
+	for _, f := range a.files {
+		taken, err := f.Look()
+		r.Taken = append(r.Taken, taken...)
+		if err != nil {
+			r.Faults = append(r.Faults, err.Error())
+		}
 	}
 	a.events.note(events.Reload, r.Said())
 	return a.keep(r)
@@ -161,13 +160,19 @@ func (a *app) reload() (taken, restart []string, err error) {
 // inForce is what is shown of the settings, and of a drain.
 func (a *app) inForce() inforce.State {
 	state := inforce.State{Settings: config.InForce(a.cfg, *a.latest.Load(), a.holding()), Reload: *a.last.Load()}
-	for _, f := range a.files {
-		state.Files = append(state.Files, f.Held()...)
-	}
-	slices.SortFunc(state.Files, func(a, b inforce.File) int { return cmp.Compare(a.Name, b.Name) })
-	state.Files = slices.CompactFunc(state.Files, func(a, b inforce.File) bool { return a.Name == b.Name })
-	state.Drain = a.draining()
+	state.Files, state.Drain = a.namedFiles(), a.draining()
 	return state
+}
+
+// namedFiles are the files that settings name, each once.
+func (a *app) namedFiles() (all []inforce.File) {
+	for _, f := range a.files {
+		all = append(all, f.Held()...)
+	}
+	slices.SortFunc(all, func(a, b inforce.File) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), -cmp.Compare(a.Trouble, b.Trouble))
+	})
+	return slices.CompactFunc(all, func(a, b inforce.File) bool { return a.Name == b.Name })
 }
 
 // draining is how far a drain is; nil: there is none.
@@ -227,10 +232,13 @@ func checkStart(cfg config.Config) (err error) {
 	return err
 }
 
-// checkFiles reads the files that the settings name.
+// checkFiles reads the files that the settings name, and looks whether what is to be written can be.
 func checkFiles(cfg config.Config) error {
 	passwords := func(file string) tlsfiles.Names { return tlsfiles.Names{Password: file} }
-	var faults []error
+	faults := []error{tryEvents(cfg.Log.Events)}
+	if _, err := groupID(cfg.Listen.UnixGroup); err != nil {
+		faults = append(faults, fmt.Errorf("unix-socket-group: %w", err))
+	}
 	for _, read := range []struct {
 		what  string
 		names tlsfiles.Names

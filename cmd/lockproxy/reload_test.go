@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,5 +177,80 @@ func TestOperatorReloadsAndDrains(t *testing.T) {
 	<-p.done
 	if code := p.cmd.ProcessState.ExitCode(); code != exitOK {
 		t.Errorf("it exits with %d", code)
+	}
+}
+
+// What a reload has found in files is what it is remembered for, however it was asked for; a file that cannot be used is
+// told of until it can.
+func TestReloadTellsOfFiles(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, "--requirepass", "pw")
+	addr, metrics, file := freeAddr(t), freeAddr(t), filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("pw")
+	p := start(t, "--upstream", "redis://"+server.Addr(), "--upstream-password-file", file, "--listen", addr, "--metrics-listen", metrics, "--operators", "default")
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	c := p.dial("tcp", addr)
+	expect(t, c, "OK", "AUTH", "pw")
+	told := func(good bool) {
+		t.Helper()
+		want := []string{`lockproxy_file_unusable{file="` + file + `"} 0`, "lockproxy_config_last_reload_success 1"}
+		if !good {
+			want = []string{`lockproxy_file_unusable{file="` + file + `"} 1`, "lockproxy_config_last_reload_success 0"}
+		}
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			page := textOf(t, "http://"+metrics+"/metrics")
+			if strings.Contains(page, want[0]) && strings.Contains(page, want[1]) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("no %q in %s", want, page)
+			}
+		}
+		stats, err := redis.Values(c.Do("LOCKPROXY", "STATS"))
+		if text := fmt.Sprintf("%s", stats); err != nil || strings.Contains(text, "config_last_reload OK") != good {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+	told(true)
+	write("")
+	if said, err := c.Do("LOCKPROXY", "RELOAD"); err == nil || !strings.Contains(err.Error(), "passwords have changed but cannot be used") {
+		t.Errorf("%v, %v", said, err)
+	}
+	told(false)
+	write("pw")
+	expect(t, c, "OK", "LOCKPROXY", "RELOAD")
+	told(true)
+	write("")
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	told(false)
+}
+
+// --check-config looks whether events can be written, and whether there is the sockets' group, and makes no file.
+func TestCheckOfWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range []struct {
+		flag, value, says string
+	}{
+		{"--event-log", filepath.Join(dir, "new"), ""}, {"--event-log", "stdout", ""}, {"--event-log", dir, "event-log: open "},
+		{"--event-log", filepath.Join(dir, "no", "such"), "event-log: open "},
+		{"--unix-socket-group", "no-such-group", "unix-socket-group: "}, {"--unix-socket-group", "0", ""},
+	} {
+		p := start(t, "--check-config", "--listen", "unix://"+filepath.Join(dir, "s"), c.flag, c.value)
+		want := exitOK
+		if c.says != "" {
+			want = exitUsage
+		}
+		if code := p.exit(); code != want || !strings.Contains(p.logged(), c.says) {
+			t.Errorf("%s %s: %d, %s", c.flag, c.value, code, p.logged())
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

@@ -4,12 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"maps"
 	"net"
-	"os"
-	"os/signal"
 	"strings"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -152,29 +148,32 @@ func upstreamFiles(cfg config.Config) tlsfiles.Names {
 	return names
 }
 
-// keepFresh reads files that watchFiles is to keep fresh.
+// keepFresh reads files that run is to have watched.
 func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 	f, err := tlsfiles.Open(n, a.log)
 	if err == nil {
-		f.Taken = func(files []string) { a.events.note(events.Rotation, strings.Join(files, ", ")) }
+		f.Told = func(what string) { a.events.note(events.Rotation, what) }
 		a.files = append(a.files, f)
 	}
 	return f, err
 }
 
-// readEnds shows the ends of all certificates, by file: some are in more than one of a.files.
+// readEnds shows the ends of certificates, by file.
 func (a *app) readEnds(show telemetry.Show) {
-	ends := map[string]time.Time{}
-	for _, f := range a.files {
-		maps.Copy(ends, f.Now().Ends)
-	}
-	for file, end := range ends {
-		show(end.Unix(), file)
+	for _, f := range a.namedFiles() {
+		if f.Ends != nil {
+			show(f.Ends.Unix(), f.Name)
+		}
 	}
 }
 
-// watchFiles takes on what is new in files until ctx ends, at once after a SIGHUP.
-func watchFiles(ctx context.Context, f *tlsfiles.Files, hangup chan os.Signal) {
-	defer signal.Stop(hangup)
-	f.Watch(ctx, hangup)
+// readUnusable shows which files cannot be used as they are now.
+func (a *app) readUnusable(show telemetry.Show) {
+	for _, f := range a.namedFiles() {
+		unusable := int64(0)
+		if f.Trouble != "" {
+			unusable = 1
+		}
+		show(unusable, f.Name)
+	}
 }

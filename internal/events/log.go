@@ -38,12 +38,13 @@ type kept struct {
 	pace  pace
 }
 
-// New makes a Log, which writes each event that it keeps as a line of JSON. nil: it writes none. lines must not block.
-func New(lines io.Writer) *Log {
+// New makes a Log, which writes each event that it keeps as a line of JSON that names the proxy. nil: it writes none.
+// lines must not block.
+func New(lines io.Writer, proxy string) *Log {
 	if lines == nil {
 		return &Log{}
 	}
-	return &Log{lines: newHandler(lines)}
+	return &Log{lines: newHandler(lines).WithAttrs([]slog.Attr{slog.String("proxy", proxy)})}
 }
 
 // Add keeps an event, if there is room for it in this second.

@@ -38,7 +38,7 @@ func lines(t *testing.T, text string) (read []map[string]any) {
 func TestFloodPushesOutNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := New(&out)
+		l := New(&out, "box")
 		const floods = 5000
 		for i := range floods {
 			l.Add(grant(fmt.Sprint("orders:", i)))
@@ -80,7 +80,7 @@ func TestFloodPushesOutNothingElse(t *testing.T) {
 // One lock, or one address, that is busy hides no other.
 func TestBusyLockHidesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(nil)
+		l := New(nil, "")
 		for range 1000 {
 			l.Add(grant("hot"))
 			l.Add(Event{At: time.Now(), Kind: Login, Client: Client{Addr: "10.0.0.1:5"}})
@@ -99,7 +99,7 @@ func TestBusyLockHidesNoOther(t *testing.T) {
 // What is kept is bounded in events and in bytes, whatever strangers choose as names; the newest is there.
 func TestRingsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(nil)
+		l := New(nil, "")
 		for i := range ringMost + ringMost/4 {
 			e := grant(fmt.Sprint(i, strings.Repeat("x", 2*longestKey)))
 			e.Kind, e.User, e.Reason = Refusal, strings.Repeat("u", 1<<20), strings.Repeat("r", 1<<20)
@@ -126,7 +126,7 @@ func TestRingsAreBounded(t *testing.T) {
 
 // A wait that is long is another kind of event, whether it ended with the lock or not.
 func TestLongWaits(t *testing.T) {
-	l := New(nil)
+	l := New(nil, "")
 	for _, c := range []struct {
 		kind   Kind
 		waited time.Duration
@@ -186,7 +186,7 @@ func BenchmarkAdd(b *testing.B) {
 		to   io.Writer
 	}{{"ring", nil}, {"lines", io.Discard}} {
 		b.Run(c.name, func(b *testing.B) {
-			l := New(c.to)
+			l := New(c.to, "")
 			b.ReportAllocs()
 			e := Event{Kind: Grant, Verb: "LOCK", Lock: true, Key: "orders:17", Side: "plain", Owner: "0f3a0000-0000-0000-0000-000000000000:17",
 				Client: Client{"10.0.0.1:4711", "default", "worker"}, Waited: 300 * time.Microsecond}
@@ -200,7 +200,7 @@ func BenchmarkAdd(b *testing.B) {
 
 // BenchmarkAddEverywhere is Add of grants on all processors, of which far more come than are kept.
 func BenchmarkAddEverywhere(b *testing.B) {
-	l := New(nil)
+	l := New(nil, "")
 	b.RunParallel(func(p *testing.PB) {
 		e := Event{Kind: Grant, Verb: "LOCK", Lock: true, Key: "orders:17", Side: "plain", Waited: 300 * time.Microsecond}
 		for p.Next() {

@@ -35,7 +35,7 @@ const bubbleAddr = "10.0.0.1:6379"
 // bubbleEngine is a Manager at work on a node of a World, as the proxy of that name.
 func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o Options) *Manager {
 	t.Helper()
-	o.Logger, o.Events = testLog(), events.New(nil)
+	o.Logger, o.Events = testLog(), events.New(nil, "")
 	target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy(proxy)}
 	ctl := upstream.NewControl(target, upstream.ControlOptions{Logger: o.Logger})
 	return atWork(t, New(sharded.Single(ctl), o), ctl.Close)

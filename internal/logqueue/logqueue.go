@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Usual is how many bytes of a log's lines may wait.
@@ -85,13 +87,19 @@ func (q *Queue) write() {
 		for _, line := range lines {
 			lost = q.tell(lost)
 			if n, err := q.to.Write(line); err != nil {
-				lost += linesIn(line[n:])
+				lost += count(linesIn(line[n:]))
 			}
 		}
-		if lost = q.tell(lost + missed); closed {
+		if lost = q.tell(lost + count(missed)); closed {
 			return
 		}
 	}
+}
+
+// count has the figures say that so many lines were lost.
+func count(lines int) int {
+	telemetry.LinesDropped.Add(int64(lines))
+	return lines
 }
 
 // tell says that lines were lost, and returns how many are still to be told.

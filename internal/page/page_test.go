@@ -96,7 +96,7 @@ func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockReque
 }
 
 func (e *engine) options() Options {
-	e.events = events.New(nil)
+	e.events = events.New(nil, "")
 	for _, l := range e.lost {
 		e.events.Add(l)
 	}

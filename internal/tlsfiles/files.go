@@ -7,8 +7,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +33,9 @@ type Names struct {
 type Files struct {
 	names Names
 	log   *slog.Logger
-	Taken func(files []string) // called with those that have changed, when they are taken on; nil: nobody asks
-	now   atomic.Pointer[Material]
+	// Told is called with what has become of files that have changed: they are taken on, or why not; nil: nobody asks.
+	Told func(what string)
+	now  atomic.Pointer[Material]
 	// trouble is why what the files hold by now cannot be used; nil: it is what Now returns
 	trouble atomic.Pointer[error]
 
@@ -69,24 +70,21 @@ func (f *Files) Now() *Material { return f.now.Load() }
 // Password is what that file held when it was last good.
 func (f *Files) Password() string { return f.Now().Password }
 
-// Watch looks at the files from time to time, and at once for each value from ask, until ctx ends.
-func (f *Files) Watch(ctx context.Context, ask <-chan os.Signal) {
+// Watch looks at the files from time to time, until ctx ends.
+func (f *Files) Watch(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			_, _ = f.look(false) // the log says it
-		case <-ask:
-			_, _ = f.look(true)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Look takes on what is new at once, as Watch does when it is asked. taken names the files if there was something; the error says why the
-// old stays.
+// Look takes on what is new at once. taken names the files if there was something; the error says why the old stays.
 func (f *Files) Look() (taken []string, err error) {
 	if news, err := f.look(true); !news {
 		return nil, err
@@ -121,6 +119,7 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 		err = fmt.Errorf("%s have changed but cannot be used: %w", f.names.what(), err)
 		f.refused = sum
 		f.trouble.Store(&err)
+		f.tell(err.Error())
 		return false, err
 	}
 	f.used, f.refused = sum, digest{}
@@ -128,10 +127,14 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 	f.now.Store(m)
 	f.warnOfEnds(m, time.Now())
 	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
-	if f.Taken != nil {
-		f.Taken(f.names.all())
-	}
+	f.tell(strings.Join(f.names.all(), ", "))
 	return true, nil
+}
+
+func (f *Files) tell(what string) {
+	if f.Told != nil {
+		f.Told(what)
+	}
 }
 
 // soon is how long before the end of a certificate it is warned of.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -183,10 +182,9 @@ func TestExchangedLinks(t *testing.T) {
 	f, log := open(t, Names{Certs: []string{at("tls.crt")}, Keys: []string{at("tls.key")}})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	ask := make(chan os.Signal)
 	go func() {
 		defer close(done)
-		f.Watch(ctx, ask)
+		f.Watch(ctx)
 	}()
 	link("v2", at("..tmp"))
 	if err := os.Rename(at("..tmp"), at("..data")); err != nil {
@@ -198,10 +196,8 @@ func TestExchangedLinks(t *testing.T) {
 		}
 	}
 	a.IssueTo(at("v2", "tls.crt"), at("v2", "tls.key"), "v3")
-	ask <- syscall.SIGHUP
-	ask <- syscall.SIGHUP // the first has been done when the second is received
-	if name(f, 0) != "v3" {
-		t.Error("asked, and did not look")
+	if _, err := f.Look(); err != nil || name(f, 0) != "v3" {
+		t.Errorf("asked, and did not look: %v", err)
 	}
 	stop()
 	<-done
