@@ -20,7 +20,7 @@ func TestExchangeTimesOut(t *testing.T) {
 		go io.Copy(io.Discard, there)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if replies, err := exchange(ctx, here, []byte("*1\r\n$4\r\nROLE\r\n"), 1); len(replies) > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if replies, err := Exchange(ctx, here, []byte("*1\r\n$4\r\nROLE\r\n"), 1, longestAnswer); len(replies) > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(replies, err)
 		}
 		here.Close()

@@ -130,7 +130,7 @@ func perform(ctx context.Context, conn net.Conn, deadline time.Time, lists ...[]
 	}
 	conn.SetDeadline(deadline)
 	defer conn.SetDeadline(time.Time{})
-	replies, err := exchange(ctx, conn, cmds, len(steps))
+	replies, err := Exchange(ctx, conn, cmds, len(steps), longestAnswer)
 	for i, reply := range replies { // the connection may have been closed behind one: max number of clients
 		judge := steps[i].judge
 		if judge == nil {
@@ -157,14 +157,15 @@ func ask(ctx context.Context, conn net.Conn, deadline time.Time, words ...string
 	return reply, err
 }
 
-// exchange returns the replies to cmds, n commands; with an error those that came before it.
-func exchange(ctx context.Context, conn net.Conn, cmds []byte, n int) ([][]byte, error) {
+// Exchange sends cmds, n commands, on a connection with nothing else under way, and returns their replies, which have so
+// many bytes at most; with an error those that came before it. When ctx ends the connection is of no further use.
+func Exchange(ctx context.Context, conn net.Conn, cmds []byte, n, most int) ([][]byte, error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := conn.Write(cmds); err != nil {
 		return nil, err
 	}
-	replies, err := readReplies(conn, n)
+	replies, err := readReplies(conn, n, most)
 	if !stop() && err == nil {
 		err = ctx.Err() // the deadline lies in the past now
 	}
@@ -172,7 +173,7 @@ func exchange(ctx context.Context, conn net.Conn, cmds []byte, n int) ([][]byte,
 }
 
 // readReplies reads n replies; with an error it returns those that came before it.
-func readReplies(conn net.Conn, n int) (replies [][]byte, err error) {
+func readReplies(conn net.Conn, n, most int) (replies [][]byte, err error) {
 	var (
 		scan       resp.Scanner
 		buf        []byte
@@ -197,8 +198,8 @@ func readReplies(conn net.Conn, n int) (replies [][]byte, err error) {
 			return replies, violation("a reply that nobody asked for")
 		case len(replies) == n:
 			return replies, nil
-		case len(buf) > longestAnswer:
-			return replies, violation("a reply of more than %d bytes", longestAnswer)
+		case len(buf) > most:
+			return replies, violation("a reply of more than %d bytes", most)
 		case err != nil:
 			return replies, err
 		}

@@ -207,11 +207,14 @@ func ParseClusterTarget(raw string) (ClusterTarget, error) {
 	return ct, err
 }
 
-// ParseProxy reads the address of the lockproxy to which the program's own commands connect: host:port, or what
-// ParseTarget reads except Sentinels. "" stands for LOCKPROXY_ADDRESS from the environment, or else for 127.0.0.1:6380.
+// ParseProxy reads the address of the lockproxy to which the program's own commands connect: host:port, whose port is
+// 6380 unless given, or what ParseTarget reads except Sentinels. "" stands for LOCKPROXY_ADDRESS from the environment, or else for 127.0.0.1:6380.
 func ParseProxy(address string) (Target, error) {
 	address = cmp.Or(address, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
 	if !strings.Contains(address, "://") {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			address = net.JoinHostPort(strings.Trim(address, "[]"), "6380")
+		}
 		address = "redis://" + address
 	}
 	a, err := takeApart(address)

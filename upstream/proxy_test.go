@@ -6,7 +6,7 @@ import "testing"
 func TestParseProxy(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a:1": "redis://a:1", "b": "redis://b:6379", "redis://ann:p,q@a:1/3": "redis://ann@a:1/3", "rediss://a:1": "rediss://a:1", "unix:///a,b": "unix:///a,b",
+		"a:1": "redis://a:1", "b": "redis://b:6380", "::1": "redis://[::1]:6380", "redis://b": "redis://b:6379", "redis://ann:p,q@a:1/3": "redis://ann@a:1/3", "rediss://a:1": "rediss://a:1", "unix:///a,b": "unix:///a,b",
 	} {
 		got, err := ParseProxy(text)
 		if err != nil || got.String() != want || got.User == "ann" && got.Password != "p,q" {

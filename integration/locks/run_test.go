@@ -228,6 +228,63 @@ func TestRunHoldsForAtLeast(t *testing.T) {
 	}
 }
 
+// What --at-least says is kept, though no proxy is there when the command ends.
+func TestRunHoldsForAtLeastWithoutAProxy(t *testing.T) {
+	t.Parallel()
+	r := testredis.Start(t)
+	p := harness.StartProxy(t, r.URL())
+	run := startRun(t, p, "echo begin; read line", "--lock", "job", "--lease", "2s", "--at-least", "1h")
+	run.await("begin")
+	p.Child.Kill()
+	run.says("end")
+	if code := run.child.Exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if left := time.Duration(r.Do(t, "PTTL", "job").(int64)) * time.Millisecond; left < 59*time.Minute {
+		t.Errorf("the lock is held for %v more", left)
+	}
+}
+
+// A user who may not name a connection needs none, for top neither.
+func TestRunWithoutAName(t *testing.T) {
+	t.Parallel()
+	r := testredis.Start(t)
+	p := harness.StartProxy(t, r.URL(), "--operators", "job")
+	r.Do(t, "ACL", "SETUSER", "job", "on", ">pw", "~*", "&*", "+@all", "-client|setname")
+	at := "redis://job:pw@" + p.Addr()
+	if code := runAt(t, at, "exit 3").child.Exit(t); code != 3 {
+		t.Errorf("exit code %d", code)
+	}
+	if said, code := top(t, "--once", "--address", at); code != 0 {
+		t.Errorf("top: exit code %d: %s", code, said)
+	}
+}
+
+// A proxy that wants certificates is asked with one, and proves its own name by an authority that the system does not know.
+func TestRunWithCertificates(t *testing.T) {
+	t.Parallel()
+	a := testredis.NewAuthority(t)
+	cert, key := a.Issue("127.0.0.1")
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
+	harness.StartProxy(t, testredis.Start(t).URL(), "--tls-listen", at, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", a.File, "--operators", "default")
+	mine, mineKey := a.Issue("job")
+	for _, c := range []struct {
+		flags []string
+		code  int
+	}{
+		{[]string{"--tls", "--cacert", a.File, "--cert", mine, "--key", mineKey}, 0},
+		{[]string{"--tls", "--cert", mine, "--key", mineKey}, 1}, {[]string{"--tls", "--cacert", a.File}, 1}, {nil, 1},
+	} {
+		if said, code := top(t, append([]string{"--once", "--address", at}, c.flags...)...); code != c.code {
+			t.Errorf("top %q: exit code %d: %s", c.flags, code, said)
+		}
+		want := map[int]int{0: 7, 1: 125}[c.code]
+		if code := runAt(t, at, "exit 7", append([]string{"--wait", "0"}, c.flags...)...).child.Exit(t); code != want {
+			t.Errorf("run %q: exit code %d, want %d", c.flags, code, want)
+		}
+	}
+}
+
 // It waits for a proxy that is not there yet, and goes on over another at the same address when its own has died: the lock is held all the
 // time.
 func TestRunOverAnotherProxy(t *testing.T) {

@@ -212,3 +212,14 @@ func TestQuorumUnlockNeedsNoUpstream(t *testing.T) {
 		return len(q.holding("LOCKed"))+len(q.holding("RLOCKed"))+len(q.holding("WLOCKed")) == 0
 	})
 }
+
+// lockproxy run says before its command begins that --at-least is longer than a lease of the quorum.
+func TestQuorumRunForTooLong(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3)
+	run := exec.Command(harness.Binary(t), "run", "--lock", "job", "--address", q.p.Addr(), "--wait", "0", "--lease", "2s", "--at-least", "1m", "--", "echo", "begun")
+	said, err := run.CombinedOutput()
+	if code := run.ProcessState.ExitCode(); code != 125 || !strings.Contains(string(said), "max-lease") || strings.Contains(string(said), "begun") {
+		t.Errorf("exit code %d, %v: %s", code, err, said)
+	}
+}

@@ -168,9 +168,9 @@ func (m *Manager) List(owner, pattern string) []Entry {
 
 // Each calls f with all that List has, in no order, before Introduce has said who they are. f must not block.
 func (m *Manager) Each(f func(Entry)) {
-	for _, each := range []each{m.holds.each, m.leases.each, m.lines.each} {
-		each(f)
-	}
+	m.holds.each(f)
+	m.leases.each(f)
+	m.lines.each(f)
 }
 
 // HeldLongest are the locks held through this proxy, those first that have been held for longest: n at most.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockproxy/lockproxy/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxyclient"
 )
 
 const help = `lockproxy run holds a lock while a command runs.
@@ -22,11 +22,8 @@ Usage: lockproxy run --lock NAME [flags] -- command [argument ...]
   --shared          read: others may, too (one lock)
   --exclusive       write: nobody else may, nor read with --shared (one lock)
   --at-least TIME   hold it for so long, also after a command that ends sooner (0s)
-  --lease TIME      how long it outlives this process (30s)
-  --address URL     the lockproxy to ask: host:port, redis://user:password@host:port,
-                    rediss://... or unix:///path; also LOCKPROXY_ADDRESS
-                    (127.0.0.1:6380)
-
+  --lease TIME      how long it outlives this process (30s; --at-least, if that is longer)
+` + proxyclient.Help + `
 The command gets LOCKPROXY_LOCK, and in LOCKPROXY_TOKEN the fencing token; of several
 locks, one a line. Signals are passed on to it, but for SIGINT and SIGQUIT at a
 terminal, whose keys send them to both. If the lock is lost it gets SIGTERM, and
@@ -37,7 +34,7 @@ somebody else held it; 125 other trouble; 126, 127 no such command.
 
 // options are what the command line says.
 type options struct {
-	target  upstream.Target
+	proxy   *proxyclient.Client
 	keys    []string      // each once
 	verb    string        // that takes them
 	wait    time.Duration // 0: ask once; below 0, when it is not given: for ever
@@ -70,7 +67,7 @@ func parse(args []string) (o options, err error) {
 	}
 	fs.DurationVar(&o.atLeast, "at-least", 0, "")
 	fs.DurationVar(&o.lease, "lease", 30*time.Second, "")
-	address := fs.String("address", "", "")
+	client := proxyclient.Flags(fs, "lockproxy-run")
 	if err = fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -78,8 +75,8 @@ func parse(args []string) (o options, err error) {
 	fs.Visit(func(f *flag.Flag) { waits = waits || f.Name == "wait" })
 	o.command = fs.Args()
 	var faults []error
-	if o.target, err = upstream.ParseProxy(*address); err != nil {
-		faults = append(faults, fmt.Errorf("--address: %w", err))
+	if o.proxy, err = client(); err != nil {
+		faults = append(faults, err)
 	}
 	for _, rule := range []struct {
 		broken bool

@@ -65,7 +65,7 @@ func Main(args []string) int {
 	if h == nil {
 		return code
 	}
-	defer h.close()
+	defer h.proxy.Close()
 	return h.run(file, o.command, signals)
 }
 
@@ -82,7 +82,6 @@ func dropped(lines int) []byte {
 }
 
 const (
-	dialTime   = 5 * time.Second
 	answerTime = 10 * time.Second // of a proxy that is asked something that does not wait
 	tryAgain   = time.Second      // after the proxy could not be asked
 	sayEvery   = time.Minute      // why a lock is still waited for
@@ -92,27 +91,36 @@ var errBusy = errors.New("somebody else holds the lock")
 
 // acquire waits for the locks until a signal comes that ends this process. Without them there is an exit code.
 func acquire(o options, signals <-chan os.Signal) (*holder, int) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	over, watched := make(chan struct{}), make(chan struct{})
-	go cancelOnSignal(signals, over, watched, cancel)
-	h := newHolder(o)
-	code := h.await(ctx)
-	close(over)
-	<-watched
-	var ended *signalError
-	if errors.As(context.Cause(ctx), &ended) {
-		code = exitSignals + int(ended.signal)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	h, over, ended := newHolder(o), make(chan int), syscall.Signal(0)
+	go h.awaitFor(ctx, over)
+	for {
+		select {
+		case s := <-signals:
+			if n, ok := s.(syscall.Signal); ok && ends(n) {
+				ended = n
+				cancel()
+			}
+		case code := <-over:
+			if ended != 0 {
+				code = exitSignals + int(ended)
+			}
+			switch code {
+			case 0:
+				return h, 0
+			case exitBusy:
+			default:
+				h.forget()
+			}
+			h.proxy.Close()
+			return nil, code
+		}
 	}
-	if code == 0 {
-		return h, 0
-	}
-	if code != exitBusy {
-		h.forget()
-	}
-	h.close()
-	return nil, code
 }
+
+// awaitFor sends what await returns.
+func (h *holder) awaitFor(ctx context.Context, over chan<- int) { over <- h.await(ctx) }
 
 // await waits for the locks until ctx ends, and returns an exit code; 0: they are there.
 func (h *holder) await(ctx context.Context) int {
@@ -146,31 +154,9 @@ func (h *holder) await(ctx context.Context) int {
 	}
 }
 
-// signalError is the signal that ended a wait.
-type signalError struct{ signal syscall.Signal }
-
-func (e *signalError) Error() string { return e.signal.String() }
-
-// cancelOnSignal ends the wait for the lock at a signal that would have ended this process.
-func cancelOnSignal(signals <-chan os.Signal, over <-chan struct{}, watched chan<- struct{}, cancel func(error)) {
-	defer close(watched)
-	for {
-		select {
-		case s := <-signals:
-			if n, ok := s.(syscall.Signal); ok && ends(n) {
-				cancel(&signalError{n})
-				return
-			}
-		case <-over:
-			return
-		}
-	}
-}
-
 // holder holds the locks, as far as the time goes. Their owner has a name, so that any proxy may be asked for them, and what is asked may be
 // asked again.
 type holder struct {
-	proxy
 	options
 	owner  string
 	tokens []string  // of the locks; none: it is shared
@@ -185,7 +171,7 @@ func newHolder(o options) *holder {
 		host = "?"
 	}
 	owner := fmt.Sprintf("run/%.64s/%d/%s", host, os.Getpid(), rand.Text())
-	return &holder{options: o, proxy: proxy{at: o.target}, owner: owner}
+	return &holder{options: o, owner: owner}
 }
 
 // patience is how long the proxy may take to renew: within two thirds of a lease it may be asked twice.
@@ -194,7 +180,7 @@ func (h *holder) patience() time.Duration { return min(h.lease/4, answerTime) }
 // lock takes the locks, and then sets their leases anew: how long the LOCK waited on its way nobody knows, while of a RENEW it is
 // known when it was sent. Several locks are waited for in pieces, since a wait for them is shorter than their lease.
 func (h *holder) lock(ctx context.Context, end time.Time) error {
-	words, limit := append(h.take(), "OWNER", h.owner, "PX", millis(h.lease)), answerTime
+	words, limit := append(h.take(), "OWNER", h.owner, "PX", millis(h.length(time.Now()))), answerTime
 	if h.verb != "RLOCK" {
 		words = append(words, "FENCE")
 	}
@@ -214,12 +200,20 @@ func (h *holder) lock(ctx context.Context, end time.Time) error {
 		return errBusy
 	}
 	h.tokens = tokens(replies[0])
-	sent := time.Now()
-	if _, err = h.ask(ctx, h.lease, h.each("RENEW", "PX", millis(h.lease))...); err != nil {
-		return err
+	h.since = time.Now()
+	r := h.renew(ctx, h.lease)
+	h.renewed(r)
+	return r.err
+}
+
+// length is how long a lease that begins then is: as long as --at-least wants it, even if no proxy is there at the
+// command's end. A lease that a quorum does not give is refused before the command begins.
+func (h *holder) length(from time.Time) time.Duration {
+	left := h.atLeast
+	if !h.since.IsZero() {
+		left -= from.Sub(h.since)
 	}
-	h.since, h.until = sent, sent.Add(h.lease)
-	return nil
+	return max(h.lease, left)
 }
 
 // tokens are the fencing tokens in the reply of a verb; none: it has none.
@@ -250,11 +244,11 @@ func (h *holder) run(file string, command []string, signals <-chan os.Signal) in
 		h.forget()
 		return exitCannot
 	}
-	k := keeper{h: h, stop: make(chan struct{}), renewals: make(chan renewal)}
-	go k.keep()
-	h.watch(c, signals, k.renewals)
-	close(k.stop)
-	for r := range k.renewals {
+	stop, renewals := make(chan struct{}), make(chan renewal)
+	go h.keep(stop, renewals)
+	h.watch(c, signals, renewals)
+	close(stop)
+	for r := range renewals {
 		h.renewed(r)
 	}
 	if h.lost == "" {
@@ -332,7 +326,7 @@ func complain(err error) {
 func (h *holder) renewed(r renewal) {
 	switch {
 	case r.err == nil:
-		h.until = r.sent.Add(h.lease)
+		h.until = r.sent.Add(h.length(r.sent))
 	case h.lost == "" && isLoss(r.err):
 		h.lost = r.err.Error()
 	}
@@ -366,7 +360,7 @@ func (h *holder) giveBack() {
 
 // forget gives back what may have been taken, as by a LOCK whose reply was not awaited.
 func (h *holder) forget() {
-	h.close() // a LOCK that still waits ends
+	h.proxy.Close() // a LOCK that still waits ends
 	ctx, cancel := context.WithTimeout(context.Background(), forgetTime)
 	defer cancel()
 	_, _ = h.ask(ctx, 0, h.each("UNLOCK")...) // if that fails the lease does it

@@ -2,15 +2,12 @@ package top
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
-	"github.com/lockproxy/lockproxy/internal/checked"
+	"github.com/lockproxy/lockproxy/internal/proxyclient"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -39,78 +36,36 @@ type facts struct {
 // answerTime bounds a question, the connection that it may need included.
 const answerTime = 5 * time.Second
 
-// proxy is the lockproxy that is asked. It connects when it is asked, and again after each failure.
-type proxy struct {
-	target upstream.Target
-	client rueidis.Client // nil: there is none
-}
-
-func (p *proxy) options() rueidis.ClientOption {
-	return rueidis.ClientOption{
-		InitAddress: []string{p.target.Addr}, Username: p.target.User, Password: p.target.Password, SelectDB: p.target.DB,
-		ClientName: "lockproxy-top", ForceSingleClient: true, DisableCache: true, DisableRetry: true, ConnWriteTimeout: answerTime,
-		AlwaysRESP2: true, // HELLO needs Redis, which may be away
-		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			conn, err := upstream.Dial(ctx, p.target, answerTime)
-			if err != nil {
-				return nil, err
-			}
-			return checked.New(conn), nil
-		},
-	}
-}
-
 // ask asks for the statistics, and so many rows of each list.
-func (p *proxy) ask(ctx context.Context, rows int) (f facts, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	if p.client == nil {
-		client, err := rueidis.NewClient(p.options())
-		if err != nil {
-			return f, err
-		}
-		p.client = client
-	}
-	questions := []rueidis.Completed{p.client.B().Arbitrary("LOCKPROXY", "STATS").Build()}
+func ask(p *proxyclient.Client, rows int) (f facts, err error) {
+	questions := [][]string{{"LOCKPROXY", "STATS"}}
 	for _, l := range lists {
 		words := slices.Insert(slices.Clone(l.question), 1, strconv.Itoa(rows))
-		questions = append(questions, p.client.B().Arbitrary("LOCKPROXY").Args(words...).Build())
+		questions = append(questions, append([]string{"LOCKPROXY"}, words...))
 	}
-	said := p.client.DoMulti(ctx, questions...)
-	f.at = time.Now()
-	stats, err := said[0].ToMessage()
+	said, err := p.Ask(context.Background(), answerTime, questions...)
+	if err == nil {
+		err = upstream.ErrorIn(said[0].Raw)
+	}
 	if err != nil {
-		if _, refused := rueidis.IsRedisErr(err); !refused {
-			p.client.Close()
-			p.client = nil
-		}
 		return f, err
 	}
-	f.stats = readMap(stats)
+	f.at, f.stats = time.Now(), readMap(said[0])
 	for _, one := range said[1:] {
-		all, err := one.ToArray()
-		f.rows, f.fails = append(f.rows, readRows(all)), append(f.fails, err)
+		all := []record{}
+		for _, row := range one.Elems {
+			all = append(all, readMap(row))
+		}
+		f.rows, f.fails = append(f.rows, all), append(f.fails, upstream.ErrorIn(one.Raw))
 	}
 	return f, nil
 }
 
-func readRows(all []rueidis.RedisMessage) (rows []record) {
-	for _, m := range all {
-		rows = append(rows, readMap(m))
-	}
-	return rows
-}
-
-// readMap reads the fields of a map that are texts and numbers.
-func readMap(m rueidis.RedisMessage) record {
+// readMap reads the fields of a map: names and values in turn.
+func readMap(m resp.Reply) record {
 	r := record{}
-	fields, _ := m.AsMap()
-	for name, value := range fields {
-		if n, err := value.ToInt64(); err == nil {
-			r[name] = strconv.FormatInt(n, 10)
-		} else if text, err := value.ToString(); err == nil {
-			r[name] = text
-		}
+	for i := 1; i < len(m.Elems); i += 2 {
+		r[string(m.Elems[i-1].Text)] = string(m.Elems[i].Text)
 	}
 	return r
 }

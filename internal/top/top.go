@@ -3,7 +3,6 @@
 package top
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,16 +14,13 @@ import (
 	"golang.org/x/term"
 
 	"github.com/lockproxy/lockproxy/internal/display"
-	"github.com/lockproxy/lockproxy/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxyclient"
 )
 
 const help = `lockproxy top shows who holds and waits for which lock, every two seconds.
 Usage: lockproxy top [flags]
 
-  --address URL     the lockproxy to ask: host:port, redis://user:password@host:port,
-                    rediss://... or unix:///path; also LOCKPROXY_ADDRESS
-                    (127.0.0.1:6380)
-  --every TIME      how often it asks (2s)
+` + proxyclient.Help + `  --every TIME      how often it asks (2s)
   --rows N          how many rows of a list it asks for (10)
   --once            print all lists once, and end
 
@@ -34,10 +30,10 @@ by LOCKLIST SCAN 0 at redis-cli. The user must be one of the proxy's --operators
 
 // options are what the command line says.
 type options struct {
-	target upstream.Target
-	every  time.Duration
-	rows   int
-	once   bool
+	proxy *proxyclient.Client
+	every time.Duration
+	rows  int
+	once  bool
 }
 
 const (
@@ -48,7 +44,7 @@ const (
 func parse(args []string) (o options, err error) {
 	fs := flag.NewFlagSet("top", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	address := fs.String("address", "", "")
+	client := proxyclient.Flags(fs, "lockproxy-top")
 	fs.DurationVar(&o.every, "every", 2*time.Second, "")
 	fs.IntVar(&o.rows, "rows", 10, "")
 	fs.BoolVar(&o.once, "once", false, "")
@@ -56,8 +52,8 @@ func parse(args []string) (o options, err error) {
 		return o, err
 	}
 	var faults []error
-	if o.target, err = upstream.ParseProxy(*address); err != nil {
-		faults = append(faults, fmt.Errorf("--address: %w", err))
+	if o.proxy, err = client(); err != nil {
+		faults = append(faults, err)
 	}
 	if o.every < minEvery {
 		faults = append(faults, fmt.Errorf("--every: %v is below %v", o.every, minEvery))
@@ -86,16 +82,15 @@ func Main(args []string) int {
 		fmt.Fprintf(os.Stderr, "lockproxy top: %v\n", err)
 		return 2
 	}
-	p := &proxy{target: o.target} // its connection ends with the process
 	again := time.NewTicker(o.every)
 	for before := (facts{}); ; <-again.C {
-		now, err := p.ask(context.Background(), o.rows)
+		now, err := ask(o.proxy, o.rows)
 		switch {
 		case err != nil && o.once:
 			fmt.Fprintf(os.Stderr, "lockproxy top: %v\n", err)
 			return 1
 		case err != nil:
-			show([]string{display.Whole(o.target.Addr + ": " + err.Error())})
+			show([]string{display.Whole(err.Error())})
 		default:
 			show(now.lines(before))
 			before = now
