@@ -63,15 +63,16 @@ type Exchange struct {
 	recent  map[string]View // by their questions; of whoever has the turn
 
 	mu    sync.Mutex  // guards all below
-	asked *collection // nil: nobody waits for answers
+	asked *collection // the question that was asked last; nil: none
 	known []State     // other proxies
-	quiet int         // so many did not answer the last time
+	quiet int         // so many did not answer the last time, nor afterwards
 	deaf  error       // why no messages come; nil: they do
 }
 
 // collection is a question, and what was answered to it. The Exchange's mutex guards it.
 type collection struct {
 	id      string
+	over    bool // nobody waits for more
 	answers []Answer
 	bytes   int
 	echo    bool          // the question has come back: this proxy hears what is said
@@ -170,11 +171,17 @@ func (x *Exchange) answered(id, text string) {
 	if !ok || a.ID == x.o.Self.ID {
 		return
 	}
-	if s := x.meet(a.Proxy); s != nil && s.answered != id {
-		s.answered = id
+	s := x.meet(a.Proxy)
+	switch {
+	case s == nil || s.answered == id:
+		return
+	case c.over:
+		x.quiet-- // it was too late this time: the next time it is waited for
+	default:
 		c.answers = append(c.answers, a)
 		retry.Wake(c.came)
 	}
+	s.answered = id
 }
 
 // reads says whether a text that has come as the answer to the question of that id is read.
@@ -233,7 +240,7 @@ func (x *Exchange) here(q Question) Answer {
 	q.Locks, q.Of = min(q.Locks, MostLocks), max(0, min(q.Of, MostOf))
 	a, now := Answer{Proxy: x.o.Self}, x.o.Locks.Stats()
 	a.Holds, a.Waits = int(now.Held), int(now.Waiting)
-	a.Locks, a.Of = look(q, a.ID, x.o.Locks.Each)
+	a.Locks, a.Of = look(q, a.ID, a.Holds+a.Waits, x.o.Locks.Each)
 	return a
 }
 
@@ -317,7 +324,7 @@ func (x *Exchange) ask(q Question) View {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.asked = nil
+	c.over = true
 	if err != nil || !c.echo {
 		v.Proxies[0].Trouble = "others may be missing: " + cmp.Or(x.deaf, err, errDeaf).Error()
 	}

@@ -15,12 +15,15 @@ type place struct {
 }
 
 // look answers a question with the locks of this proxy. It goes over them twice, since there may be very many: to count
-// who holds and who waits for each, and to keep those of the locks that come first.
-func look(q Question, proxy string, each func(func(lock.Entry))) (first []Lock, of int) {
+// who holds and who waits for each, and to keep those of the locks that come first. There are about so many entries.
+func look(q Question, proxy string, entries int, each func(func(lock.Entry))) (first []Lock, of int) {
 	if q.Locks <= 0 {
 		return nil, 0
 	}
-	at, all, name := map[place]int{}, []Lock{}, string(q.Name)
+	if len(q.Name) > 0 {
+		entries = 0 // few have the name
+	}
+	at, all, name := make(map[place]int, entries), make([]Lock, 0, entries), string(q.Name)
 	each(func(e lock.Entry) {
 		here := place{e.DB, e.Key}
 		if q.Exact && here != (place{q.DB, name}) || !q.Exact && !strings.Contains(e.Key, name) {

@@ -148,7 +148,7 @@ func TestLook(t *testing.T) {
 		{Question{Locks: 9, Name: []byte("\xffx")}, 1, []string{odd + " 0"}}, {Question{Locks: 9, Name: []byte("a"), DB: 2, Exact: true}, 1, []string{"a 2"}}, {Question{}, 0, nil},
 	} {
 		a := Answer{Proxy: Proxy{ID: idA}}
-		a.Locks, a.Of = look(c.q, idA, locks.Each)
+		a.Locks, a.Of = look(c.q, idA, 0, locks.Each)
 		wire, ok := read(a.text())
 		if !ok {
 			t.Fatal(a.text())
@@ -161,7 +161,7 @@ func TestLook(t *testing.T) {
 			t.Errorf("%+v: %.80q of %d", c.q, got, wire.Of)
 		}
 	}
-	all, _ := look(Question{Name: []byte("b"), Locks: 9, Of: 1}, idA, locks.Each)
+	all, _ := look(Question{Name: []byte("b"), Locks: 9, Of: 1}, idA, 0, locks.Each)
 	one := all[0]
 	if one.Holding != 1 || one.Waiting != 2 || len(one.Waiters) != 1 || one.Waiters[0].Owner != "4" || one.Waited != 60000 || one.Held != 1000 {
 		t.Errorf("%+v", one)
@@ -183,7 +183,7 @@ func TestAnswerIsBounded(t *testing.T) {
 	}
 	for _, q := range []Question{{Locks: MostLocks, Of: MostOf}, {Locks: 1, Of: MostOf, Name: []byte(long(0)), Exact: true}} {
 		told := Answer{Proxy: Proxy{ID: idA}}
-		told.Locks, told.Of = look(q, idA, many.Each)
+		told.Locks, told.Of = look(q, idA, 0, many.Each)
 		text := told.text()
 		if a, ok := read(text); !ok || len(text) > mostAnswer || len(a.Locks) == 0 || a.Locks[0].Name != long(0) || a.Locks[0].Waiting != 500 {
 			t.Errorf("%d bytes, %d of %d locks", len(text), len(a.Locks), a.Of)
