@@ -167,12 +167,12 @@ func namedSteps() []scriptStep {
 	has := held("%job", "1")
 	renew := scriptCall{source: scripts.Extend.Source, keys: "%lock", args: "%job 30000 %notafter renew ''", want: "*3\r\n:1\r\n"}
 	return []scriptStep{
-		{"OWNER: acquire", nil, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0},
-		{"OWNER: again", has, acquire("%job", "0", granted), redissonsAcquire("%job", theyGrant), 1.2, 0},
-		{"OWNER: refuse", held("%you", "1"), acquire("%job", "0", refused), redissonsAcquire("%job", theyRefuse), 1.2, 0},
+		{"OWNER: acquire", nil, acquire("%job", "lengthen", granted), redissonsAcquire("%job", theyGrant), 1.2, 0},
+		{"OWNER: again", has, acquire("%job", "lengthen", granted), redissonsAcquire("%job", theyGrant), 1.2, 0},
+		{"OWNER: refuse", held("%you", "1"), acquire("%job", "lengthen", refused), redissonsAcquire("%job", theyRefuse), 1.2, 0},
 		{"OWNER: release", has, release("%job", "0", freed), redissonsRelease("%job", ":1"), 1.2, 0},
 		{"OWNER: RENEW", has, renew, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0},
-		{"OWNER: hand-off ÷ release", has, handOn(releaseArgs("%job", "0"), acquireArgs("%task", "0", "''")), redissonsRelease("%job", ":1"), 1.5, 0},
+		{"OWNER: hand-off ÷ release", has, handOn(releaseArgs("%job", "0"), acquireArgs("%task", "lengthen", "''")), redissonsRelease("%job", ":1"), 1.5, 0},
 	}
 }
 

@@ -6,9 +6,9 @@
 -- KEYS[2] its fair queue
 -- KEYS[3] fencing token
 -- ARGV[1] owner, the hash field
--- ARGV[2] the count that a connection's hold is to have: 1 makes the hold if it is not there, more do not. 0: a named owner, which has the
---         lock or not
--- ARGV[3] lease in ms, which shortens nothing
+-- ARGV[2] the count that a connection's hold is to have: 1 makes the hold if it is not there, more do not. Of a named owner, which has the
+--         lock or not, what becomes of the lease of a hold that is there: lengthen, join or renew (see lease.lua)
+-- ARGV[3] lease in ms, which shortens nothing, unless a named owner renews
 -- ARGV[4] not-after in µs of Redis' clock; after it nothing is done
 -- ARGV[5] 1 = a fencing token is wanted; '' = none
 -- ARGV[6] the place that the owner, which waits, has in the fair queue, 0 = none yet; '' = it does not wait there
@@ -23,7 +23,7 @@
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
 local lock, queue, owner, place = KEYS[1], KEYS[2], ARGV[1], ARGV[6]
-local named, first = ARGV[2] == '0', ARGV[2] == '1'
+local named, first = not tonumber(ARGV[2]), ARGV[2] == '1'
 local left, there = -2, false -- most locks are free, and nobody waits for them
 local known = redis.call('EXISTS', lock, queue) > 0
 if known then
@@ -70,7 +70,7 @@ local made = there and 0 or 1
 if named then
   -- include lease
   if not there then redis.call('HSET', lock, owner, '1') end
-  local lasts, expiry = give_lease(lock, tonumber(ARGV[3]), there and 'lengthen' or 'make')
+  local lasts, expiry = give_lease(lock, tonumber(ARGV[3]), there and ARGV[2] or 'make')
   return {1, made, lasts, token, expiry}
 end
 redis.call('HSET', lock, owner, ARGV[2])

@@ -21,10 +21,10 @@ func TestHandoffIsReleaseAndAcquire(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	conn, heard := s.Dial(t), listener(t, s)
-	ask := func(owner string, count int, place any) []any {
+	ask := func(owner string, count, place any) []any {
 		return []any{owner, count, 7200000, soon, "", place, "PUBLISH"}
 	}
-	rwAsk := func(owner, side string, reads, writes int) []any {
+	rwAsk := func(owner, side string, reads any, writes int) []any {
 		return []any{owner, side, reads, writes, 7200000, soon, "", "{k}"}
 	}
 	plainStep := handing{scripts.Handoff, scripts.Release, scripts.Acquire, plain("k"), channel, 4, []any{"nobody", 0, soon, "", "PUBLISH"}}
@@ -39,12 +39,12 @@ func TestHandoffIsReleaseAndAcquire(t *testing.T) {
 		"too late":                 {plainStep, []any{"me", 0, late, "", "PUBLISH"}, [][]any{ask("next", 1, "")}},
 		"connections in the queue": {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("next", 1, 0)}},
 		"it keeps the lock":        {plainStep, []any{"me", 1, soon, "", "PUBLISH"}, [][]any{ask("next", 1, "")}},
-		"named owners":             {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("next", 0, "")}},
-		"a named owner again":      {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("me", 0, "")}},
+		"named owners":             {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("next", "lengthen", "")}},
+		"a named owner again":      {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("me", "lengthen", "")}},
 		"a reader to a writer":     {rwStep, []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}"}, [][]any{rwAsk("next", "write", 0, 1)}},
 		"a writer, too late":       {rwStep, []any{"me", "both", 0, 0, late, "", "PUBLISH", "{k}"}, [][]any{rwAsk("next", "write", 0, 1)}},
 		"to readers": {rwStep, []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}"},
-			[][]any{rwAsk("next", "read", 1, 0), rwAsk("one", "read", 1, 0), rwAsk("job", "read", 0, 0)}},
+			[][]any{rwAsk("next", "read", 1, 0), rwAsk("one", "read", 1, 0), rwAsk("job", "read", "lengthen", 0)}},
 		"to a writer and another": {rwStep, []any{"me", "write", "", "", soon, "", "PUBLISH", "{k}"},
 			[][]any{rwAsk("next", "write", 0, 1), rwAsk("one", "write", 0, 1), rwAsk("next", "write", 0, 2)}},
 	} {

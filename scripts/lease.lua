@@ -10,18 +10,15 @@ end
 -- The expiry tells who made the hold: the LOCK that makes it sets an even number of ms; each LOCK that joins it, and each RENEW, an odd one. So
 -- the maker's expiry is there for only as long as nobody has joined.
 -- how is make     for a hold that is made now; keep is the same for one that nobody has joined
---        lengthen for one that is joined: the expiry is later than the hold's own
---        renew    for a lease that may be shorter: the expiry is not the hold's own
+--        lengthen for one that is joined: it ends no earlier than it would have
+--        join     for one that is joined by what may yet fail: it ends when it would have
+--        renew    for a lease that may be shorter
 local function give_lease(key, lease, how)
   local now = math.ceil(clock / 1000)
-  local least = now + lease
-  local expiry = least + least % 2
-  if how ~= 'make' and how ~= 'keep' then
-    local own = expires_at(key)
-    if how == 'lengthen' then least = math.max(least, own or now + redis.call('PTTL', key)) end
-    expiry = least + 1 + least % 2
-    if expiry == own then expiry = expiry + 2 end
-  end
+  local expiry = how == 'join' and now or now + lease
+  if how == 'lengthen' or how == 'join' then expiry = math.max(expiry, expires_at(key) or now + redis.call('PTTL', key)) end
+  local odd = how ~= 'make' and how ~= 'keep' and 1 or 0
+  if expiry % 2 ~= odd then expiry = expiry + 1 end
   redis.call('PEXPIREAT', key, expiry)
   return expiry - now, expiry
 end

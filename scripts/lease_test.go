@@ -13,7 +13,7 @@ import (
 // lease is what a named owner does with one kind of hold on k, and the key by whose expiry the hold tells who made it.
 type lease struct {
 	kind, key string
-	lock      func(owner string, ms int) string
+	take      func(how string, ms int) string
 	renew     func(how string, ms int, expiry any) string
 	giveBack  func(expiry any) string
 }
@@ -22,8 +22,8 @@ type lease struct {
 func leases(t *testing.T, s *testredis.Server) []lease {
 	rw := func(side, key string) lease {
 		return lease{side, key,
-			func(owner string, ms int) string {
-				return run(t, s, scripts.RWAcquire, rwKeys, owner, side, 0, 0, ms, soon, "", "{k}")
+			func(how string, ms int) string {
+				return run(t, s, scripts.RWAcquire, rwKeys, "me", side, how, 0, ms, soon, "", "{k}")
 			},
 			func(how string, ms int, expiry any) string {
 				return run(t, s, scripts.RWExtend, []string{"k"}, "me", side, ms, soon, how, expiry, "{k}")
@@ -34,7 +34,7 @@ func leases(t *testing.T, s *testredis.Server) []lease {
 	}
 	return []lease{
 		{"plain", "k",
-			func(owner string, ms int) string { return acquire(t, s, "k", owner, 0, ms) },
+			func(how string, ms int) string { return acquire(t, s, "k", "me", how, ms) },
 			func(how string, ms int, expiry any) string {
 				return run(t, s, scripts.Extend, []string{"k"}, "me", ms, soon, how, expiry)
 			},
@@ -43,8 +43,8 @@ func leases(t *testing.T, s *testredis.Server) []lease {
 	}
 }
 
-// TestExpiryTellsWhoMadeIt: a hold that a LOCK makes has an even expiry; each LOCK that joins it, and each RENEW, sets another one, which is odd.
-// A LOCK never shortens.
+// TestExpiryTellsWhoMadeIt: a hold that a LOCK makes has an even expiry; each LOCK that joins it, and each RENEW, sets an odd one.
+// A LOCK never shortens, and one that may yet fail lengthens by a ms at most, however often it is said.
 func TestExpiryTellsWhoMadeIt(t *testing.T) {
 	s := testredis.Start(t)
 	for _, l := range leases(t, s) {
@@ -63,7 +63,7 @@ func TestExpiryTellsWhoMadeIt(t *testing.T) {
 				t.Errorf("%s: %s", l.kind, reply)
 			}
 		}
-		reply := l.lock("me", 600000)
+		reply := l.take("lengthen", 600000)
 		first := numbers(t, reply)
 		if first[0] != 1 || first[1] != 1 {
 			t.Fatal(l.kind, reply)
@@ -71,9 +71,9 @@ func TestExpiryTellsWhoMadeIt(t *testing.T) {
 		is(reply, 1, first[4], 600000)
 		last := first[4]
 		for _, ms := range []int{600000, 1000, 900000, 1000} { // sent again, shorter, longer
-			reply := l.lock("me", ms)
+			reply := l.take("lengthen", ms)
 			next := numbers(t, reply)
-			if next[1] != 0 || next[4] <= last {
+			if next[1] != 0 || next[4] < last {
 				t.Errorf("%s, %d ms after %d: %s", l.kind, ms, last, reply)
 			}
 			is(reply, 0, next[4], max(600000, int64(ms), (next[2]+1000)/1000*1000))
@@ -82,17 +82,26 @@ func TestExpiryTellsWhoMadeIt(t *testing.T) {
 		for _, how := range []string{"renew", "lengthen", "renew"} {
 			reply := l.renew(how, 3600000, "")
 			next := numbers(t, reply)
-			if next[0] != 1 || next[2] == last {
+			if next[0] != 1 {
 				t.Errorf("%s, %s: %s", l.kind, how, reply)
 			}
 			is(reply, 0, next[2], 3600000)
 			last = next[2]
 		}
-		if next := numbers(t, l.renew("lengthen", 1000, "")); next[2] <= last {
+		if next := numbers(t, l.renew("lengthen", 1000, "")); next[2] < last {
 			t.Errorf("%s: a RENEW that is sent again shortened the lease to %d ms", l.kind, next[1])
 		}
 		reply = l.renew("renew", 20000, "")
 		is(reply, 0, numbers(t, reply)[2], 20000)
+		for range 3 {
+			want(t, fmt.Sprint(numbers(t, l.take("join", 600000))[4]), fmt.Sprint(numbers(t, reply)[2]))
+		}
+		want(t, fmt.Sprint(numbers(t, l.take("renew", 10000))[1]), "0")
+		about(t, s, l.key, 10005)
+		want(t, l.giveBack(""), "1")
+		made := numbers(t, l.take("join", 600000))
+		is(fmt.Sprint(made), 1, made[4], 600000)
+		want(t, fmt.Sprint(numbers(t, l.take("join", 600000))[4]), fmt.Sprint(made[4]+1))
 	}
 }
 
@@ -101,18 +110,18 @@ func TestGivenBackByExpiry(t *testing.T) {
 	s := testredis.Start(t)
 	for _, l := range leases(t, s) {
 		for name, meanwhile := range map[string]func(){
-			"joined":            func() { l.lock("me", 1000) },
+			"joined":            func() { l.take("lengthen", 1000) },
 			"renewed":           func() { l.renew("renew", 60000, "") },
 			"renewed again":     func() { l.renew("lengthen", 1000, "") },
 			"a TTL by hand":     func() { s.Do(t, "PEXPIRE", l.key, 77777) },
 			"persisted by hand": func() { s.Do(t, "PERSIST", l.key) },
-			"made anew":         func() { l.giveBack(""); l.lock("me", 90000) },
+			"made anew":         func() { l.giveBack(""); l.take("lengthen", 90000) },
 		} {
 			if name == "persisted by hand" && l.kind == "read" {
 				continue // such a hold is none
 			}
 			s.Do(t, "FLUSHALL")
-			made := numbers(t, l.lock("me", 60000))[4]
+			made := numbers(t, l.take("lengthen", 60000))[4]
 			meanwhile()
 			before, _ := record(t, s)
 			want(t, l.kind+", "+name+": "+l.giveBack(made), l.kind+", "+name+": -1")
@@ -124,7 +133,7 @@ func TestGivenBackByExpiry(t *testing.T) {
 			want(t, contents(t, s), "")
 		}
 		s.Do(t, "FLUSHALL")
-		made := numbers(t, l.lock("me", 60000))[4]
+		made := numbers(t, l.take("lengthen", 60000))[4]
 		for range 3 { // a MULTILOCK sets the leases of its locks
 			kept := numbers(t, l.renew("keep", 90000, made))
 			if kept[0] != 1 || kept[2]%2 != 0 {
@@ -144,24 +153,24 @@ func TestGivenBackBesideTheOtherSide(t *testing.T) {
 	s := testredis.Start(t)
 	all := leases(t, s)
 	read, write := all[1], all[2]
-	wrote := numbers(t, write.lock("me", 60000))[4]
-	did := numbers(t, read.lock("me", 30000))[4]
+	wrote := numbers(t, write.take("lengthen", 60000))[4]
+	did := numbers(t, read.take("lengthen", 30000))[4]
 	want(t, read.giveBack(did), "1")
 	want(t, hash(t, s), "k me:write=1 mode=write")
 	want(t, write.giveBack(wrote), "1")
 	want(t, contents(t, s), "")
 
 	// A read hold that lasts longer than the write hold lengthens the hash, which is then no longer as the write hold's maker left it.
-	wrote = numbers(t, write.lock("me", 30000))[4]
-	did = numbers(t, read.lock("me", 60000))[4]
+	wrote = numbers(t, write.take("lengthen", 30000))[4]
+	did = numbers(t, read.take("lengthen", 60000))[4]
 	want(t, write.giveBack(wrote), "-1")
 	want(t, read.giveBack(did), "1")
 	want(t, write.giveBack(wrote), "-1")
 
 	// Another reader stays.
 	s.Do(t, "FLUSHALL")
-	read.lock("you", 60000)
-	did = numbers(t, read.lock("me", 30000))[4]
+	run(t, s, scripts.RWAcquire, rwKeys, "you", "read", "lengthen", 0, 60000, soon, "", "{k}")
+	did = numbers(t, read.take("lengthen", 30000))[4]
 	want(t, read.giveBack(did), "1")
 	want(t, hash(t, s), "k mode=read you=1")
 	about(t, s, "k", 60005)
@@ -175,17 +184,17 @@ func TestRenewToLess(t *testing.T) {
 	s := testredis.Start(t)
 	all := leases(t, s)
 	read, write := all[1], all[2]
-	read.lock("me", 60000)
+	read.take("lengthen", 60000)
 	read.renew("renew", 20000, "")
 	about(t, s, "k", 20005)
-	read.lock("you", 40000)
+	run(t, s, scripts.RWAcquire, rwKeys, "you", "read", "lengthen", 0, 40000, soon, "", "{k}")
 	read.renew("renew", 10000, "")
 	about(t, s, read.key, 10005)
 	about(t, s, "k", 40005)
 
 	s.Do(t, "FLUSHALL")
-	write.lock("me", 60000)
-	read.lock("me", 60000)
+	write.take("lengthen", 60000)
+	read.take("lengthen", 60000)
 	read.renew("renew", 20000, "")
 	about(t, s, "k", 60005)
 	write.renew("renew", 10000, "")

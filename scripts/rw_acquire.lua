@@ -8,9 +8,9 @@
 -- ARGV[1] owner, its hash field as a reader; as a writer :write follows
 -- ARGV[2] the side: read or write
 -- ARGV[3] how often a connection is to read, and
--- ARGV[4] how often it is to write: both are set. 1 in all makes the hold if it is not there, more do not. Both 0: a named owner, which has
---         the side or not
--- ARGV[5] lease in ms, which shortens nothing
+-- ARGV[4] how often it is to write: both are set. 1 in all makes the hold if it is not there, more do not. Of a named owner, which has the
+--         side or not, ARGV[4] is 0, and ARGV[3] says what becomes of the lease of a hold that is there: lengthen, join or renew (see lease.lua)
+-- ARGV[5] lease in ms, which shortens nothing, unless a named owner renews
 -- ARGV[6] not-after in µs of Redis' clock; after it nothing is done
 -- ARGV[7] 1 = a fencing token is wanted; '' = none
 -- ARGV[8] prefix of the keys of all read holds
@@ -27,7 +27,7 @@
 
 local lock, reader, side, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[8]
 local writer, writing = reader .. ':write', side == 'write'
-local to_read, to_write, lease = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local to_read, to_write, lease = tonumber(ARGV[3]) or 0, tonumber(ARGV[4]), tonumber(ARGV[5])
 local named = to_read + to_write == 0
 local mode, writes, before, left, ttl = look_at(lock, prefix, reader)
 local reading = left > 0
@@ -63,13 +63,13 @@ local made = 1
 if writing and writes or not writing and reading then made = 0 end
 if named then
   -- include lease rw_reads
-  local how, lasts, expiry = made == 1 and 'make' or 'lengthen', nil, nil
+  local how, lasts, expiry = made == 1 and 'make' or ARGV[3], nil, nil
   if mode == 'free' then redis.call('HSET', lock, 'mode', side) end
   if writing then
     redis.call('HSET', lock, writer, '1')
-    lasts, expiry = give_lease(lock, lease, how)
+    lasts, expiry = give_lease(lock, math.max(lease, left), how) -- its reading must not end with the hash
   else
-    set_reads(lock, prefix, reader, '1', before, ARGV[5])
+    set_reads(lock, prefix, reader, '1', before, reading and left or lease)
     lasts, expiry = give_lease(hold_key(prefix, reader, 1), lease, how)
     outlast(lock, lasts, expiry)
   end

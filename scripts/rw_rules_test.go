@@ -38,7 +38,7 @@ func TestRWKindsAndUpgrade(t *testing.T) {
 	flush(t, s)
 	step(t, s, "RLOCK", "a", 30000)
 	want(t, step(t, s, "WLOCK", "a", 30000), "[-5 0 0 0 0]")
-	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", 0, 0, 30000, soon, "", "{k}"), "[-5 0 0 0 0]")
+	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", "lengthen", 0, 30000, soon, "", "{k}"), "[-5 0 0 0 0]")
 	want(t, acquire(t, s, "k", "a", 1, 1000), "[-3 0 0 0 0]")
 	want(t, run(t, s, scripts.Renew, []string{"k"}, soon, "set", "a", 1000), "[0]") // a plain hold of that owner has gone
 	want(t, run(t, s, scripts.Look, []string{"k"}, "a", "a", "{k}"), "[0 0 1]")

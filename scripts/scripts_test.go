@@ -87,7 +87,7 @@ func contents(t *testing.T, s *testredis.Server) string {
 }
 
 // acquire takes the plain lock for an owner that does not wait in the fair queue.
-func acquire(t *testing.T, s *testredis.Server, lock, owner string, count, lease int) string {
+func acquire(t *testing.T, s *testredis.Server, lock, owner string, count any, lease int) string {
 	t.Helper()
 	return run(t, s, scripts.Acquire, plain(lock), owner, count, lease, soon, "", "", "PUBLISH")
 }
@@ -165,10 +165,10 @@ func TestReentryMakesNoHold(t *testing.T) {
 // TestFence: each LOCK gets a higher token than all before, which is at least Redis' clock.
 func TestFence(t *testing.T) {
 	s := testredis.Start(t)
-	fenced := func(owner string, count int) string {
+	fenced := func(owner string, count any) string {
 		return run(t, s, scripts.Acquire, plain("k"), owner, count, 60000, soon, 1, "", "PUBLISH")
 	}
-	first := numbers(t, fenced("me", 0))[3]
+	first := numbers(t, fenced("me", "lengthen"))[3]
 	if now := time.Now().UnixMicro(); first > now || first < now-int64(time.Minute/time.Microsecond) {
 		t.Fatal(first)
 	}
@@ -178,7 +178,7 @@ func TestFence(t *testing.T) {
 	ahead := first + int64(time.Hour/time.Microsecond)
 	s.Do(t, "SET", token, ahead)
 	for i := range int64(2) { // a named owner that has the lock gets a higher one, too
-		if next := numbers(t, fenced("me", 0))[3]; next != ahead+1+i {
+		if next := numbers(t, fenced("me", "lengthen"))[3]; next != ahead+1+i {
 			t.Fatal(next)
 		}
 	}

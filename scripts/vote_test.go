@@ -12,14 +12,14 @@ import (
 )
 
 // voteFor are the ARGV of an acquire of a plain lock.
-func voteFor(owner string, count, lease int) []any {
+func voteFor(owner string, count any, lease int) []any {
 	return []any{owner, count, lease, soon, "", "", "PUBLISH"}
 }
 
 // TestVoteIsAnAcquire: one node of a quorum does what acquire does, and says of a hold that it has already that it was there.
 func TestVoteIsAnAcquire(t *testing.T) {
 	s := testredis.Start(t)
-	vote := func(owner string, count, lease int) []int64 {
+	vote := func(owner string, count any, lease int) []int64 {
 		t.Helper()
 		return numbers(t, run(t, s, scripts.Vote, plain("k"), append([]any{0}, voteFor(owner, count, lease)...)...))
 	}
@@ -28,16 +28,16 @@ func TestVoteIsAnAcquire(t *testing.T) {
 	want(t, fmt.Sprint(vote("b", 1, 9000)[:2]), "[0 0]")
 	want(t, release(t, s, "a", 0, ""), "1")
 
-	made := vote("job", 0, 9000)
+	made := vote("job", "lengthen", 9000)
 	if made[1] != 1 || made[4]%2 != 0 {
 		t.Fatal(made)
 	}
-	joined := vote("job", 0, 9000)
+	joined := vote("job", "lengthen", 9000)
 	if joined[1] != 0 || joined[4]%2 != 1 || joined[4] <= made[4] {
 		t.Fatal(made, joined)
 	}
 	want(t, release(t, s, "job", 0, made[4]), "-1") // a vote that was not won, but joined
-	want(t, run(t, s, scripts.Vote, plain("k"), append([]any{0, "job", 0, 9000, late}, voteFor("", 0, 0)[4:]...)...), "[-2 0 0 0 0]")
+	want(t, run(t, s, scripts.Vote, plain("k"), append([]any{0, "job", "lengthen", 9000, late}, voteFor("", 0, 0)[4:]...)...), "[-2 0 0 0 0]")
 
 	keys := slices.Concat(rwKeys, []string{"l", "c", "t"})
 	s.Do(t, "DEL", "k")
@@ -65,7 +65,7 @@ func TestVoteAnswers(t *testing.T) {
 	s := testredis.Start(t)
 	fenced := func(owner string) []int64 {
 		t.Helper()
-		return numbers(t, run(t, s, scripts.Vote, plain("k"), append([]any{1}, voteFor(owner, 0, 9000)...)...))
+		return numbers(t, run(t, s, scripts.Vote, plain("k"), append([]any{1}, voteFor(owner, "lengthen", 9000)...)...))
 	}
 	last := time.Now().Add(time.Hour).UnixMicro()
 	s.Do(t, "SET", token, last)
@@ -87,7 +87,7 @@ func TestVoteAnswers(t *testing.T) {
 	for _, reader := range []string{"a", "b"} {
 		s.Do(t, "SET", holdsOf(reader)+":1", 1, "PX", 60000)
 	}
-	write := []any{"me", "write", 0, 0, 9000, soon, "", "{k}"}
+	write := []any{"me", "write", "lengthen", 0, 9000, soon, "", "{k}"}
 	out := numbers(t, run(t, s, scripts.RWVote, rwKeys, append([]any{0}, write...)...))
 	want(t, fmt.Sprint(out[0], out[3]), "0 0")
 	s.Do(t, "SET", token, "9007199254740991")

@@ -25,6 +25,9 @@ func (c *Client) newAcquire(rec *record, r Request, w *waiter) *acquire {
 		ID: c.id(r.Kind, r.DB, r.Key, r.Owner), Lease: r.lease(c.m.opts), Fence: r.Fence, Blocks: r.Blocks,
 		Replicas: r.Replicas, ReplicaWait: r.within(time.Second), Patience: r.within(time.Minute),
 	}}
+	if rec == nil && (r.joins || r.Replicas > 0) {
+		a.There = lockstore.Joins
+	}
 	if w != nil {
 		a.Queues = r.Fair
 		if w.line != nil {
@@ -161,6 +164,13 @@ func (a *acquire) settle(ctx context.Context, got lockstore.Acquired, err error)
 		return Grant{}, refusal{}, why
 	}
 	if a.rec == nil {
+		if a.There == lockstore.Joins && !a.r.joins && !got.Made { // replicas enough have it: now it is lengthened
+			a.There, a.Replicas, a.r.Replicas, a.Fence = "", 0, 0, false
+			again, err := a.ask(ctx)
+			g, no, err := a.settle(ctx, again, err)
+			g.Token = got.Token
+			return g, no, err
+		}
 		a.c.m.leases.note(a.c, a.ID, lockstore.Milliseconds(a.r.Lease), got.Until())
 		a.c.m.lines.callOwner(a.ID)
 		return Grant{Token: got.Token, got: got}, refusal{}, nil
@@ -205,7 +215,7 @@ func (a *acquire) unusable(ctx context.Context, got lockstore.Acquired) error {
 			"%d of %d replicas had the lock in time; it was given back if this had made it", got.Acked, a.r.Replicas)}
 	case a.c.hasLeft(ctx, a.r):
 		return context.Canceled
-	case !time.Now().Before(got.Until()):
+	case (a.There == "" || got.Made) && !time.Now().Before(got.Until()):
 		return ErrNotAcquired // the answer took longer than the lease: nobody may rely on it
 	}
 	return nil

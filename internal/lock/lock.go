@@ -38,6 +38,8 @@ type Request struct {
 	Self     bool // the connection alone is the owner: it may re-enter
 	Fence    bool
 	Replicas int64 // so many replicas must have the grant; 0 = none
+
+	joins bool // of a MULTILOCK, which may yet fail: what a named owner has of the lock is not lengthened
 }
 
 // Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.

@@ -24,7 +24,7 @@ import (
 // others, and each gets its lease.
 //
 // When a lock is refused, or was lost meanwhile (LOCKLOST, NOTHELD), those that were taken are given back, at each node
-// in reverse order; so they are when the client goes. What a named owner had before stays. A connection must not have
+// in reverse order; so they are when the client goes. What a named owner had before stays, and ends when it would have. A connection must not have
 // one of the locks already (ERR). Errors are Lock's, and those.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	ctx, verb := beginVerb(ctx, "MULTILOCK", keys)
@@ -108,11 +108,14 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 			return err
 		}
 	}
-	// Side by side, so that the leases begin together, with that of the last one.
+	// Side by side, so that the leases begin together, with that of the last one; of which a named owner may have had
+	// the lock, too.
 	var group errgroup.Group
 	group.SetLimit(releaseAtOnce)
-	for _, t := range b.taken[:len(b.taken)-1] {
-		group.Go(func() error { return b.settle(ctx, t) })
+	for i, t := range b.taken {
+		if i < len(b.taken)-1 || b.r.Owner != "" && t.expiry == nil {
+			group.Go(func() error { return b.settle(ctx, t) })
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -127,7 +130,7 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 // lease begins when all are there.
 func (b *multiLock) take(ctx context.Context, key string, last bool) error {
 	one := b.r
-	one.Key = key
+	one.Key, one.joins = key, true
 	if one.Owner == "" && !last {
 		one.Lease = 0
 	}
@@ -177,17 +180,23 @@ func (b *multiLock) settle(ctx context.Context, t *taken) error {
 		}
 		return b.c.extend(ctx, rec, b.r.Lease)
 	}
-	if t.expiry != nil && b.keep(t) {
+	had := t.expiry == nil
+	if !had && b.keep(t) {
 		return nil
 	}
-	// The owner had it already, or another of its connections has joined it: then the longer lease counts.
+	// The owner had it already, or another of its connections has joined it: then the longer lease counts. What the
+	// owner had may have ended meanwhile, and is taken anew.
 	one := b.r
-	one.Key, one.Blocks, one.Fence, one.Replicas = t.id.Key, false, false, 0
+	one.Key, one.Blocks, one.Replicas = t.id.Key, false, 0
 	g, _, err := b.c.try(ctx, one, nil)
 	switch {
-	case err == nil && g.got.Made:
-		t.expiry = g.got.Expiry
-		return notHeld(t.id.Key, false) // it was free meanwhile
+	case err == nil:
+		if t.token = g.Token; g.got.Made {
+			t.expiry = g.got.Expiry
+		}
+		if g.got.Made && !had {
+			return notHeld(t.id.Key, false) // it was free meanwhile
+		}
 	case errors.Is(err, ErrNotAcquired):
 		m.leases.forget(t.id) // another one has it
 	}

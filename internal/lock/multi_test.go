@@ -216,6 +216,42 @@ func TestMultiLockOfWhatANamedOwnerHad(t *testing.T) {
 	})
 }
 
+// What a named owner has of a lock ends when it would have, if its MULTILOCK, or its LOCK with REPLICAS, gets nothing; however often that is said.
+func TestFailedLocksLengthenNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		other, _ := client(m)
+		a, _ := client(m)
+		for _, kind := range lockstore.Kinds {
+			mustLock(t, other, Request{Key: "z", Kind: Plain})
+			for name, ask := range map[string]func(r Request) error{
+				"MULTILOCK": func(r Request) error { return multi(a, r, "had", "z") },
+				"REPLICAS": func(r Request) error {
+					r.Key, r.Replicas = "had", 1
+					_, err := a.Lock(context.Background(), r)
+					return err
+				},
+			} {
+				if name == "MULTILOCK" && kind != Plain {
+					continue
+				}
+				mustLock(t, a, Request{Key: "had", Kind: kind, Owner: "o", Lease: 8000})
+				for range 5 {
+					if err := ask(Request{Kind: kind, Owner: "o", Lease: 60_000}); err == nil {
+						t.Error(name, "is granted")
+					}
+				}
+				if left := pttl(t, s, "had"); left > 8002 {
+					t.Errorf("%s, %v: %d ms are left", name, kind, left)
+				}
+				mustUnlock(t, a, UnlockRequest{Key: "had", Side: kind, Owner: "o"}, true)
+			}
+			mustUnlock(t, other, UnlockRequest{Key: "z"}, true)
+		}
+	})
+}
+
 // A lock that is lost while a later one is waited for must not end in OK.
 func TestMultiLockLosesOne(t *testing.T) {
 	force := func(t *testing.T, m *Manager) {

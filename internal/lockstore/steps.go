@@ -41,7 +41,9 @@ type Acquire struct {
 	// What a connection's hold is to have: 1 in all makes the hold if it is not there, more do not; zero: a named owner.
 	Counts Counts
 	Lease  int64 // ms
-	Fence  bool
+	// What becomes of the lease of a hold that a named owner has: Joins, Renews; "": it is lengthened.
+	There string
+	Fence bool
 
 	Replicas    int64         // so many are to have it,
 	ReplicaWait time.Duration // within that
@@ -51,6 +53,13 @@ type Acquire struct {
 	Queues      bool          // a refusal puts it into the fair queue,
 	Place       int64         // at this place; 0: the last
 }
+
+// What an acquire makes of the lease of a hold that a named owner has, as scripts/lease.lua says it.
+const (
+	Lengthens = "lengthen"
+	Joins     = "join" // the acquire may yet fail: the hold ends when it would have
+	Renews    = "renew"
+)
 
 // Named says that the owner has a name of its own.
 func (a *Acquire) Named() bool { return a.Counts == Counts{} }

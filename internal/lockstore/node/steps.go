@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -14,22 +15,25 @@ type Steps struct {
 
 // Acquire is the script of an acquire.
 func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
-	id, token := a.ID, ""
+	id, token, there, writes := a.ID, "", "", number(a.Counts.Writes)
 	if a.Fence {
 		token = "1"
+	}
+	if a.Named() {
+		there = cmp.Or(a.There, lockstore.Lengthens)
 	}
 	c := Call{DB: id.DB, Script: scripts.Acquire, Keys: id.Keys(), Shape: Shape{Least: granted}}
 	if id.Kind != lockstore.Plain {
 		c.Script = scripts.RWAcquire
-		c.Args = []string{id.Reader(), id.Side(), number(a.Counts.Reads), number(a.Counts.Writes), leaseText(a.Lease),
-			notAfter, token, lockstore.ReadPrefix(id.Key)}
+		c.Args = []string{id.Reader(), id.Side(), cmp.Or(there, number(a.Counts.Reads)), writes, leaseText(a.Lease), notAfter, token,
+			lockstore.ReadPrefix(id.Key)}
 		return c
 	}
 	place := ""
 	if a.Queues {
 		place = number(a.Place)
 	}
-	c.Args = []string{id.Owner, number(a.Counts.Writes), leaseText(a.Lease), notAfter, token, place, s.Publish}
+	c.Args = []string{id.Owner, cmp.Or(there, writes), leaseText(a.Lease), notAfter, token, place, s.Publish}
 	return c
 }
 
@@ -150,9 +154,9 @@ func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 	case e.Expiry.On(0) != 0:
 		how, expiry = "keep", number(e.Expiry.On(0))
 	case e.Named && again:
-		how = "lengthen"
+		how = lockstore.Lengthens
 	case e.Named:
-		how = "renew"
+		how = lockstore.Renews
 	}
 	id := e.ID
 	c := Call{DB: id.DB, Script: scripts.Extend, Keys: []string{id.Key}, Shape: Shape{Least: 3}}
