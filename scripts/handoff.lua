@@ -10,7 +10,8 @@
 -- ARGV[3] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[4…] those of the release, then those of each acquire
 -- RETURNS what the release returns; 1 if others were given a turn, else 0; then what each acquire returns (5 integers), or five times -9 if it
---         granted nothing. If the lock is free and the first acquire grants nothing, the script publishes.
+--         granted nothing. If the lock is free and the first acquire grants nothing, the script publishes; so it does if a named writer reads on,
+--         since others may read beside it now.
 -- ERRORS  those of the release. Nothing is changed then.
 
 local function args(from, count) return {unpack(ARGV, from, from + count - 1)} end
@@ -31,16 +32,16 @@ local code = release(KEYS, giving)
 local out = {code, turn and 1 or 0}
 -- Also a release that returns -1 may leave the lock free: the lease had ended.
 local going = not turn and code ~= -2 and redis.call('EXISTS', KEYS[1]) == 0
-local freed = going
+local wakes = going or not turn and code == 1 and giving[2] == 'write'
 for first = 4 + release_args, #ARGV, acquire_args do
   local answer
   if going then
     -- An error must not end the script here, since the lock has been given back. The waiter meets it again when it tries by itself.
     local ok, value = pcall(acquire, KEYS, args(first, acquire_args))
     going = ok and not value.err and value[1] == 1
-    if going then answer, freed = value, false end
+    if going then answer, wakes = value, false end
   end
   for j = 1, 5 do out[#out + 1] = answer and answer[j] or -9 end
 end
-if freed or going and others and ARGV[2] == 'share' then pcall(wake, ARGV[3], KEYS) end -- no error here, as above
+if wakes or going and others and ARGV[2] == 'share' then pcall(wake, ARGV[3], KEYS) end -- no error here, as above
 return out

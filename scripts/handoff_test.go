@@ -92,6 +92,9 @@ func (h handing) byParts(t *testing.T, conn redis.Conn, give []any, asks [][]any
 		return reply
 	}
 	free := reply != "-2" && ask(t, conn, "EXISTS", "k").(int64) == 0
+	if reply == "1" && !free && give[1] == "write" { // the owner reads on, and others may read beside it now
+		ask(t, conn, "PUBLISH", h.channel, "1")
+	}
 	out, nothing := "["+reply+" 0", true
 	for _, one := range asks {
 		got := ""

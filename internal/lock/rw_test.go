@@ -509,3 +509,33 @@ func TestRWExclusion(t *testing.T) {
 		t.Fatal(total, writes.Load(), s.Do(t, "DBSIZE"))
 	}
 }
+
+// A named owner that gives back the write side and reads on lets those in that wait to read, as a connection does.
+func TestReadersBesideAWriterThatReadsOn(t *testing.T) {
+	for _, owner := range []string{"", "job"} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, s, "one", Options{Poll: time.Hour})
+			a, _ := client(m)
+			b, _ := client(m)
+			r := Request{Key: "k", Kind: Write, Owner: owner}
+			if owner != "" {
+				r.Lease = 600_000
+			}
+			mustLock(t, a, r)
+			r.Kind = Read
+			mustLock(t, a, r)
+			done := make(chan error)
+			go func() {
+				_, err := b.Lock(context.Background(), Request{Key: "k", Kind: Read, Blocks: true})
+				done <- err
+			}()
+			time.Sleep(10 * time.Second)
+			mustUnlock(t, a, UnlockRequest{Key: "k", Side: Write, Owner: owner}, true)
+			began := time.Now()
+			if err := <-done; err != nil || time.Since(began) > time.Second {
+				t.Errorf("%q: the reader is in after %v: %v", owner, time.Since(began), err)
+			}
+		})
+	}
+}
