@@ -251,6 +251,39 @@ func TestQuorumLockOutlivesAllNodes(t *testing.T) {
 	}
 }
 
+// So does what a named owner has, if it says RENEW, which shortens it, too. No node keeps what a RENEW has put there of a lock that is gone.
+func TestQuorumRenewOutlivesAllNodes(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, 3)
+			a, _ := client(ns.engine(t, "one", time.Minute, Options{}))
+			b, _ := client(ns.engine(t, "two", time.Minute, Options{}))
+			time.Sleep(2 * time.Minute)
+			alone := map[Kind]Kind{Plain: Plain, Read: Write, Write: Write}[kind]
+			mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "job", Lease: 30_000})
+			heldOn(t, ns, "k", 3, "taken")
+			for _, s := range ns.servers {
+				s.Restart()
+				for range 9 {
+					time.Sleep(10 * time.Second)
+					if err := a.Renew(context.Background(), RenewRequest{Key: "k", Side: kind, Owner: "job", Lease: 30_000}); err != nil {
+						t.Fatal(kind, err)
+					}
+				}
+				heldOn(t, ns, "k", 3, "it has it again")
+				refused(t, b, Request{Key: "k", Kind: alone})
+			}
+			if err := a.Renew(context.Background(), RenewRequest{Key: "k", Side: kind, Owner: "job", Lease: 2000}); err != nil {
+				t.Fatal(kind, err)
+			}
+			time.Sleep(2100 * time.Millisecond)
+			wantCode(t, a.Renew(context.Background(), RenewRequest{Key: "k", Side: kind, Owner: "job", Lease: 30_000}), "NOTHELD")
+			heldOn(t, ns, "k", 0, "it is gone")
+			mustLock(t, b, Request{Key: "k", Kind: alone})
+		})
+	}
+}
+
 // It gets what the hold is then: if a RENEW, which waited for that renewal, has given it an end, it is given back at that end.
 func TestQuorumSlowNodeHasTheLockAsItIs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

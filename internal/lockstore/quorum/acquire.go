@@ -98,9 +98,14 @@ func (q *store) ballot(a *lockstore.Acquire) *ballot {
 		b.made = &lockstore.Expiry{}
 	}
 	answers := make(chan result, len(q.all))
+	renews := a.There == lockstore.Renews
+	skips := renews && q.all.wellEnough()
 	for _, n := range q.all {
 		q.host.Background(func() {
-			r := b.voteOf(n)
+			r := unasked(n)
+			if !skips || !n.troubled() {
+				r = b.voteOf(n)
+			}
 			kept := b.kept(n, r)
 			answers <- r
 			if <-b.decided; !b.won || !kept {
@@ -111,7 +116,13 @@ func (q *store) ballot(a *lockstore.Acquire) *ballot {
 			}
 		})
 	}
-	b.all = collect(answers, len(q.all), b.until, q.all.decided)
+	if !renews {
+		b.all = collect(answers, len(q.all), b.until, q.all.decided)
+		return b
+	}
+	// What a node does later would shorten what the owner is given next.
+	b.all = collect(answers, len(q.all), final(b.until), everybody[result])
+	q.outlast(b.all, b.until)
 	return b
 }
 

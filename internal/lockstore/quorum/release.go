@@ -67,10 +67,15 @@ func (q *store) onAll(until time.Time, work func(n *quorumNode) result) []result
 		}
 		return work(n)
 	}, everybody[result])
+	q.outlast(all, until)
+	return all
+}
+
+// outlast waits until no node can do any more what it was sent by until, if one of them may.
+func (q *store) outlast(all []result, until time.Time) {
 	if mayStillCome(all, len(q.all)) {
 		q.host.Sleep(context.Background(), time.Until(final(until)))
 	}
-	return all
 }
 
 // mayStillCome says whether one of so many nodes may still do what it was sent, by what those have answered that did in

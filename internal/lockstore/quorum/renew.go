@@ -84,11 +84,14 @@ func renewalVotes(h lockstore.Renewed) []*lockstore.Acquire {
 // Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in
 // force on some nodes.
 func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
+	if e.Named && e.Expiry == nil {
+		return q.renewNamed(e)
+	}
 	done.Sent = time.Now()
 	until := q.until(lockstore.Milliseconds(e.Lease))
 	var all []result
 	if e.Named { // what a node does later would shorten what the owner is given next
-		all = q.onAll(until, func(n *quorumNode) result { return q.extendNamed(n, e, until) })
+		all = q.onAll(until, func(n *quorumNode) result { return q.keepOn(n, e, until) })
 	} else {
 		all = gather(q, final(until),
 			func(ctx context.Context, n *quorumNode) result { return q.extendOwn(ctx, n, e, until) }, q.all.done)
@@ -97,13 +100,38 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore
 	code, ok := t.Extended()
 	if !ok {
 		done.Unsure = mayStillCome(all, len(q.all)) || t.Count(lockstore.LeaseSet) > 0
-		return done, q.all.noMajority(all, len(t.Said), "the lease is not lengthened")
+		return done, q.all.noMajority(all, len(t.Said), notLengthened)
 	}
 	if done.Code = code; code == lockstore.LeaseSet {
 		done.TTL = tally.Lasts(t.Column(lockstore.LeaseSet, 1), q.all.majority())
 		done.Expiry = e.Expiry
 	}
 	return done, nil
+}
+
+const notLengthened = "the lease is not lengthened"
+
+// renewNamed is the RENEW of a named owner. It is a vote, as the renewals of connections are: a node that has lost the
+// hold in a restart has it again, if a majority had it.
+func (q *store) renewNamed(e lockstore.Extension) (done lockstore.Extended, err error) {
+	b := q.ballot(&lockstore.Acquire{ID: e.ID, Lease: e.Lease, There: lockstore.Renews})
+	t := q.all.tallyOf(b.all)
+	had := t.Renewed()
+	b.quiet = true
+	if b.decide(had == lockstore.StillThere); !b.won {
+		b.takeBack()
+	}
+	switch done.Sent = b.sent; {
+	case b.won:
+		done.Code, done.TTL = lockstore.LeaseSet, t.Lasts()
+	case t.Verdict() == tally.OtherLock:
+		done.Code = lockstore.OtherKind
+	case had == lockstore.NotThere:
+		done.Code = lockstore.NotHeld
+	default:
+		err = q.all.noMajority(b.all, t.Voted(), notLengthened)
+	}
+	return done, err
 }
 
 // extendOwn sends one node that of a connection.
@@ -119,18 +147,14 @@ func (q *store) extendOwn(ctx context.Context, n *quorumNode, e lockstore.Extens
 	return r
 }
 
-// extendNamed sends one node that of a named owner; with an expiry it is for a hold that was made there and that nobody
-// has joined.
-func (q *store) extendNamed(n *quorumNode, e lockstore.Extension, until time.Time) result {
+// keepOn sends one node that of a named owner, for a hold that was made there and that nobody has joined.
+func (q *store) keepOn(n *quorumNode, e lockstore.Extension, until time.Time) result {
 	one := e
-	if e.Expiry != nil {
-		if one.Expiry = lockstore.ExpiryAt(e.Expiry.On(n.index)); one.Expiry == nil {
-			return unasked(n) // the node has the hold by another step, or not at all
-		}
+	if one.Expiry = lockstore.ExpiryAt(e.Expiry.On(n.index)); one.Expiry == nil {
+		return unasked(n) // the node has the hold by another step, or not at all
 	}
 	r := n.ask(until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
 	switch {
-	case e.Expiry == nil:
 	case r.code() == lockstore.LeaseSet:
 		e.Expiry.Set(n.index, r.out[2])
 	case !lockstore.NotSent(r.err):

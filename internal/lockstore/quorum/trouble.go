@@ -40,6 +40,9 @@ func (ns nodes) noMajority(all []result, answered int, what string) error {
 				"too recently, and enough nodes count in %d s", answered, len(ns), need, what, len(young), wholeSeconds(young[need-answered-1]))}}
 	}
 	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(ns), need, what)
+	if answered >= need {
+		text = fmt.Sprintf("the %d of %d nodes that answered do not agree: %s", answered, len(ns), what)
+	}
 	if why != nil {
 		text += " (" + lockstore.Printable(why.Error()) + ")"
 	}
