@@ -38,6 +38,8 @@ func TestGrammar(t *testing.T) {
 		"PX 1.5":                                "ERR value is not an integer or out of range near 'PX'",
 		"REPLICAS 0":                            "ERR value is not an integer or out of range near 'REPLICAS'",
 		"OWNER mode":                            errOwner.Error(),
+		"OWNER SELF PX 1":                       errOwner.Error(),
+		"owner self px 1":                       errOwner.Error(),
 		"OWNER x:write":                         errOwner.Error(),
 		"OWNER " + strings.Repeat("x", 257):     errOwner.Error(),
 		"OWNER 8743c9c0-0795-4907-87fd-6c719a6b4586:1": errOwner.Error(),

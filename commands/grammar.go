@@ -38,7 +38,7 @@ const (
 
 var (
 	errName  = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lockstore.MaxName) + " bytes")
-	errOwner = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
+	errOwner = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not 'SELF' (leave OWNER out, or say SELF alone), not ending in ':write', and not of the form <uuid>:<number>")
 
 	errPattern = errors.New("ERR invalid pattern: more than " + strconv.Itoa(glob.MaxLength) + " bytes")
 

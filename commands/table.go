@@ -96,27 +96,27 @@ func lockVerbs() []*Verb {
 		{
 			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
-			Options: []Option{optBlock, optEX, optPX, optLessee, optSelf, optFence, optReplicas}, do: acquire(lock.Plain),
+			Options: []Option{optBlock, optEX, optPX, optSelf, optLessee, optFence, optReplicas}, do: acquire(lock.Plain),
 		},
 		{
 			Name: "fairlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a lock as LOCK does, but waits for it in a queue: first come, first served, across all proxies.",
-			Options: []Option{optBlock, optEX, optPX, optLessee, optSelf, optFence, optReplicas}, do: acquire(lock.Plain),
+			Options: []Option{optBlock, optEX, optPX, optSelf, optLessee, optFence, optReplicas}, do: acquire(lock.Plain),
 		},
 		{
 			Name: "rlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a read lock, which other readers may hold too, or enters it once more; nil when somebody else writes.",
-			Options: []Option{optBlock, optEX, optPX, optLessee, optSelf, optReplicas}, do: acquire(lock.Read),
+			Options: []Option{optBlock, optEX, optPX, optSelf, optLessee, optReplicas}, do: acquire(lock.Read),
 		},
 		{
 			Name: "wlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a write lock, or enters it once more; nil when somebody else reads or writes.",
-			Options: []Option{optBlock, optEX, optPX, optLessee, optSelf, optFence, optReplicas}, do: acquire(lock.Write),
+			Options: []Option{optBlock, optEX, optPX, optSelf, optLessee, optFence, optReplicas}, do: acquire(lock.Write),
 		},
 		{
 			Name: "multilock", Arity: -3, Flags: []string{"write", "noscript", "blocking", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
 			Summary: "Takes several locks, all or none; nil when somebody else holds one of them.",
-			Options: []Option{optBlock, optEX, optPX, optLessee, optSelf, optFence, optReplicas}, do: multilock,
+			Options: []Option{optBlock, optEX, optPX, optSelf, optLessee, optFence, optReplicas}, do: multilock,
 		},
 		{
 			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,

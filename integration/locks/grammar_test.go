@@ -83,12 +83,12 @@ func refusals() map[string]string {
 		}
 	}
 	for _, call := range []string{"LOCK %s", "FAIRLOCK %s", "RLOCK %s", "WLOCK %s", "MULTILOCK 2 free %s", "UNLOCK %s", "UNLOCK %s FORCE", "MULTIUNLOCK 2 free %s", "RENEW %s", "FENCED %s SET a b", "LOCKINFO %s"} {
-		for _, name := range []string{"lockproxy_x", "{held}:own:rwlock_timeout:1"} {
+		for _, name := range []string{"lockproxy_x", "{held}:own:rwlock_timeout:1", "redisson_lock_token:{free}", "redisson_lock_queue:a{free}", "redisson_lock_timeout:{free}"} {
 			r[fmt.Sprintf(call, name)] = "-ERR '" + name + "' cannot be a lock"
 		}
 	}
 	r["LOCK free EX 9007199254741"] = rangeError("EX") // more than 2^53 ms
-	for _, owner := range []string{"", "mode", "a:write", "0f8fad5b-d9cb-469f-a165-70867728950e:52", "0f8fad5b-d9cb-469f-a165-70867728950e:52:write", strings.Repeat("o", 257)} {
+	for _, owner := range []string{"", "mode", "SELF", "Self", "a:write", "0f8fad5b-d9cb-469f-a165-70867728950e:52", "0f8fad5b-d9cb-469f-a165-70867728950e:52:write", strings.Repeat("o", 257)} {
 		r["LOCK free OWNER "+owner] = ownerError
 		r["UNLOCK held OWNER "+owner] = ownerError
 		r["RENEW held OWNER "+owner] = ownerError

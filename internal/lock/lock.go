@@ -180,7 +180,7 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (Grant, e
 	held := !named && c.m.holds.inside(id)
 	if held && !r.Self && c.reentryRefused() {
 		return Grant{}, about(r.Key, "OWNERREQUIRED", "this connection already holds '%s'; in a pool that may be "+
-			"another thread's lock: say OWNER <a fresh id>, or SELF if this connection is yours alone")
+			"another thread's lock: say SELF if this connection is yours alone, else OWNER <a fresh id>")
 	}
 	if !held && c.m.draining() {
 		return Grant{}, errDraining
@@ -264,7 +264,7 @@ func (m *Manager) nameable(names ...string) error {
 	for _, name := range names {
 		if lockstore.Reserved(name) {
 			return about(name, "ERR", "'%s' cannot be a lock: names that begin with '"+lockstore.ReservedPrefix+
-				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks")
+				"' or 'redisson_lock_<queue, timeout or token>:', or end in ':rwlock_timeout:<number>', are those of keys that belong to other locks")
 		}
 		if err := m.rules.Fits(name); err != nil {
 			return err

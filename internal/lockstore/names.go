@@ -15,16 +15,19 @@ func Prefixed(prefix, name string) string {
 func ChannelOf(name string) string { return Prefixed("redisson_lock__channel", name) }
 
 const (
-	queuePrefix = "redisson_lock_queue"
-	tokenPrefix = "redisson_lock_token"
+	queuePrefix   = "redisson_lock_queue"
+	timeoutPrefix = "redisson_lock_timeout"
+	tokenPrefix   = "redisson_lock_token"
 )
 
 // TokenKey is where RFencedLock keeps the fencing token.
 func TokenKey(name string) string { return Prefixed(tokenPrefix, name) }
 
-// QueueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and
-// lockproxy_fair.
+// QueueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds TimeoutKey, and lockproxy_fair.
 func QueueKey(name string) string { return Prefixed(queuePrefix, name) }
+
+// TimeoutKey is the zset that says until when the waiters of that queue count as alive.
+func TimeoutKey(name string) string { return Prefixed(timeoutPrefix, name) }
 
 // SharesQueue says whether a lock would have the fair queue of another one: `{a}` that of `a`. It has none then, as
 // nobody but the users of `a` may say who waits for that.
@@ -58,10 +61,11 @@ const MaxName = 4096
 const maxOwner = 256
 
 // ValidOwner says whether id may be an explicit owner: 1 to 256 bytes, none of the hash fields that mean something
-// else to Redisson (`mode`, `…:write`), and not of the form `<uuid>:<number>` that connections and Java threads have.
+// else to Redisson (`mode`, `…:write`), not of the form `<uuid>:<number>` that connections and Java threads have, and not
+// SELF, which many clients would say that mean their connections.
 func ValidOwner(id string) bool {
 	switch {
-	case id == "", id == "mode", len(id) > maxOwner, strings.HasSuffix(id, writeSuffix):
+	case id == "", id == "mode", len(id) > maxOwner, strings.HasSuffix(id, writeSuffix), strings.EqualFold(id, "SELF"):
 		return false
 	}
 	_, _, is := ConnectionIn(id)
@@ -121,4 +125,7 @@ const ReservedPrefix = "lockproxy_"
 
 // Reserved says whether a name cannot be a lock's, since keys that belong to other locks have such names: a client
 // could overwrite those without a right to them.
-func Reserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) || readHoldName(name) }
+func Reserved(name string) bool {
+	kind, _, _ := strings.Cut(name, ":")
+	return strings.HasPrefix(name, ReservedPrefix) || readHoldName(name) || kind == queuePrefix || kind == timeoutPrefix || kind == tokenPrefix
+}

@@ -94,7 +94,7 @@ func (s Site) probe(name, verb string) (cannot string, err error) {
 	another := id
 	another.Owner = s.UUID + ":1"
 	left := []string{name, id.ReadHold(1), another.ReadHold(1), lockstore.TokenKey(name), lockstore.QueueKey(name),
-		lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name)}
+		lockstore.TimeoutKey(name), lockstore.Prefixed("lockproxy_fair", name)}
 	var steps []probeStep
 	for _, kind := range lockstore.Kinds {
 		steps = append(steps, s.trial(id.As(kind), verb)...)
