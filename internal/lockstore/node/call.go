@@ -72,33 +72,30 @@ func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 	return c.judged(out)
 }
 
-// EvalReplicated runs a script and waits on the same connection until replicas of the node have it.
-// acked is how many did within the time; the script's own outcome is in err.
+// EvalReplicated runs a script and, if it grants a lock, waits on the same connection until replicas of the node have
+// that. acked is how many did within the time; the script's own outcome is in err.
 func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (out []int64, acked int64, err error) {
 	client, err := n.Control.Waiter(c.DB)
 	if err != nil {
 		return nil, 0, Outcome(err)
 	}
 	defer telemetry.ScriptDone(c.Script.Name, telemetry.Clock())
-	verb, body := "EVALSHA", c.Script.SHA
-	for {
-		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one
-		// of its own.
-		replies := client.DoMulti(context.Background(), c.build(client, verb, body),
-			client.B().Wait().Numreplicas(replicas).Timeout(max(1, wait.Milliseconds())).Build())
-		reply, err := replies[0].ToMessage()
-		if verb == "EVALSHA" && unknownScript(err) {
-			verb, body = "EVAL", c.Script.Source
-			continue
-		}
-		if err != nil {
-			return nil, 0, Outcome(err)
-		}
-		// A lost WAIT is an unmet one: the script's outcome is known.
-		acked, _ = replies[1].AsInt64()
-		out, err = c.Ints(reply, nil)
-		return out, acked, err
+	conn, release := client.Dedicate() // WAIT answers for the writes of its own connection
+	defer release()
+	reply, err := conn.Do(context.Background(), c.build(client, "EVALSHA", c.Script.SHA)).ToMessage()
+	if unknownScript(err) {
+		reply, err = conn.Do(context.Background(), c.build(client, "EVAL", c.Script.Source)).ToMessage()
 	}
+	if err != nil {
+		return nil, 0, Outcome(err)
+	}
+	if out, err = c.Ints(reply, nil); err != nil || out[0] != scripts.Done {
+		return out, 0, err
+	}
+	// A lost WAIT is an unmet one: the script's outcome is known.
+	acked, _ = conn.Do(context.Background(),
+		client.B().Wait().Numreplicas(replicas).Timeout(max(1, wait.Milliseconds())).Build()).AsInt64()
+	return out, acked, nil
 }
 
 // unknownScript says whether Redis does not know a script that EVALSHA named.

@@ -65,3 +65,16 @@ func TestLocksThatWaitForReplicasAreBounded(t *testing.T) {
 	d.turns.mu.Unlock()
 	eventually(t, "the connections are closed", func() bool { return connections() <= before+1 })
 }
+
+// TestRefusedLockWaitsForNoReplica: what somebody else has is refused at once.
+func TestRefusedLockWaitsForNoReplica(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	d := at(t, s.URL())
+	s.Do(t, "HSET", "k", "other", 1)
+	began := time.Now()
+	a := &lockstore.Acquire{ID: lockstore.ID{Key: "k", Owner: "me"}, Counts: lockstore.Counts{Writes: 1}, Lease: 60_000, Replicas: 1, ReplicaWait: time.Minute, Patience: time.Minute}
+	if got, err := d.Acquire(t.Context(), a); err != nil || got.Code != lockstore.Refused || time.Since(began) > 30*time.Second {
+		t.Errorf("after %v: %v, %v", time.Since(began), got, err)
+	}
+}
