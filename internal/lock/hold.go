@@ -294,7 +294,7 @@ func (handedOver) on(h hold, _ moment, t terms) (hold, effects) {
 	if h.live() {
 		h.watched, h.lease = true, t.watchdog
 	}
-	return h, effects{}
+	return h.beforeMaxHold(t), effects{}
 }
 
 // visited: the watchdog has come to the hold, with that lease.

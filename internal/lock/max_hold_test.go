@@ -58,3 +58,16 @@ func TestMaxHoldForEver(t *testing.T) {
 		t.Errorf("it is visited in %v", next)
 	}
 }
+
+// A lock that RENEW hands to the watchdog is looked at when it is to end, and not a third of its lease later.
+func TestMaxHoldOfWhatIsHandedOver(t *testing.T) {
+	hs := newHolds(Options{Logger: testLog(), Watchdog: 30 * time.Second, MaxHold: time.Minute}, nil)
+	hs.drift = func(time.Duration) time.Duration { return 0 }
+	now := hs.now()
+	h, _ := hold{}.on(acquired{counts: lockstore.Counts{Writes: 1}, lease: time.Hour, ttl: time.Hour, sent: now}, now, hs.terms)
+	h.visit = now.add(65 * time.Second)
+	h, _ = h.on(handedOver{}, now.add(55*time.Second), hs.terms)
+	if next := h.visit.sub(now); next != time.Minute {
+		t.Errorf("it is visited in %v", next)
+	}
+}

@@ -37,8 +37,9 @@ func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
 	}
 	in := lockstore.Info{Kind: "other"}
 	in.TTL, _ = strconv.ParseInt(text[1], 10, 64)
-	in.Token, err = strconv.ParseInt(text[2], 10, 64)
-	in.Fenced = err == nil
+	if token, err := strconv.ParseUint(text[2], 10, 53); err == nil { // else it is no token: see scripts/token.lua
+		in.Token, in.Fenced = int64(token), true
+	}
 	in.Queue, _ = strconv.ParseInt(text[3], 10, 64)
 	switch text[0] {
 	case "none":
