@@ -13,10 +13,6 @@ type Error = lockstore.Error
 // ErrNotAcquired says that somebody else held the lock until the time given to wait was over: the verbs' nil reply.
 var ErrNotAcquired = errors.New("lock: not acquired in time")
 
-// errLeaseless is the answer to a named owner that says no lease. The commands refuse it before.
-var errLeaseless = &Error{Code: "ERR",
-	Text: "OWNER needs EX or PX: a named owner has the lock for that long, and RENEW begins it anew"}
-
 // errScan refuses a search for locks among all keys of a quorum.
 var errScan = &Error{Code: "ERR", Text: "LOCKLIST SCAN is not available with --quorum: a lock is on several nodes, " +
 	"where clients have no accounts; LOCKINFO asks these nodes about one lock"}

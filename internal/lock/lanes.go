@@ -19,9 +19,6 @@ const (
 	renewAllowed = 20 * time.Second
 	// laneRest is how long a lane starts nothing after its node could not be reached.
 	laneRest = 50 * time.Millisecond
-	// laneKept is how long a lane is kept in which nothing is renewed any more, for what it knows of a node that was
-	// away. A node that has left a cluster does not come back.
-	laneKept = time.Minute
 )
 
 // chunkKey is what the holds that go into one renewal script have in common.
@@ -53,9 +50,6 @@ type lane struct {
 	queue   agenda.Agenda[*chunk] // that wait for a place: the one with the earliest deadline goes first
 	open    map[chunkKey]*chunk   // those of them that take more holds
 	rest    time.Time             // nothing is started before
-	ended   time.Time             // when its last script did
-	failed  int                   // renewals that failed since that was logged last
-	logged  time.Time
 }
 
 // laneOf is where a hold's renewals go. mu is held.
@@ -102,16 +96,11 @@ func (wd *watchdog) startAll() (next time.Duration) {
 		switch {
 		case waits && idle && rest > 0:
 			next = min(next, rest)
-		case !waits && idle && ln.forgettable():
+		case !waits && idle:
 			delete(wd.lanes, key)
 		}
 	}
 	return next
-}
-
-// forgettable says that the lane knows nothing worth keeping.
-func (ln *lane) forgettable() bool {
-	return ln.failed == 0 || time.Since(ln.ended) > laneKept
 }
 
 // start starts chunks of one lane for as long as there is a place. mu is held.
@@ -164,30 +153,17 @@ func (hs *holds) take(c *chunk) {
 // runChunk renews a chunk and makes room for the next one.
 func (wd *watchdog) runChunk(ln *lane, c *chunk) {
 	err := wd.renewChunk(c)
-	if failed := wd.noteChunk(ln, len(c.holds), err); failed > 0 {
-		wd.log.Warn("renewal failed, trying again", "locks", failed, "error", err)
+	if err != nil {
+		wd.log.Warn("renewal failed, trying again", "locks", len(c.holds), "error", err)
 	}
-}
-
-// noteChunk notes what a chunk tells about its node, and returns how many failed renewals are to be logged now: one
-// line a second, however many locks there are.
-func (wd *watchdog) noteChunk(ln *lane, holds int, err error) (failed int) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
-	now := time.Now()
 	ln.running--
-	ln.ended = now
 	if lockstore.Unreached(err) {
-		ln.rest = now.Add(laneRest)
-	}
-	if err == nil {
-		ln.failed = 0
-	} else if ln.failed += holds; now.Sub(ln.logged) >= time.Second {
-		failed, ln.failed, ln.logged = ln.failed, 0, now
+		ln.rest = time.Now().Add(laneRest)
 	}
 	wd.start(ln)
 	if ln.queue.Len() > 0 && ln.running == 0 {
 		retry.Wake(wd.holds.schedule.Wake) // it rests: the watchdog comes back to it
 	}
-	return failed
 }

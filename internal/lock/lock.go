@@ -166,9 +166,6 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (Grant, e
 		return Grant{}, noQueue(r.Key)
 	}
 	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner), r.Owner != ""
-	if named && r.Lease == 0 {
-		return Grant{}, errLeaseless
-	}
 	if err := c.m.admit(ctx, r); err != nil {
 		return Grant{}, err
 	}

@@ -153,7 +153,7 @@ func (b *multiLock) take(ctx context.Context, key string, last bool) error {
 // keep gives a lock that this MULTILOCK has made its lease anew, unless somebody has joined it since: then it is left
 // alone from now on. It says whether the lock has that lease.
 func (b *multiLock) keep(t *taken) bool {
-	e := lockstore.Extension{ID: t.id, Named: true, Lease: b.r.Lease, Expiry: t.expiry}
+	e := lockstore.Extension{ID: t.id, Lease: b.r.Lease, Expiry: t.expiry}
 	done, err := b.c.m.store.Extend(context.Background(), e)
 	switch {
 	case err == nil && done.Code == lockstore.LeaseSet:

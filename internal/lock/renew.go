@@ -32,9 +32,6 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return err
 	}
 	if r.Owner != "" {
-		if r.Lease == 0 {
-			return errLeaseless
-		}
 		id := c.id(r.Side, r.DB, r.Key, r.Owner)
 		return c.onNamedSide(id, func(id lockstore.ID) error { return c.renewNamed(ctx, id, r.Lease) })
 	}
@@ -65,10 +62,10 @@ func (c *Client) extend(ctx context.Context, rec *record, ms int64) error {
 	defer hs.leave(rec)
 	lease := lockstore.Milliseconds(ms)
 	hs.apply(rec, extending{lease, hs.now()})
-	done, err := c.m.store.Extend(ctx, lockstore.Extension{ID: rec.id, Lease: ms})
+	done, err := c.m.store.Extend(ctx, lockstore.Extension{ID: rec.id, Counts: hs.see(rec).counts, Lease: ms})
 	switch {
 	case err != nil:
-		hs.apply(rec, notExtended{lockstore.Unknown(err) || done.Unsure})
+		hs.apply(rec, notExtended{lockstore.Unknown(err)})
 	case done.Code != lockstore.LeaseSet:
 		hs.apply(rec, gone{})
 	case !hs.see(rec).live(): // it was reported lost meanwhile
@@ -81,7 +78,7 @@ func (c *Client) extend(ctx context.Context, rec *record, ms int64) error {
 
 // renewNamed gives one side of a named owner a lease.
 func (c *Client) renewNamed(ctx context.Context, id lockstore.ID, lease int64) error {
-	done, err := c.m.store.Extend(ctx, lockstore.Extension{ID: id, Named: true, Lease: lease})
+	done, err := c.m.store.Extend(ctx, lockstore.Extension{ID: id, Lease: lease})
 	switch {
 	case err != nil:
 		return explained("RENEW", err)
