@@ -161,13 +161,16 @@ type Renewed struct {
 
 // Extension sets the lease of one hold anew, whatever it had left.
 type Extension struct {
-	ID    ID    // its Kind is the side of a named owner; a connection has one lease for both
-	Named bool  // the owner has a name of its own
-	Lease int64 // ms
+	ID     ID     // its Kind is the side of a named owner; a connection has one lease for both
+	Counts Counts // of a connection's hold; zero: a named owner's
+	Lease  int64  // ms
 	// Nothing is done unless a named owner's hold has this expiry, which says that nobody has joined it; nil: whatever
 	// it has.
 	Expiry *Expiry
 }
+
+// Named says that the owner has a name of its own.
+func (e Extension) Named() bool { return e.Counts == Counts{} }
 
 // Extended is the outcome of an extension.
 type Extended struct {
@@ -175,7 +178,6 @@ type Extended struct {
 	TTL    int64   // ms
 	Expiry *Expiry // of a named owner's hold that nobody has joined
 	Sent   time.Time
-	Unsure bool // of a quorum: no majority has said that it was done, and some nodes may have done it
 }
 
 // Queue is the owners of one proxy that wait in the fair queue of a plain lock.

@@ -198,9 +198,9 @@ func allCalls() (all []Call) {
 			handed.Next = &lockstore.Handoff{Line: id.Line(), Asks: []*lockstore.Acquire{&first}}
 			all = append(all, steps.Acquire(&first, soon), steps.Acquire(&again, soon), steps.Release(&one, soon), steps.Release(&every, soon),
 				steps.Release(&unasked, soon), steps.Handoff(&handed, soon),
-				Extend(lockstore.Extension{ID: id, Named: named, Lease: 30000}, false, soon),
-				Extend(lockstore.Extension{ID: id, Named: named, Lease: 30000}, true, soon),
-				Extend(lockstore.Extension{ID: id, Named: named, Lease: 30000, Expiry: expiry}, false, soon))
+				Extend(lockstore.Extension{ID: id, Counts: counts, Lease: 30000}, false, soon),
+				Extend(lockstore.Extension{ID: id, Counts: counts, Lease: 30000}, true, soon),
+				Extend(lockstore.Extension{ID: id, Counts: counts, Lease: 30000, Expiry: expiry}, false, soon))
 		}
 		held := lockstore.Renewed{ID: id, Counts: lockstore.Counts{}.With(k, 1), Lease: 700_000}
 		all = append(all, Renew(lockstore.Renewal{RW: k != lockstore.Plain, Holds: []lockstore.Renewed{held}}, soon))

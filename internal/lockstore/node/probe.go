@@ -68,7 +68,7 @@ func (s Site) trial(id lockstore.ID, verb string) (all []probeStep) {
 			all = append(all, second)
 		}
 	}
-	all = append(all, probeStep{Extend(lockstore.Extension{ID: id, Named: true, Lease: probeLease}, false, ever), lockstore.LeaseSet},
+	all = append(all, probeStep{Extend(lockstore.Extension{ID: id, Lease: probeLease}, false, ever), lockstore.LeaseSet},
 		release)
 	if kind.Shared && !s.Votes {
 		all = append(all, probeStep{by.Release(&lockstore.Release{ID: other.ID, Named: true}, ever), lockstore.Freed})

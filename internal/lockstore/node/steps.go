@@ -153,9 +153,9 @@ func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 	switch {
 	case e.Expiry.On(0) != 0:
 		how, expiry = "keep", number(e.Expiry.On(0))
-	case e.Named && again:
+	case e.Named() && again:
 		how = lockstore.Lengthens
-	case e.Named:
+	case e.Named():
 		how = lockstore.Renews
 	}
 	id := e.ID
@@ -163,7 +163,7 @@ func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 	c.Args = []string{id.Owner, leaseText(e.Lease), notAfter, how, expiry}
 	if id.Kind != lockstore.Plain {
 		side := id.Side()
-		if !e.Named {
+		if !e.Named() {
 			side = bothSides
 		}
 		c.Script = scripts.RWExtend

@@ -108,7 +108,7 @@ func TestNodeThatReturnsTooFewNumbers(t *testing.T) {
 	for _, says := range []string{":0\r\n", ":-1\r\n", "*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", "*0\r\n"} {
 		l.says.Store(&says)
 		acquire()
-		for _, e := range []lockstore.Extension{{ID: mine, Lease: 30_000}, {ID: named, Named: true, Lease: 30_000}} {
+		for _, e := range []lockstore.Extension{{ID: mine, Counts: counts, Lease: 30_000}, {ID: named, Lease: 30_000}} {
 			if done, err := q.Extend(t.Context(), e); err != nil || done.Code != lockstore.LeaseSet {
 				t.Errorf("%q: extended: %v, %v", says, done, err)
 			}

@@ -76,7 +76,7 @@ func TestLateStepSparesWhatWasTakenSince(t *testing.T) {
 		for name, late := range map[string]func(q *store) error{
 			"UNLOCK": func(q *store) error { return release(q, o) },
 			"RENEW": func(q *store) error {
-				if _, err := q.Extend(t.Context(), lockstore.Extension{ID: o.id, Named: o.counts.Total() == 0, Lease: 20_000}); err != nil {
+				if _, err := q.Extend(t.Context(), lockstore.Extension{ID: o.id, Counts: o.counts, Lease: 20_000}); err != nil {
 					return err
 				}
 				return release(q, o)

@@ -81,38 +81,32 @@ func renewalVotes(h lockstore.Renewed) []*lockstore.Acquire {
 	return []*lockstore.Acquire{write, read}
 }
 
-// Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in
-// force on some nodes.
-func (q *store) Extend(_ context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
-	if e.Named && e.Expiry == nil {
+// Extend is RENEW on all nodes: it counts when a majority has done it. It is a vote, as renewals are: a node that has
+// lost the hold in a restart has it again, if a majority had it. The votes of a connection shorten nothing: when the end
+// that it wants has come, the nodes are told to give the hold back.
+func (q *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
+	switch done.Sent = time.Now(); {
+	case e.Expiry != nil:
+		return q.keep(e)
+	case e.Named():
 		return q.renewNamed(e)
 	}
-	done.Sent = time.Now()
-	until := q.until(lockstore.Milliseconds(e.Lease))
-	var all []result
-	if e.Named { // what a node does later would shorten what the owner is given next
-		all = q.onAll(until, func(n *quorumNode) result { return q.keepOn(n, e, until) })
-	} else {
-		all = gather(q, final(until),
-			func(ctx context.Context, n *quorumNode) result { return q.extendOwn(ctx, n, e, until) }, q.all.done)
+	r := lockstore.Renewal{DB: e.ID.DB, RW: e.ID.Kind.Spec().RW,
+		Holds: []lockstore.Renewed{{ID: e.ID, Counts: e.Counts, Lease: e.Lease}}}
+	out, err := q.Renew(ctx, r)
+	if err != nil || out[0] != lockstore.StillThere {
+		done.Code = lockstore.NotHeld
+		return done, err
 	}
-	t := q.all.tallyOf(all)
-	code, ok := t.Extended()
-	if !ok {
-		done.Unsure = mayStillCome(all, len(q.all)) || t.Count(lockstore.LeaseSet) > 0
-		return done, q.all.noMajority(all, len(t.Said), notLengthened)
-	}
-	if done.Code = code; code == lockstore.LeaseSet {
-		done.TTL = tally.Lasts(t.Column(lockstore.LeaseSet, 1), q.all.majority())
-		done.Expiry = e.Expiry
-	}
+	lease := lockstore.Milliseconds(e.Lease)
+	done.Code, done.TTL = lockstore.LeaseSet, (lease - lockstore.Drift(lease)).Milliseconds()
 	return done, nil
 }
 
 const notLengthened = "the lease is not lengthened"
 
-// renewNamed is the RENEW of a named owner. It is a vote, as the renewals of connections are: a node that has lost the
-// hold in a restart has it again, if a majority had it.
+// renewNamed is the RENEW of a named owner. If no majority has done it, a shorter lease may still be in force on some
+// nodes.
 func (q *store) renewNamed(e lockstore.Extension) (done lockstore.Extended, err error) {
 	b := q.ballot(&lockstore.Acquire{ID: e.ID, Lease: e.Lease, There: lockstore.Renews})
 	t := q.all.tallyOf(b.all)
@@ -134,20 +128,22 @@ func (q *store) renewNamed(e lockstore.Extension) (done lockstore.Extended, err 
 	return done, err
 }
 
-// extendOwn sends one node that of a connection.
-func (q *store) extendOwn(ctx context.Context, n *quorumNode, e lockstore.Extension, until time.Time) result {
-	h, want := q.holds.of(n, e.ID)
-	defer q.holds.leave(h)
-	end, ok := h.begin(ctx, want, until)
-	if !ok {
-		return unasked(n)
+// keep gives a named owner's hold its lease on the nodes where a MULTILOCK has made it, and nobody has joined it.
+func (q *store) keep(e lockstore.Extension) (done lockstore.Extended, err error) {
+	done.Sent = time.Now()
+	until := q.until(lockstore.Milliseconds(e.Lease))
+	// What a node does later would shorten what the owner is given next.
+	all := q.onAll(until, func(n *quorumNode) result { return q.keepOn(n, e, until) })
+	t := q.all.tallyOf(all)
+	if !t.Done() {
+		return done, q.all.noMajority(all, len(t.Said), notLengthened)
 	}
-	r := n.ask(until, func(notAfter string) node.Call { return node.Extend(e, false, notAfter) })
-	end(r.err)
-	return r
+	done.Code, done.Expiry = lockstore.LeaseSet, e.Expiry
+	done.TTL = tally.Lasts(t.Column(lockstore.LeaseSet, 1), q.all.majority())
+	return done, nil
 }
 
-// keepOn sends one node that of a named owner, for a hold that was made there and that nobody has joined.
+// keepOn does that on one node.
 func (q *store) keepOn(n *quorumNode, e lockstore.Extension, until time.Time) result {
 	one := e
 	if one.Expiry = lockstore.ExpiryAt(e.Expiry.On(n.index)); one.Expiry == nil {

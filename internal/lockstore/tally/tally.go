@@ -192,20 +192,6 @@ func (t Tally) Freed() (code int64, ok bool) {
 	return lockstore.NotHeld, true
 }
 
-// Extended is the result of a RENEW: lockstore.LeaseSet when a majority has done it, OtherKind, or NotHeld when no
-// majority can have the hold. ok is false when too few nodes answered, or they did not agree.
-func (t Tally) Extended() (code int64, ok bool) {
-	switch {
-	case t.Done():
-		return lockstore.LeaseSet, true
-	case t.Count(lockstore.OtherKind) >= t.majority():
-		return lockstore.OtherKind, true
-	case t.Nodes-t.Count(lockstore.NotHeld) < t.majority():
-		return lockstore.NotHeld, true
-	}
-	return 0, false
-}
-
 // Renewed is the result of a renewal, which asks for the hold anew: lockstore.StillThere when a majority had it before,
 // NotThere when no majority can have had it, or Undecided. A node that has made it now, or that refuses it, had it not.
 func (t Tally) Renewed() int64 {

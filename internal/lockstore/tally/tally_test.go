@@ -166,29 +166,3 @@ func TestTallyOfRenewals(t *testing.T) {
 		}
 	}
 }
-
-func TestTallyOfExtensions(t *testing.T) {
-	done, none, other := []int64{1, 1000, 0}, []int64{-1, 0, 0}, []int64{scripts.OtherKind, 0, 0}
-	for _, c := range []struct {
-		what  string
-		nodes int
-		said  [][]int64
-		code  int64
-		ok    bool
-	}{
-		{"nobody answered", 3, nil, 0, false},
-		{"one has done it", 3, [][]int64{done}, 0, false},
-		{"one has done it, one has it not", 3, [][]int64{done, none}, 0, false},
-		{"two have done it", 3, [][]int64{done, done}, lockstore.LeaseSet, true},
-		{"two have it not", 3, [][]int64{done, none, none}, lockstore.NotHeld, true},
-		{"two have it not, one is away", 3, [][]int64{none, none}, lockstore.NotHeld, true},
-		{"two of five have it not", 5, [][]int64{none, none}, 0, false},
-		{"three of five have it not", 5, [][]int64{none, none, none}, lockstore.NotHeld, true},
-		{"another kind", 3, [][]int64{other, other}, lockstore.OtherKind, true},
-		{"another kind on one", 3, [][]int64{other, done, none}, 0, false},
-	} {
-		if code, ok := (Tally{c.nodes, c.said}).Extended(); code != c.code || ok != c.ok {
-			t.Errorf("%s: %d %v", c.what, code, ok)
-		}
-	}
-}
