@@ -305,6 +305,16 @@ func TestChartPorts(t *testing.T) {
 	if _, err := rendered(t, object{"upstream": "redis://one:6379", "service": object{"port": 0}}); err == nil || !strings.Contains(err.Error(), "clients have no port") {
 		t.Errorf("no port at all: %v", err)
 	}
+	for _, values := range []object{
+		{"settings": object{"tls-listen": ":9180"}}, {"settings": object{"tls-listen": ":6380"}, "service": object{"port": 7000}},
+		{"settings": object{"tls-listen": ":6390"}, "service": object{"port": 6390}}, {"admin": object{"enabled": true, "port": 9180}},
+		{"admin": object{"enabled": true, "port": 6390}, "settings": object{"tls-listen": ":6390"}},
+	} {
+		values["upstream"] = "redis://one:6379"
+		if _, err := rendered(t, values); err == nil || !strings.Contains(err.Error(), "two ports are the same") {
+			t.Errorf("%v: %v", values, err)
+		}
+	}
 }
 
 // covers says whether an object with these labels is selected.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
@@ -69,6 +70,9 @@ func askHealth(cfg config.Config, live bool) (said string, err error) {
 	}
 	at := all[0]
 	said, err = ping(at, slices.Contains(cfg.TLS.Listen, at), cfg.Listen.ProxyProtocol == "required")
+	if len(cfg.Listen.ProxyFrom) > 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		said, err = "it is there, and closes connections from here: proxy-protocol-from names the load balancers", nil
+	}
 	if err == nil && !live && !slices.ContainsFunc(serves, func(begin string) bool { return strings.HasPrefix(said, begin) }) {
 		err = errors.New(said)
 	}

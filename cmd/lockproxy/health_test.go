@@ -77,6 +77,10 @@ func TestHealthByPing(t *testing.T) {
 	await(t, "it has asked Redis", func() bool { code, _ := health(t, nil, "--listen", "unix://"+socket); return code == 0 })
 	isHealthy(t, 0, "NOAUTH", "--listen", addr, "--proxy-protocol", "required")
 	isHealthy(t, 1, "systemd", "--listen", "systemd:clients")
+	balanced, flags := freeAddr(t), []string{"--proxy-protocol", "required", "--proxy-protocol-from", "10.0.0.0/8"}
+	start(t, append(flags, "--upstream", server.URL(), "--listen", balanced)...).awaitLog("msg=serving")
+	isHealthy(t, 0, "it is there", append(flags, "--live", "--listen", balanced)...)
+	isHealthy(t, 1, "proxy-protocol-from", append(flags, "--listen", balanced)...) // only metrics-listen can say
 
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
 	if err != nil {
