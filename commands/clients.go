@@ -97,7 +97,7 @@ func clientKill(c *Client, args [][]byte, out []byte) []byte {
 	if line != "" {
 		return resp.AppendError(out, line)
 	}
-	killed, itself := c.Proxy.Kill(f, c.Number)
+	killed, itself := c.Proxy.Kill(f, c.Number, c.Peer.Addr+" ("+c.User()+")")
 	if !itself {
 		return f.appendReply(out, killed)
 	}

@@ -87,7 +87,7 @@ type Proxy interface {
 	ProxyOf(owner string) (at string, none bool)
 	// Kill closes the clients that are meant, but for the one with the number by, whose locks run out then. itself:
 	// that one is meant, too.
-	Kill(f KillFilter, by int64) (killed int, itself bool)
+	Kill(f KillFilter, by int64, who string) (killed int, itself bool)
 	// Unblock ends a client's wait, as if its time were over, or by an error: that of a lock verb here, that of another
 	// command by a call of Redis', whose reply is the reply.
 	Unblock(number int64, fails bool, by Access) (reply []byte, err error)

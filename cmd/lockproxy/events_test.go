@@ -146,6 +146,7 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	expect(t, ops, "info", "LOCKPROXY", "LOGLEVEL", "info")
 	expect(t, ops, int64(1), "CLIENT", "KILL", "ID", id)
 	for range 6 { // more than there are places for, but for those that are kept for operators
 		if c, err := redis.Dial("tcp", addr); err == nil {
@@ -201,6 +202,7 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 		{"event", "end", "name", "r", "kind", "read", "reason", "forced", "held_ms", "*", "client_name", "pay<b>roll"},
 		{"event", "login", "user", "nobody", "addr", "*", "reason", "*"},
 		{"event", "kill", "addr", "*", "reason", "by 127.0.0.1:*"},
+		{"event", "act", "addr", "*", "user", "default", "reason", "LOGLEVEL info"},
 
 		{"event", "refusal", "reason", "ERR max number of clients*", "addr", "127.0.0.1:*"},
 		{"event", "reload", "reason", "OK"}, {"event", "rotation", "reason", token}, {"event", "drain", "reason", "it begins"},

@@ -62,12 +62,11 @@ func (a *app) closePage() {
 // pageEntry is who may see the page, and its TLS; nil: none.
 func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
 	set := a.cfg.Admin
-	if set.TokenFile != "" {
-		token, err := a.keepFresh(tokenFile(a.cfg))
-		if err != nil {
-			return e, nil, fmt.Errorf("admin-token-file: %w", err)
-		}
-		e.Token = token.Password
+	if e.Token, err = a.token(set.TokenFile); err != nil {
+		return e, nil, fmt.Errorf("admin-token-file: %w", err)
+	}
+	if e.View, err = a.token(set.ViewTokenFile); err != nil {
+		return e, nil, fmt.Errorf("admin-view-token-file: %w", err)
 	}
 	if set.TLSCert == "" {
 		return e, nil, nil
@@ -86,9 +85,19 @@ func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
 // leastToken is how long a token must be, in bytes: nobody limits how often one guesses.
 const leastToken = 16
 
-// tokenFile has the page's token.
-func tokenFile(cfg config.Config) tlsfiles.Names {
-	return tlsfiles.Names{Password: cfg.Admin.TokenFile, Least: leastToken}
+// tokenFile has a token of the page.
+func tokenFile(name string) tlsfiles.Names { return tlsfiles.Names{Password: name, Least: leastToken} }
+
+// token is the token in a file; nil: there is no file.
+func (a *app) token(file string) (func() string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	files, err := a.keepFresh(tokenFile(file))
+	if err != nil {
+		return nil, err
+	}
+	return files.Password, nil
 }
 
 // pageFiles are the files for TLS of the page.

@@ -245,7 +245,8 @@ func checkFiles(cfg config.Config) error {
 	}{
 		{"tls-listen", tlsfiles.Names{Certs: cfg.TLS.Certs, Keys: cfg.TLS.Keys, CA: cfg.TLS.ClientCA}},
 		{"upstream-tls", upstreamFiles(cfg)},
-		{"admin-token-file", tokenFile(cfg)},
+		{"admin-token-file", tokenFile(cfg.Admin.TokenFile)},
+		{"admin-view-token-file", tokenFile(cfg.Admin.ViewTokenFile)},
 		{"admin-tls", pageFiles(cfg)},
 		{"tls-auth-user-passwords", tlsfiles.Names{Users: cfg.TLS.UserPasswords}},
 		{"password file", passwords(cfg.Upstream.PasswordFile)},

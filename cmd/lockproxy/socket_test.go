@@ -154,7 +154,7 @@ func TestLogLevel(t *testing.T) {
 	expect(t, c, "debug", "LOCKPROXY", "LOGLEVEL", "DEBUG")
 	p.dial("unix", socket).Close()
 	p.awaitLog("level=DEBUG")
-	p.awaitLog("an operator asks for a log level")
+	p.awaitLog("asks=\"LOGLEVEL DEBUG\"")
 	if _, err := c.Do("LOCKPROXY", "LOGLEVEL", "loud"); err == nil || !strings.Contains(err.Error(), "unknown name") {
 		t.Error(err)
 	}

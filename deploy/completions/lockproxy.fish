@@ -59,6 +59,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l metrics-li
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-socket -x -d 'The path of a unix socket for operators, made with the permissions 600'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-listen -x -d 'host:port of the page for operators, from which locks can be freed by force'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-token-file -r -F -d 'A file whose only line, of 16 bytes at least, is what admin-listen asks for'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-view-token-file -r -F -d 'The same for those who may look at the page, and free or close nothing'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-tls-cert -r -F -d 'The certificate of admin-listen, PEM, with its chain'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-tls-key -r -F -d 'Its key'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l admin-tls-client-ca -r -F -d 'The authorities, PEM, that sign the certificates of those who come to admin-listen'

@@ -44,6 +44,7 @@ var dependences = []dependence{
 	{"event-log", func(c Config) bool { return c.Log.Events != "stdout" || c.Listen.Attached == "no" }, "with attached yes, stdout has the addresses"},
 	{"admin-listen", Config.pageIsClosed, "what is not localhost needs admin-token-file or admin-tls-client-ca"},
 	{"admin-token-file", given("admin-listen"), noPage},
+	{"admin-view-token-file", given("admin-listen"), noPage},
 	{"admin-tls-cert", given("admin-listen"), noPage},
 	{"admin-tls-cert", given("admin-tls-key"), "needs admin-tls-key"},
 	{"admin-tls-key", given("admin-listen"), noPage},
@@ -113,5 +114,5 @@ func (c Config) nodesHaveNoPassword() bool {
 // pageIsClosed says that strangers do not reach the page for operators: whoever sees it may free locks.
 func (c Config) pageIsClosed() bool {
 	host, _, _ := net.SplitHostPort(c.Admin.Page) // listenFaults says what is wrong with it
-	return Loopback(host) || c.Admin.TokenFile+c.Admin.ClientCA != ""
+	return Loopback(host) || c.Admin.TokenFile+c.Admin.ViewTokenFile+c.Admin.ClientCA != ""
 }

@@ -112,6 +112,8 @@ type Admin struct {
 	TLSCert   string // "": the page is served without TLS
 	TLSKey    string
 	ClientCA  string // "": no certificate is asked for
+
+	ViewTokenFile string // of those who only look
 }
 
 // Drain is how the process ends.

@@ -18,6 +18,7 @@ func TestAdminFaults(t *testing.T) {
 		"--admin-listen localhost.example:9181":                                          "needs admin-token-file",
 		"--admin-listen 127.0.0.1.example:9181":                                          "needs admin-token-file",
 		"--admin-listen :9181 --admin-tls-cert c --admin-tls-key k":                      "needs admin-token-file",
+		"--admin-listen :9181 --admin-view-token-file t":                                 "",
 		"--admin-listen :9181 --admin-token-file t":                                      "",
 		"--admin-listen :9181 --admin-tls-client-ca a":                                   "needs admin-tls-cert",
 		"--admin-listen 127.0.0.1:9181 --admin-tls-cert c":                               "admin-tls-cert: needs admin-tls-key",

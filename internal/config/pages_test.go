@@ -337,7 +337,7 @@ var subjects = []subject{
 		"max-upstream-connections max-bulk " +
 		"max-query-memory max-reply-memory client-output-buffer-limit"},
 	{"Metrics, traces and the page for operators", "metrics-listen admin-socket admin-listen " +
-		"admin-token-file admin-tls-cert admin-tls-key admin-tls-client-ca event-log"},
+		"admin-token-file admin-view-token-file admin-tls-cert admin-tls-key admin-tls-client-ca event-log"},
 	{"The process", "config drain-delay drain-timeout log-level log-format"},
 }
 

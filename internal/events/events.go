@@ -27,7 +27,8 @@ const (
 	Loss                 // a holder lost its lock
 	Force                // a lock was freed by force
 	Login                // a wrong password, or a wrong token at the page for operators
-	Kill                 // a client was closed by another's CLIENT KILL
+	Kill                 // a client was closed by another's CLIENT KILL, or from the page
+	Act                  // an operator has asked for what is in Reason
 	Start                // the process serves
 	Reload               // the settings were read again
 	Rotation             // files of passwords or certificates were
@@ -35,7 +36,7 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"grant", "busy", "wait", "refusal", "release", "end", "loss", "force", "login", "kill", "start",
+var kindNames = [kinds]string{"grant", "busy", "wait", "refusal", "release", "end", "loss", "force", "login", "kill", "act", "start",
 	"reload", "rotation", "drain"}
 
 func (k Kind) String() string { return kindNames[k] }

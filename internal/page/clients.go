@@ -115,7 +115,7 @@ func (p *Page) kill(w http.ResponseWriter, r *http.Request) {
 	}
 	addr, _ := url.PathUnescape(r.PostFormValue("addr")) // "" is nobody's
 	word := "gone"
-	if r.PostFormValue("proxy") == p.About.Proxy && p.Kill(id, addr) {
+	if r.PostFormValue("proxy") == p.About.Proxy && p.Kill(id, addr, r.RemoteAddr+" ("+p.guard.who(r)+"), at the page") {
 		word = "closed"
 		p.Log.Warn("a client was closed at the page for operators", "client", addr, "id", id, "from", r.RemoteAddr, "user", p.guard.who(r))
 	}

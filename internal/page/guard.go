@@ -16,12 +16,13 @@ import (
 
 // Entry is who may see the page.
 type Entry struct {
-	Token        func() string // what must be shown; nil: nothing
+	Token        func() string // whoever shows it may see the page, free locks and close clients; nil: there is none
+	View         func() string // whoever shows this one may see the page; nil: there is none
 	Certificates bool          // TLS has asked for one, and looked at it
 }
 
 // open says that who can connect may see it: it must be on loopback.
-func (e Entry) open() bool { return e.Token == nil && !e.Certificates }
+func (e Entry) open() bool { return e.Token == nil && e.View == nil && !e.Certificates }
 
 // guard is in front of the page.
 type guard struct {
@@ -63,12 +64,14 @@ func (g *guard) admit(next http.Handler) http.Handler {
 			refuse(w, "a link from elsewhere leads to the first page only", http.StatusForbidden)
 		case g.Certificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
 			refuse(w, "a client certificate is needed", http.StatusForbidden)
-		case g.Token != nil && g.knows(r):
+		case g.Token == nil && g.View == nil, shows(r, g.Token):
 			next.ServeHTTP(w, r)
-		case g.Token != nil:
+		case !shows(r, g.View):
 			g.tell(r)
 			w.Header().Set("WWW-Authenticate", `Basic realm="lockproxy: any name, and the token as password", charset="UTF-8"`)
 			refuse(w, "the token is needed, as a password or as Authorization: Bearer", http.StatusUnauthorized)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			refuse(w, "this token is for those who look: nothing was done", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -91,14 +94,17 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// knows says whether a request has the token. It takes as long whatever the token is, and whatever was sent.
-func (g *guard) knows(r *http.Request) bool {
+// shows says whether a request has a token; nil is none. It takes as long whatever the token is, and whatever was sent.
+func shows(r *http.Request, token func() string) bool {
+	if token == nil {
+		return false
+	}
 	_, sent, basic := r.BasicAuth()
 	bearer := false
 	if !basic {
 		sent, bearer = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	}
-	want, got := sha256.Sum256([]byte(g.Token())), sha256.Sum256([]byte(sent))
+	want, got := sha256.Sum256([]byte(token())), sha256.Sum256([]byte(sent))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && (basic || bearer)
 }
 

@@ -12,7 +12,7 @@ import (
 // TestNoPathIsOpen asks for all that the page answers, by all methods, as those do who may not see it. What is new in
 // routes is tried with the rest.
 func TestNoPathIsOpen(t *testing.T) {
-	const token = "correct horse battery"
+	const token, look = "correct horse battery", "window shopping only"
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 	unsafe := func(method string) bool { return method != "GET" && method != "HEAD" && method != "OPTIONS" }
 	for _, c := range []struct {
@@ -25,6 +25,9 @@ func TestNoPathIsOpen(t *testing.T) {
 		{"no token", true, false, func(*http.Request) {}, func(string, string) int { return 401 }},
 		{"a wrong token", true, false, func(r *http.Request) { r.SetBasicAuth("ann", token[1:]) }, func(string, string) int { return 401 }},
 		{"a wrong bearer", true, false, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token+"x") }, func(string, string) int { return 401 }},
+		{"the token of those who look", true, false, func(r *http.Request) { r.SetBasicAuth("ann", look) }, func(method, _ string) int {
+			return either(method == "GET" || method == "HEAD", 0, 403)
+		}},
 		{"no certificate", false, true, func(r *http.Request) { r.TLS = &tls.ConnectionState{} }, func(string, string) int { return 403 }},
 		{"a certificate that nobody vouches for", false, true, func(r *http.Request) {
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
@@ -49,7 +52,7 @@ func TestNoPathIsOpen(t *testing.T) {
 		o := e.options()
 		o.Entry.Certificates = c.certificates
 		if c.token {
-			o.Entry.Token = func() string { return token }
+			o.Entry.Token, o.Entry.View = func() string { return token }, func() string { return look }
 		}
 		p := New(o)
 		for _, route := range p.routes() {

@@ -1,5 +1,5 @@
 // Package page is the page for people who run the proxy: which locks are held and waited for, how the nodes are, what
-// was lost. It frees a lock by force when somebody who may see it says so twice.
+// was lost. It frees a lock by force when somebody who may do that says so twice.
 package page
 
 import (
@@ -69,8 +69,8 @@ type People struct {
 	// Clients are so many of those that have a text in their address, name or user, those with most locks first, and how
 	// many have it.
 	Clients func(most int, part string) (some []Client, of int)
-	// Kill closes the client that has both, unless it has gone. Its locks expire.
-	Kill func(id int64, addr string) bool
+	// Kill closes the client that has both, unless it has gone, and notes by whom. Its locks expire.
+	Kill func(id int64, addr, by string) bool
 }
 
 // About is what the page says of the proxy.

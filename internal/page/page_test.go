@@ -106,7 +106,7 @@ func (e *engine) options() Options {
 			InForce: func() inforce.State { return e.state },
 			Drain:   func() *inforce.Drain { return e.state.Drain },
 			Clients: func(int, string) ([]Client, int) { return e.clients, len(e.clients) + 1000 },
-			Kill: func(id int64, addr string) bool {
+			Kill: func(id int64, addr, _ string) bool {
 				e.killed = append(e.killed, fmt.Sprint(id, " ", addr))
 				return slices.ContainsFunc(e.clients, func(c Client) bool { return c.ID == id && c.Addr == addr })
 			},

@@ -169,7 +169,7 @@ func (cs *clients) Holders(n int, part string) (some []commands.ClientHolds, of 
 }
 
 // Kill implements commands.Proxy.
-func (cs *clients) Kill(f commands.KillFilter, by int64) (killed int, itself bool) {
+func (cs *clients) Kill(f commands.KillFilter, by int64, who string) (killed int, itself bool) {
 	for _, c := range cs.snapshot() {
 		if !f.Matches(c.facts()) || c.client.Number == by && f.SkipMe || c.client.End.Over() {
 			continue
@@ -180,11 +180,7 @@ func (cs *clients) Kill(f commands.KillFilter, by int64) (killed int, itself boo
 			continue
 		}
 		c.client.End.Cut(downstream.Left, "CLIENT KILL")
-		reason := "by the page for operators"
-		if killer := cs.find(by); killer != nil {
-			reason = "by " + killer.client.Peer.Addr + " (" + killer.client.User() + ")"
-		}
-		cs.events.Add(eventOf(events.Kill, c.client, reason))
+		cs.events.Add(eventOf(events.Kill, c.client, "by "+who))
 	}
 	return killed, itself
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -47,22 +48,28 @@ type Operators struct{ s *Server }
 // Operators is what operators ask.
 func (s *Server) Operators() Operators { return Operators{s} }
 
+// note has the log and the events say who asks for what.
+func (o Operators) note(by *client.Client, what string) {
+	o.s.log.Info("an operator steers this proxy", "client", by.Peer.Addr, "user", by.User(), "asks", what)
+	o.s.o.Events.Add(eventOf(events.Act, by, what))
+}
+
 // Reload implements commands.Operator.
 func (o Operators) Reload(by *client.Client) (said string, err error) {
-	o.s.log.Info("an operator has the settings read again", "client", by.Peer.Addr, "user", by.User())
+	o.note(by, "RELOAD")
 	return o.s.o.Reload(by.Context())
 }
 
 // Drain implements commands.Operator.
 func (o Operators) Drain(by *client.Client) {
-	o.s.log.Info("an operator has the proxy drain", "client", by.Peer.Addr, "user", by.User())
+	o.note(by, "DRAIN")
 	o.s.o.Drain()
 }
 
 // LogLevel implements commands.Operator.
 func (o Operators) LogLevel(by *client.Client, to string) (now string, err error) {
 	if to != "" {
-		o.s.log.Info("an operator asks for a log level", "client", by.Peer.Addr, "user", by.User(), "level", to)
+		o.note(by, "LOGLEVEL "+to)
 	}
 	return o.s.o.Level(to)
 }
@@ -75,9 +82,9 @@ func (o Operators) Holders(n int, part string) (some []commands.ClientHolds, of 
 	return o.s.clients.Holders(n, part)
 }
 
-// KillClient closes the client that has both, as CLIENT KILL does; false: there is none.
-func (o Operators) KillClient(id int64, addr string) bool {
-	killed, _ := o.s.clients.Kill(commands.KillFilter{ID: id, Addr: &addr}, 0)
+// KillClient closes the client that has both, as CLIENT KILL does, by whoever that is; false: there is none.
+func (o Operators) KillClient(id int64, addr, by string) bool {
+	killed, _ := o.s.clients.Kill(commands.KillFilter{ID: id, Addr: &addr}, 0, by)
 	return killed > 0
 }
 

@@ -43,7 +43,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "lockproxy.adminOpen" -}}
 {{- if .Values.admin.enabled -}}
 {{- $given := merge dict (.Values.secretFiles | default dict) (.Values.settings | default dict) -}}
-{{- if or (hasKey $given "admin-token-file") (hasKey $given "admin-tls-client-ca") }}yes{{ end -}}
+{{- if or (hasKey $given "admin-token-file") (hasKey $given "admin-view-token-file") (hasKey $given "admin-tls-client-ca") }}yes{{ end -}}
 {{- end -}}
 {{- end -}}
 
