@@ -14,11 +14,11 @@ end
 --        join     for one that is joined by what may yet fail: it ends when it would have
 --        renew    for a lease that may be shorter
 local function give_lease(key, lease, how)
-  local now = math.ceil(clock / 1000)
+  local now = math.floor(clock / 1000) -- as Redis counts
   local expiry = how == 'join' and now or now + lease
   if how == 'lengthen' or how == 'join' then expiry = math.max(expiry, expires_at(key) or now + redis.call('PTTL', key)) end
   local odd = how ~= 'make' and how ~= 'keep' and 1 or 0
   if expiry % 2 ~= odd then expiry = expiry + 1 end
   redis.call('PEXPIREAT', key, expiry)
-  return expiry - now, expiry
+  return expiry - math.ceil(clock / 1000), expiry
 end
