@@ -130,7 +130,7 @@ func (a *app) nodes(ctx context.Context) (all []page.Node) {
 		where = nil // the page says it once
 	}
 	for _, n := range a.server.Operators().Nodes(ctx, mostNodes) {
-		shown := page.Node{Name: n.Addr, Role: n.Role, State: "up", Took: n.Took, NoLocks: noLocks(where, n.Addr)}
+		shown := page.Node{Name: n.Addr, Role: n.Role, State: "up", Took: float64(n.Took) / float64(time.Millisecond), NoLocks: noLocks(where, n.Addr)}
 		if n.Trouble != nil {
 			shown.State, shown.Trouble, shown.Took = "down", n.Trouble.Error(), 0
 		}

@@ -19,8 +19,6 @@ const (
 	freshFor = 500 * time.Millisecond
 	// stalledAfter is how long a beat may take. It is far above what a busy machine needs, since the answer is a restart.
 	stalledAfter = 30 * time.Second
-	// mostAsking is how many may wait for an answer: fewer than there are connections, so that /livez has some.
-	mostAsking = 24
 	// beatEvery is how often the process looks whether it is stuck.
 	beatEvery = 5 * time.Second
 )
@@ -41,7 +39,6 @@ type Health struct {
 	asked    time.Time // when the last round was over
 	found    findings
 	round    *round // under way, or nil
-	asking   int    // requests for /readyz that wait
 }
 
 // round is one time that the checks are asked. All who come meanwhile get its answer.
@@ -108,22 +105,7 @@ func (h *Health) livez(w http.ResponseWriter, _ *http.Request) {
 	answer(w, findings{})
 }
 
-func (h *Health) readyz(w http.ResponseWriter, r *http.Request) {
-	if h.ask(1) > mostAsking {
-		answer(w, findings{trouble: []string{"too many ask at once"}})
-	} else {
-		answer(w, h.find(r.Context()))
-	}
-	h.ask(-1)
-}
-
-// ask counts so many more requests that wait, and returns how many there are.
-func (h *Health) ask(more int) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.asking += more
-	return h.asking
-}
+func (h *Health) readyz(w http.ResponseWriter, r *http.Request) { answer(w, h.find(r.Context())) }
 
 // answer is 200, or 503 with a line for each trouble.
 func answer(w http.ResponseWriter, f findings) {

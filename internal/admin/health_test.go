@@ -128,27 +128,6 @@ func TestAskerBehindImpatientOnes(t *testing.T) {
 	})
 }
 
-// Those who wait for an answer are few, so that they leave connections for /livez.
-func TestAskersAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var h Health
-		h.Serve(Check{Name: "slow", Ask: func(context.Context) error { time.Sleep(askTime / 2); return nil }})
-		var all sync.WaitGroup
-		for range mostAsking {
-			all.Go(func() { want(t, &h, "/readyz", 200, "ok\n") })
-		}
-		synctest.Wait()
-		before := time.Now()
-		want(t, &h, "/readyz", 503, "too many ask at once\n")
-		want(t, &h, "/livez", 200, "ok\n")
-		if time.Since(before) > 0 {
-			t.Error("one of too many has waited")
-		}
-		all.Wait()
-		want(t, &h, "/readyz", 200, "ok\n")
-	})
-}
-
 func TestAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Health

@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -56,7 +55,7 @@ func newClient(s signal) (*client, error) {
 // close lets go of connections.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// send posts a batch, again where that may help. The error says why the batch, or a part of it, is lost.
+// send posts a batch, again where that may help. The error says why it is lost.
 func (c *client) send(ctx context.Context, batch proto.Message) error {
 	body, err := proto.Marshal(batch)
 	if err != nil {
@@ -90,7 +89,7 @@ func (c *client) post(ctx context.Context, body []byte) (again bool, err error) 
 	case err != nil:
 		return false, err
 	case status/100 == 2:
-		return false, refused(said)
+		return false, nil // of what it has refused of the batch a collector tells in its own log, too
 	default:
 		return tryAgain[status], fmt.Errorf("%s: %s: %q", c.url, answer.Status, said[:min(len(said), maxSaid)])
 	}
@@ -99,37 +98,4 @@ func (c *client) post(ctx context.Context, body []byte) (again bool, err error) 
 // tryAgain are the answers after which OTLP has the same request sent again.
 var tryAgain = map[int]bool{
 	http.StatusTooManyRequests: true, http.StatusBadGateway: true, http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
-}
-
-// refused reads the answer to a batch that was taken: a message whose first field, if it is there, is a message with
-// the number of spans or points that were refused (1), and why (2). An answer of another form, such as of a proxy on
-// the way, tells nothing.
-func refused(answer []byte) error {
-	partial, _ := field(answer, 1, protowire.BytesType, protowire.ConsumeBytes)
-	n, _ := field(partial, 1, protowire.VarintType, protowire.ConsumeVarint)
-	why, _ := field(partial, 2, protowire.BytesType, protowire.ConsumeString)
-	if n == 0 && why == "" {
-		return nil
-	}
-	return fmt.Errorf("the collector has refused %d of a batch: %s", n, why)
-}
-
-// field is the first field of that number and type in a message.
-func field[T any](message []byte, number protowire.Number, typ protowire.Type, consume func([]byte) (T, int)) (value T, ok bool) {
-	for len(message) > 0 {
-		num, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return value, false
-		}
-		message = message[n:]
-		if num == number && kind == typ {
-			value, n = consume(message)
-			return value, n >= 0
-		}
-		if n = protowire.ConsumeFieldValue(num, kind, message); n < 0 {
-			return value, false
-		}
-		message = message[n:]
-	}
-	return value, false
 }

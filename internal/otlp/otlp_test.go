@@ -18,7 +18,6 @@ import (
 	metrics1 "go.opentelemetry.io/proto/otlp/metrics/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -126,23 +125,13 @@ func TestTriesAgain(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	partial := protowire.AppendTag(nil, 1, protowire.VarintType)
-	partial = protowire.AppendVarint(partial, 7)
-	partial = protowire.AppendTag(partial, 2, protowire.BytesType)
-	partial = protowire.AppendString(partial, "too old")
-	answer := protowire.AppendTag(nil, 3, protowire.VarintType) // unknown, to be passed over
-	answer = protowire.AppendVarint(answer, 1)
-	answer = protowire.AppendTag(answer, 1, protowire.BytesType)
-	answer = protowire.AppendBytes(answer, partial)
 	for name, c := range map[string]struct {
 		status int
 		says   []byte
 		want   string // in the error; "": none
 	}{
-		"a part is refused":  {http.StatusOK, answer, "refused 7 of a batch: too old"},
 		"all is taken":       {http.StatusOK, nil, ""},
 		"a page of a proxy":  {http.StatusOK, []byte("<html>"), ""},
-		"a broken answer":    {http.StatusOK, answer[:len(answer)-3], ""},
 		"no such path":       {http.StatusNotFound, []byte("404"), `404 Not Found: "404"`},
 		"a redirect to none": {http.StatusMovedPermanently, nil, "301"},
 	} {

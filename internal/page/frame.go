@@ -167,7 +167,7 @@ func (d *document) status(f *frame) {
 func (d *document) node(n Node) {
 	d.put(`<li class="%s"><span class="dot"></span><b>%s</b> <code>%s</code>`, n.class(), n.State, display.Shown(n.Name))
 	d.note(` <span class="note">%s</span>`, n.Role)
-	d.when(n.Took > 0, ` <span class="note wide">%.1f ms</span>`, float64(n.Took)/float64(time.Millisecond))
+	d.when(n.Took > 0, ` <span class="note wide">%.1f ms</span>`, n.Took)
 	d.note(` <span class="note">%s</span>`, display.Whole(n.Trouble))
 	d.note(` <span class="note">no locks: %s</span>`, display.Whole(n.NoLocks))
 	d.put("</li>\n")

@@ -6,14 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
 const (
-	// Rest is the time between two questions of a browser that looks. It is two hundred times as long as an answer to
-	// all of them takes to make, if that is more: with what the garbage costs afterwards they take a hundredth of a
-	// processor at most.
+	// rest is the time between two questions of a browser that looks, or two hundred times as long as the answer has
+	// taken to make: with what the garbage costs afterwards each takes a hundredth of a processor at most.
 	rest     = time.Second
 	restMost = 10 * time.Second
 )
@@ -43,8 +41,7 @@ func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 	all := append(s.view(p, r), status) // other proxies and nodes are waited for: only what is work of this process is rested for
 	began := time.Now()
 	parts := changed(all, strings.Split(r.URL.Query().Get("have"), ","))
-	next := p.pace.next(time.Since(began), time.Now())
-	sendJSON(w, news{Next: next.Milliseconds(), Parts: parts})
+	sendJSON(w, news{Next: restAfter(time.Since(began)).Milliseconds(), Parts: parts})
 }
 
 // changed are the parts whose marks are not among those that a browser has.
@@ -69,31 +66,5 @@ func markOf(name, html string) string {
 	return strconv.FormatUint(sum.Sum64(), 36)
 }
 
-// settled is what something costs that took so long this time, as far as that is work: on a busy machine much of it is
-// waiting for a processor.
-func settled(cost, took time.Duration) time.Duration {
-	if cost == 0 || took < cost {
-		return took
-	}
-	return cost + (took-cost)/8
-}
-
-// pace spreads the questions of all browsers that look.
-type pace struct {
-	mu   sync.Mutex    // guards all below
-	cost time.Duration // of an answer
-	paid time.Time     // when all answers so far have been rested for
-}
-
-// next is in how long a browser is to ask again, whose answer took so long to make.
-func (p *pace) next(took time.Duration, now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cost = settled(p.cost, took)
-	if p.paid.Before(now) {
-		p.paid = now
-	}
-	wait := min(p.paid.Add(200*p.cost).Sub(now), restMost)
-	p.paid = now.Add(wait)
-	return max(rest, wait)
-}
+// restAfter is in how long a browser is to ask again, whose answer took so long to make.
+func restAfter(took time.Duration) time.Duration { return min(max(rest, 200*took), restMost) }

@@ -81,11 +81,12 @@ type About struct {
 
 // Node is one Redis behind the proxy, as it was a moment ago.
 type Node struct {
-	Name, Role string
-	State      string        // up, young or down
-	Trouble    string        // why it is not up
-	Took       time.Duration // to answer; 0: not known
-	NoLocks    string        // why no lock can be had there; "": they can, or it keeps none
+	Name    string  `json:"name"`
+	Role    string  `json:"role"`
+	State   string  `json:"state"`              // up, young or down
+	Trouble string  `json:"trouble,omitempty"`  // why it is not up
+	Took    float64 `json:"took_ms,omitempty"`  // to answer; 0: not known
+	NoLocks string  `json:"no_locks,omitempty"` // why no lock can be had there; "": they can, or it keeps none
 }
 
 // Page is the page's server.
@@ -93,16 +94,13 @@ type Page struct {
 	Options
 	guard  guard
 	health health
-	pace   pace
-	ended  chan struct{} // closed by Close
-	end    sync.Once
 	parts  sync.WaitGroup
 	server *webserver.Server // nil before Listen
 }
 
 // New is a page that is not served yet.
 func New(o Options) *Page {
-	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log, events: o.Events}, ended: make(chan struct{})}
+	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log, events: o.Events}}
 }
 
 //go:embed assets

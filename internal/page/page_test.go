@@ -113,7 +113,7 @@ func (e *engine) options() Options {
 		},
 		Trouble: func(context.Context) []string { return nil },
 		Nodes: func(context.Context) []Node {
-			return []Node{{Name: "10.0.0.1:6379", Role: "master", State: "up", Took: time.Millisecond}, {Name: "10.0.0.2:6379", Role: "replica", State: "down", Trouble: "dial: <refused>"}}
+			return []Node{{Name: "10.0.0.1:6379", Role: "master", State: "up", Took: 1}, {Name: "10.0.0.2:6379", Role: "replica", State: "down", Trouble: "dial: <refused>"}}
 		},
 		About: About{Version: "1.2.3", Proxy: "the-id", Started: time.Now()},
 	}
@@ -460,28 +460,12 @@ func TestPartsThatHaveChanged(t *testing.T) {
 	}
 }
 
-// TestPace: whatever an answer costs and however many browsers look, together they take a two-hundredth of the time, up to the longest rest.
-func TestPace(t *testing.T) {
-	now := time.Now()
-	var cheap, dear, many, huge pace
-	if next := cheap.next(time.Millisecond, now); next != rest {
-		t.Errorf("a cheap answer: %v", next)
-	}
-	if next := dear.next(20*time.Millisecond, now); next != 4*time.Second {
-		t.Errorf("a dear answer: %v", next)
-	}
-	for i := range 4 {
-		if next := many.next(10*time.Millisecond, now); next != time.Duration(i+1)*2*time.Second {
-			t.Errorf("browser %d: %v", i, next)
+// TestRestAfter: what costs much is asked for less often, within bounds.
+func TestRestAfter(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{0: rest, time.Millisecond: rest, 20 * time.Millisecond: 4 * time.Second, time.Minute: restMost} {
+		if got := restAfter(took); got != want {
+			t.Errorf("after %v a browser rests for %v", took, got)
 		}
-	}
-	for range 3 {
-		if next := huge.next(time.Minute, now); next != restMost {
-			t.Errorf("a huge answer: %v", next)
-		}
-	}
-	if next := huge.next(time.Millisecond, now.Add(restMost)); next != rest {
-		t.Errorf("cheap again: %v", next)
 	}
 }
 

@@ -39,7 +39,6 @@ const closeTime = time.Second
 
 // Close ends the page in a moment.
 func (p *Page) Close() {
-	p.end.Do(func() { close(p.ended) })
 	if p.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
