@@ -31,7 +31,7 @@ func answered() []row {
 		{"hello", hello, about{Arity: -1, Barred: true, Open: true, Note: "Redis' answer, with the connection's `id` here, `role` master, and `mode` standalone, or cluster with `--present cluster`."}},
 		{"select", selectDB, about{Arity: 2, Note: "No difference."}},
 		{"reset", reset, about{Arity: 1, Always: true, Open: true, Note: "It also releases the connection's locks."}},
-		{"quit", quit, about{Always: true, Open: true, Note: "It also releases the connection's locks."}},
+		{"quit", quit, about{Always: true, Open: true, Note: "It also releases the connection's locks. Under CLIENT REPLY OFF it closes, too; Redis keeps that connection and reads it no more."}},
 		{"post", speaksHTTP, about{Always: true, Open: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."}},
 		{"host:", speaksHTTP, about{Always: true, Open: true, Note: "Not a command: a line of an HTTP request. As Redis does, the client is closed."}},
 

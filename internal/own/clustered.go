@@ -46,7 +46,6 @@ func (u *clustered) mutes(_ *conn, c *commandtable.Command) bool {
 }
 
 func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
-	needsOwn := c.Conn.Starts() || p != nil && c.Conn == commandtable.ConnUnwatch // without WATCH that changes nothing
 	switch {
 	case p.InTransaction():
 		return u.inTransaction(p, cmd, c, here)
@@ -55,7 +54,11 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 		return true
 	case !p.Settled():
 		return true
-	case !needsOwn, u.forwarder.Instead(c) != nil: // what concerns all nodes is answered otherwise
+	}
+	u.release() // it is given back if Redis keeps nothing for it: the next one may be for another node
+	p = u.current()
+	needsOwn := c.Conn.Starts() || p != nil && c.Conn == commandtable.ConnUnwatch // without WATCH that changes nothing
+	if !needsOwn || u.forwarder.Instead(c) != nil { // what concerns all nodes is answered otherwise
 		return false
 	}
 	return u.runOwn(p, cmd, c)

@@ -2,11 +2,13 @@ package session
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // dedicatedCount says how many sessions have a connection of their own.
@@ -228,5 +230,18 @@ func TestDedicatedLost(t *testing.T) {
 	holder.expect("*0\r\n", "EXEC")
 	if got := holder.do("UNLOCK", "l"); !strings.HasPrefix(got, "-ERR not released: an earlier command of this connection may still take effect") {
 		t.Errorf("UNLOCK: %q", got)
+	}
+}
+
+// Before a cluster nothing is left of a command that no node knows: what follows goes to the node of its keys.
+func TestUnlistedBeforeABlockingCommand(t *testing.T) {
+	t.Parallel()
+	p := startProxyOf(t, testredis.StartCluster(t, 3, 0), nil)
+	w := dialWire(t, p.addr)
+	for i := range 12 { // at every node
+		got := w.batchOf([]string{"NOSUCH", "x"}, []string{"BLPOP", "list" + strconv.Itoa(i), "0.01"})
+		if !strings.HasPrefix(got[0], "-ERR unknown command") || got[1] != "*-1\r\n" {
+			t.Fatalf("%q", got)
+		}
 	}
 }
