@@ -57,16 +57,30 @@ func clientList(c *Client, args [][]byte, out []byte) []byte {
 }
 
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it
-// lists all of them, and else subscribers, who are few.
+// lists the connection that it is asked on, and else none: a list of others may be long, and so may their names.
 func objectionToList(c *Client) string {
-	if c.Proxy.Fields() != nil {
-		return objection(c, "CLIENT", "LIST", "TYPE", "pubsub")
+	id := "0"
+	if c.Proxy.Fields() == nil {
+		id = askedOn(c)
 	}
-	answer, err := c.ask(bytesOf("CLIENT", "LIST")...)
-	if err == nil {
+	answer, err := c.ask(bytesOf("CLIENT", "LIST", "ID", id)...)
+	if err == nil && id != "0" {
 		c.Proxy.LearnFields(ReadClientFields(answer))
 	}
 	return objectionIn(answer, err)
+}
+
+// askedOn is Redis' number of the connection that the client's questions go over, by HELLO, which every user may run;
+// "0": Redis does not tell.
+func askedOn(c *Client) string {
+	answer, _ := c.ask(bytesOf("HELLO")...)
+	said, _ := resp.ParseReply(answer)
+	for i := 0; i+1 < len(said.Elems); i += 2 {
+		if string(said.Elems[i].Text) == "id" {
+			return strconv.Itoa(said.Elems[i+1].Int())
+		}
+	}
+	return "0"
 }
 
 // objection runs a command that would show this user's rights and changes nothing, and returns what Redis has

@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // SHUTDOWN waits for replicas that lag, and pauses writes meanwhile: others are served, and SHUTDOWN ABORT comes through.
@@ -85,4 +88,40 @@ func TestLongNames(t *testing.T) {
 	w.expect("$-1\r\n", "CLIENT", "GETNAME")
 	w.expect("+OK\r\n", "CLIENT", "SETNAME", fits)
 	w.expect("$4096\r\n"+fits+"\r\n", "CLIENT", "GETNAME")
+}
+
+// Whatever others have called themselves at Redis, CLIENT LIST has none of it sent to the proxy: all clients would wait for that.
+func TestLongNamesAtRedis(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	server := startRedis(t)
+	p := startProxy(t, server.URL(), nil)
+	for _, subscribes := range []bool{false, true} {
+		other := server.Dial(t)
+		if _, err := other.Do("CLIENT", "SETNAME", strings.Repeat("n", 4*most)); err != nil {
+			t.Fatal(err)
+		}
+		if subscribes {
+			if _, err := other.Do("SUBSCRIBE", "c"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sent := func() int {
+		info, _ := redis.String(server.Do(t, "INFO", "stats"), nil)
+		n, err := strconv.Atoi(upstream.InfoField(info, "total_net_output_bytes"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before, w := sent(), dialWire(t, p.addr)
+	for range 2 {
+		if got := w.do("CLIENT", "LIST"); !strings.Contains(got, "id=") || !strings.Contains(got, " tot-mem=") {
+			t.Errorf("CLIENT LIST: %q", got)
+		}
+	}
+	if n := sent() - before; n > most {
+		t.Errorf("Redis has sent %d bytes", n)
+	}
 }
