@@ -20,11 +20,7 @@ import (
 // clustered gives a client connections of its own at the nodes of a cluster. A connection leads to one node, so only
 // the commands that need it are sent there. All others are forwarded as usual, after the replies that are pending on
 // it have come.
-type clustered struct {
-	*Connections
-	nodes         *backend.Clustered
-	subscriptions *subscription.Subscriptions // nil: none yet
-}
+type clustered struct{ *Connections }
 
 // slots is what is known of a connection's slots. Only the client's goroutine uses it.
 type slots struct {
@@ -35,11 +31,6 @@ type slots struct {
 
 // unwatched notes that nothing is watched any more.
 func (s *slots) unwatched() { s.watched, s.ask = backend.NoSlot, false }
-
-// databases is false, although the nodes may have more: see backend's selectDB.
-func (u *clustered) databases() bool { return false }
-
-func (u *clustered) left(n *cluster.Node) { u.nodes.Release(n) }
 
 func (u *clustered) mutes(_ *conn, c *commandtable.Command) bool {
 	return u.client.Identity().Proto == 2 && u.View.Subscribed() && !c.Always
@@ -58,7 +49,7 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 	u.release() // it is given back if Redis keeps nothing for it: the next one may be for another node
 	p = u.current()
 	needsOwn := c.Conn.Starts() || p != nil && c.Conn == commandtable.ConnUnwatch // without WATCH that changes nothing
-	if !needsOwn || u.forwarder.Instead(c) != nil { // what concerns all nodes is answered otherwise
+	if !needsOwn || u.forwarder.Instead(c) != nil {                               // what concerns all nodes is answered otherwise
 		return false
 	}
 	return u.runOwn(p, cmd, c)
@@ -354,21 +345,6 @@ func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here b
 // keyless says that a command, which is not about its connection, names no keys.
 func (u *clustered) keyless(cmd redcon.Command, c *commandtable.Command) bool {
 	return c == commandtable.Unlisted || c.Conn == commandtable.ConnNone && len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0
-}
-
-// helloSubscriptions has the connections that the client's subscriptions have speak another protocol.
-func (u *clustered) helloSubscriptions(id upstream.Identity) {
-	if x := u.subscriptions; x != nil {
-		x.Hello(id)
-	}
-}
-
-// dropSubscriptions ends all subscriptions of the client.
-func (u *clustered) dropSubscriptions() {
-	if x := u.subscriptions; x != nil {
-		u.subscriptions = nil
-		x.Close()
-	}
 }
 
 // subscriber gives a client's subscriptions their connections: see subscription.Host.

@@ -139,7 +139,9 @@ func (p *conn) Idle(redirected int64) {
 // Left implements dedicated.Host.
 func (p *conn) Left() {
 	p.dropTargets(0)
-	p.o.path.left(p.Node)
+	if p.Node != nil {
+		p.o.nodes.Release(p.Node)
+	}
 }
 
 // Sending implements fenced.Host.

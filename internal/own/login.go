@@ -30,7 +30,9 @@ func (o *Connections) Hello(id upstream.Identity) error {
 			return err
 		}
 	}
-	o.path.helloSubscriptions(id)
+	if o.subscriptions != nil {
+		o.subscriptions.Hello(id)
+	}
 	return nil
 }
 
@@ -59,9 +61,10 @@ func change(p *dedicated.Conn, e *dedicated.Reply, words ...string) error {
 }
 
 // SelectDB switches the client's own connection to database n, which is word in the client's SELECT. has: there is
-// such a connection, and it is one to a Redis that may have that database.
+// such a connection, and it is one to a Redis that may have that database: a cluster's nodes are asked for database 0
+// alone.
 func (o *Connections) SelectDB(n int, word []byte) (reply []byte, has bool, err error) {
-	if n < 0 || n > 0 && !o.path.databases() {
+	if n < 0 || n > 0 && o.nodes != nil {
 		return nil, false, nil
 	}
 	p := o.current()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -44,6 +43,9 @@ type Connections struct {
 	greeting  []*dedicated.Conn          // have answered a HELLO to which the client has no reply yet
 	request   atomic.Pointer[chan int64] // somebody wants it to have one
 	lost      lostState                  // by one before
+
+	nodes         *backend.Clustered          // nil: one Redis
+	subscriptions *subscription.Subscriptions // before a cluster they have connections of their own; nil: none yet
 }
 
 // path is what differs between one Redis and the nodes of a cluster.
@@ -55,30 +57,21 @@ type path interface {
 	// mutes says that the client is a subscriber in RESP2, to which Redis refuses most commands, and c is no
 	// exception. p is the client's own connection; nil: it has none.
 	mutes(p *conn, c *commandtable.Command) bool
-	// databases says that there are others than database 0.
-	databases() bool
 	// connect makes a connection for what needs no certain node.
 	connect() (*conn, error)
 	// masters has run use a connection to each master as id, which the client need not be; once more if one is no
 	// master any longer.
 	masters(id upstream.Identity, run func(conns) error) error
-	// left is called when a connection at that node has ended.
-	left(n *cluster.Node)
 	// fenced runs f for a client whose own connection is p; nil: it has none.
 	fenced(p *conn, f *fenced.Fence) error
-	// helloSubscriptions has the connections that subscriptions have speak another protocol; dropSubscriptions ends
-	// them.
-	helloSubscriptions(id upstream.Identity)
-	dropSubscriptions()
 }
 
 // New returns the Connections of a client, of which there is none yet.
 func New(common *Common, c *client.Client, f *backend.Forwarder) *Connections {
 	o := &Connections{Common: common, client: c, forwarder: f}
+	o.path = &single{o}
 	if nodes, many := common.Backend.(*backend.Clustered); many {
-		o.path = &clustered{Connections: o, nodes: nodes}
-	} else {
-		o.path = &single{o}
+		o.nodes, o.path = nodes, &clustered{o}
 	}
 	return o
 }
@@ -189,14 +182,22 @@ func (o *Connections) End() {
 		o.conn = nil
 		p.end()
 	}
-	o.path.dropSubscriptions()
+	o.dropSubscriptions()
 }
 
 // Reset closes all connections with their state. No reply is pending there.
 func (o *Connections) Reset() {
 	o.drop()
 	o.lost.clear(o)
-	o.path.dropSubscriptions()
+	o.dropSubscriptions()
+}
+
+// dropSubscriptions ends the subscriptions that have connections of their own.
+func (o *Connections) dropSubscriptions() {
+	if x := o.subscriptions; x != nil {
+		o.subscriptions = nil
+		x.Close()
+	}
 }
 
 // drop closes the client's own connection with all its state; no reply is pending there.

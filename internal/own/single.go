@@ -3,7 +3,6 @@ package own
 import (
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -77,8 +76,6 @@ func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, erro
 	return u.dial(u.Context, id, u.Backend.Node(), nil, v)
 }
 
-func (u *single) databases() bool { return true }
-
 // masters has run use a connection to the one Redis.
 func (u *single) masters(id upstream.Identity, run func(conns) error) error {
 	p, err := u.connectAs(id, &u.Waits)
@@ -87,12 +84,3 @@ func (u *single) masters(id upstream.Identity, run func(conns) error) error {
 	}
 	return run(conns{p})
 }
-
-// helloSubscriptions has nothing to do: subscriptions are on the client's own connection.
-func (u *single) helloSubscriptions(upstream.Identity) {}
-
-// dropSubscriptions has nothing to do: they end with the client's own connection.
-func (u *single) dropSubscriptions() {}
-
-// left has nothing to do: see upstream.Node.
-func (u *single) left(*cluster.Node) {}
