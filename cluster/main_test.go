@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 
 func openCluster(t testing.TB, tc *testredis.Cluster, o Options) *Cluster {
 	t.Helper()
-	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr())
+	where, err := upstream.ParseURL("redis-cluster://" + tc.Servers[0].Addr())
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,8 @@ func TestNoCluster(t *testing.T) {
 		"redis-cluster://:y@" + s.Addr():                                "WRONGPASS",
 		fmt.Sprint("redis-cluster://127.0.0.1:", testredis.FreePort(t)): "refused",
 	} {
-		target, err := upstream.ParseClusterTarget(url)
+		where, err := upstream.ParseURL(url)
+		target, _ := where.Cluster()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +199,8 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := upstream.ParseClusterTarget("rediss-cluster://127.0.0.1:" + port[1])
+	where, err := upstream.ParseURL("rediss-cluster://127.0.0.1:" + port[1])
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +225,8 @@ func TestTLS(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--requirepass geheim")
-	target, err := upstream.ParseClusterTarget("redis-cluster://:geheim@" + tc.Servers[1].Addr())
+	where, err := upstream.ParseURL("redis-cluster://:geheim@" + tc.Servers[1].Addr())
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,12 @@ func TestParseClusterTarget(t *testing.T) {
 		"redis-cluster://a/0":                          "redis-cluster://a:6379",
 		"rediss-cluster://a?insecure-skip-verify=true": "rediss-cluster://a:6379",
 	} {
-		ct, err := ParseClusterTarget(raw)
+		ct, err := parseClusterTarget(raw)
 		if err != nil || ct.String() != want {
 			t.Errorf("%s: got %v, %v", raw, ct, err)
 		}
 	}
-	ct, err := ParseClusterTarget("rediss-cluster://u%40:p%2C@a:1,b:2?insecure-skip-verify=true")
+	ct, err := parseClusterTarget("rediss-cluster://u%40:p%2C@a:1,b:2?insecure-skip-verify=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestParseClusterTargetRefuses(t *testing.T) {
 		"redis-cluster://u:sec%ret@a":                 "not of the form redis-cluster",
 		"redis-cluster://a?insecure-skip-verify=true": "unknown parameter",
 	} {
-		_, err := ParseClusterTarget(raw)
+		_, err := parseClusterTarget(raw)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sec%ret") {
 			t.Errorf("%s: got %v", raw, err)
 		}

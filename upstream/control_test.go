@@ -84,7 +84,7 @@ func TestControl(t *testing.T) {
 	t.Parallel()
 	_, secure := startTLS(t, "localhost")
 	withUser := testredis.Start(t, "--user", "svc", "on", ">p w", "+@all", "~*", "&*", "--user", "default", "off")
-	plain, err := ParseTarget("redis://svc:p%20w@" + withUser.Addr())
+	plain, err := parseTarget("redis://svc:p%20w@" + withUser.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 
 func targetOf(t testing.TB, s *testredis.Server) Target {
 	t.Helper()
-	target, err := ParseTarget(s.URL())
+	target, err := parseTarget(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +27,29 @@ var Follow func(*Target, *slog.Logger) interface {
 // follow has the Sentinels of g asked until t ends.
 func follow(t *testing.T, g *testredis.Group) Target {
 	t.Helper()
-	target, err := ParseTarget(g.URL())
+	target, err := parseTarget(g.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(Follow(&target, slog.New(slog.DiscardHandler)).Close)
 	return target
+}
+
+// parseTarget is ParseURL for what is no cluster.
+func parseTarget(raw string) (Target, error) {
+	u, err := ParseURL(raw)
+	if err == nil && u.Target().Network == "" {
+		err = errTarget
+	}
+	return u.Target(), err
+}
+
+// parseClusterTarget is ParseURL for a cluster.
+func parseClusterTarget(raw string) (ClusterTarget, error) {
+	u, err := ParseURL(raw)
+	ct, is := u.Cluster()
+	if err == nil && !is {
+		err = errClusterTarget
+	}
+	return ct, err
 }

@@ -188,27 +188,8 @@ func ParseURL(raw string) (URL, error) {
 	return URL{node: t}, nil
 }
 
-// ParseTarget is ParseURL for what is no cluster.
-func ParseTarget(raw string) (Target, error) {
-	u, err := ParseURL(raw)
-	if err == nil && u.Target().Network == "" {
-		err = errTarget
-	}
-	return u.Target(), err
-}
-
-// ParseClusterTarget is ParseURL for a cluster.
-func ParseClusterTarget(raw string) (ClusterTarget, error) {
-	u, err := ParseURL(raw)
-	ct, is := u.Cluster()
-	if err == nil && !is {
-		err = errClusterTarget
-	}
-	return ct, err
-}
-
 // ParseProxy reads the address of the lockproxy to which the program's own commands connect: host:port, whose port is
-// 6380 unless given, or what ParseTarget reads except Sentinels. "" stands for LOCKPROXY_ADDRESS from the environment, or else for 127.0.0.1:6380.
+// 6380 unless given, or what ParseURL reads but a cluster and Sentinels. "" stands for LOCKPROXY_ADDRESS from the environment, or else for 127.0.0.1:6380.
 func ParseProxy(address string) (Target, error) {
 	address = cmp.Or(address, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
 	if !strings.Contains(address, "://") {

@@ -7,7 +7,7 @@ import (
 
 func TestParseSentinels(t *testing.T) {
 	t.Parallel()
-	got, err := ParseTarget("redis+sentinel://ann:p%40s@h1,h2:1,[::1]:2/main/3?sentinel-user=w&sentinel-password=s%26t")
+	got, err := parseTarget("redis+sentinel://ann:p%40s@h1,h2:1,[::1]:2/main/3?sentinel-user=w&sentinel-password=s%26t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestParseSentinels(t *testing.T) {
 	if text := got.String(); text != "redis+sentinel://ann@h1:26379,h2:1,[::1]:2/main/3" {
 		t.Errorf("printed as %s", text)
 	}
-	got, err = ParseTarget("rediss+sentinel://h1/main?insecure-skip-verify=true")
+	got, err = parseTarget("rediss+sentinel://h1/main?insecure-skip-verify=true")
 	if err != nil || got.TLS == nil || !got.TLS.InsecureSkipVerify || got.TLS.ServerName != "" || got.String() != "rediss+sentinel://h1:26379/main" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -35,7 +35,7 @@ func TestParseSentinelsRefuses(t *testing.T) {
 		"rediss+sentinel://u:geheim@h1/main?insecure-skip-verify=maybe",
 		"redis+sentinel://h1/main?sentinel-password=ge%zzheim", "unix+sentinel:///geheim/main",
 	} {
-		_, err := ParseTarget(url)
+		_, err := parseTarget(url)
 		if err == nil {
 			t.Errorf("%s: no error", url)
 		} else if text := err.Error(); strings.Contains(text, "heim") || strings.Contains(text, "%zz") || len(text) < 15 {

@@ -82,7 +82,7 @@ func (s *Sentinels) Account() Identity {
 	return Identity{User: s.User, Password: s.Password, Secret: s.Secret}
 }
 
-// String is the address as ParseTarget reads it, without the password.
+// String is the address as ParseURL reads it, without the password.
 func (t Target) String() string {
 	db := ""
 	if t.DB != 0 {

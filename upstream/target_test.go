@@ -24,7 +24,7 @@ func TestParseTarget(t *testing.T) {
 		"rediss://h":                                 {Network: "tcp", Addr: "h:6379", TLS: &tls.Config{ServerName: "h"}},
 		"rediss://[::1]:5?insecure-skip-verify=true": {Network: "tcp", Addr: "[::1]:5", TLS: &tls.Config{ServerName: "::1", InsecureSkipVerify: true}},
 	} {
-		got, err := ParseTarget(url)
+		got, err := parseTarget(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -38,7 +38,7 @@ func TestParseTarget(t *testing.T) {
 			t.Errorf("%s: TLS is %v", url, secure)
 		}
 	}
-	got, err := ParseTarget("rediss://h?insecure-skip-verify=true")
+	got, err := parseTarget("rediss://h?insecure-skip-verify=true")
 	if err != nil || got.TLS.ServerName != "h" || !got.TLS.InsecureSkipVerify || got.TLS.MinVersion != tls.VersionTLS12 {
 		t.Errorf("got %+v, %v", got.TLS, err)
 	}
@@ -53,7 +53,7 @@ func TestParseTargetRefuses(t *testing.T) {
 		"redis://u:geheim@h/one", "redis://u:geheim@h?insecure-skip-verify=true", "rediss://u:geheim@h?insecure-skip-verify=maybe",
 		"unix://run/x", "unix:///", "unix://", "unix:///x?db=y", "unix:///x?y=1", "redis://u:geheim@[::1", "redis://h?a;b",
 	} {
-		_, err := ParseTarget(url)
+		_, err := parseTarget(url)
 		if err == nil {
 			t.Errorf("%s: no error", url)
 		} else if text := err.Error(); strings.Contains(text, "heim") || strings.Contains(text, "%zz") || len(text) < 15 {
@@ -71,7 +71,7 @@ func TestTargetString(t *testing.T) {
 		"unix://ann:geheim@/run/redis.sock?db=3": "unix://ann@/run/redis.sock?db=3",
 		"unix:///run/redis.sock":                 "unix:///run/redis.sock",
 	} {
-		target, err := ParseTarget(url)
+		target, err := parseTarget(url)
 		if err != nil || target.String() != want {
 			t.Errorf("%s: got %s, %v, want %s", url, target, err, want)
 		}

@@ -84,7 +84,7 @@ func TestUpstreamCertificates(t *testing.T) {
 	} {
 		_, url := startAskingTLS(t, a, ask)
 		for _, c := range cases {
-			target, err := ParseTarget(url)
+			target, err := parseTarget(url)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestUpstreamCertificatesReloaded(t *testing.T) {
 	a := testredis.NewAuthority(t)
 	cert, key := a.Issue("lockproxy")
 	s, url := startAskingTLS(t, a, "yes")
-	target, err := ParseTarget(url)
+	target, err := parseTarget(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestUpstreamServerName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	target, err := ParseTarget("rediss://" + ln.Addr().String())
+	target, err := parseTarget("rediss://" + ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func startTLS(t *testing.T, host string) (*testredis.Server, Target) {
 	cert, key, pool := certificate(t)
 	port := testredis.FreePort(t)
 	s := testredis.Start(t, fmt.Sprintf("--tls-port %d", port), "--tls-cert-file "+cert, "--tls-key-file "+key, "--tls-ca-cert-file "+cert, "--tls-auth-clients no")
-	target, err := ParseTarget(fmt.Sprintf("rediss://%s:%d", host, port))
+	target, err := parseTarget(fmt.Sprintf("rediss://%s:%d", host, port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "redis.sock")
 	s := testredis.Start(t, "--unixsocket "+path)
-	target, err := ParseTarget("unix://" + path)
+	target, err := parseTarget("unix://" + path)
 	if err != nil {
 		t.Fatal(err)
 	}

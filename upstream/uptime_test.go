@@ -64,7 +64,7 @@ func TestMinUptime(t *testing.T) {
 // Nor is one of which that cannot be asked.
 func TestMinUptimeWithoutThePassword(t *testing.T) {
 	t.Parallel()
-	target, err := ParseTarget(testredis.Start(t, "--requirepass", "pw").URL())
+	target, err := parseTarget(testredis.Start(t, "--requirepass", "pw").URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (ct ClusterTarget) At(addr, name string) Target {
 	return t
 }
 
-// String is the address as ParseClusterTarget reads it, without the password.
+// String is the address as ParseURL reads it, without the password.
 func (ct ClusterTarget) String() string {
 	return ct.Node.printed("redis-cluster", strings.Join(ct.Seeds, ","), "", "", "")
 }

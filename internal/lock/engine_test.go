@@ -27,7 +27,8 @@ var clientNumbers atomic.Int64
 // engine is a Manager at work on a server.
 func engine(t testing.TB, url string, o Options) *Manager {
 	t.Helper()
-	target, err := upstream.ParseTarget(url)
+	where, err := upstream.ParseURL(url)
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,8 @@ func TestListOfMany(t *testing.T) {
 
 // holding is an engine that believes in that many holds, and does nothing.
 func holding(t testing.TB, n int) *Manager {
-	target, err := upstream.ParseTarget("redis://127.0.0.1:1")
+	where, err := upstream.ParseURL("redis://127.0.0.1:1")
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}

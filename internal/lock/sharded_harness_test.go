@@ -32,7 +32,8 @@ func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options, by ...sharded
 
 func seedsOf(t *testing.T, tc *testredis.Cluster) upstream.ClusterTarget {
 	t.Helper()
-	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr() + "," + tc.Servers[1].Addr())
+	where, err := upstream.ParseURL("redis-cluster://" + tc.Servers[0].Addr() + "," + tc.Servers[1].Addr())
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}

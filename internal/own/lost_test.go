@@ -153,7 +153,8 @@ func (h *tested) ends(got <-chan string) string {
 // connectionsOf is a client whose connection has nothing to read, and which has connections of its own to a Redis.
 func connectionsOf(t *testing.T, server *testredis.Server) *tested {
 	t.Helper()
-	target, err := upstream.ParseTarget(server.URL())
+	where, err := upstream.ParseURL(server.URL())
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,8 @@ const overBound = "-ERR max number of upstream connections reached for this user
 func budgeted(t *testing.T, server *testredis.Server, alone int) (*proxy, *upstream.Budget) {
 	t.Helper()
 	b := upstream.NewBudget(4*alone, alone)
-	target, err := upstream.ParseTarget(server.URL())
+	where, err := upstream.ParseURL(server.URL())
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ type proxy struct {
 // startProxy serves the Redis at url; change may alter the options.
 func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 	t.Helper()
-	target, err := upstream.ParseTarget(url)
+	where, err := upstream.ParseURL(url)
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func startBoth(t testing.TB, change func(*Options), flags ...string) (*testredis
 // startProxyOf is startProxy before a cluster.
 func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options), budget ...*upstream.Budget) *proxy {
 	t.Helper()
-	target, err := upstream.ParseClusterTarget("redis-cluster://" + redis.Servers[0].Addr())
+	where, err := upstream.ParseURL("redis-cluster://" + redis.Servers[0].Addr())
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,7 +179,8 @@ func TestUpstreamTimeoutWithinAReply(t *testing.T) {
 // TestDepartedGreetersLeaveAHungRedis: so do those whose HELLO waits for a new connection, however long that may take.
 func TestDepartedGreetersLeaveAHungRedis(t *testing.T) {
 	server := testredis.Start(t)
-	target, err := upstream.ParseTarget(server.URL())
+	where, err := upstream.ParseURL(server.URL())
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}

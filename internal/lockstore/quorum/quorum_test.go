@@ -40,7 +40,8 @@ func openStore(t *testing.T, servers []*testredis.Server, background func(work f
 	t.Helper()
 	o := Options{NodeTimeout: 5 * time.Second} // for a busy machine
 	for _, s := range servers {
-		target, err := upstream.ParseTarget(s.URL())
+		where, err := upstream.ParseURL(s.URL())
+		target := where.Target()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,8 @@ import (
 func TestRequestThatIsSentOnce(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 2, 0)
-	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr())
+	where, err := upstream.ParseURL("redis-cluster://" + tc.Servers[0].Addr())
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,8 @@ func opened(t *testing.T, open lockstore.Opener, closeAll func()) *store {
 // at is a store on one Redis.
 func at(t *testing.T, url string) *store {
 	t.Helper()
-	target, err := upstream.ParseTarget(url)
+	where, err := upstream.ParseURL(url)
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // TestProbeDoesAllAndLeavesNothing: on a single Redis and on a cluster all steps of the probe do what they are for, and no key is left.
 func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
 	s, tc := testredis.Start(t), testredis.StartCluster(t, 2, 0)
-	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr())
+	where, err := upstream.ParseURL("redis-cluster://" + tc.Servers[0].Addr())
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,8 @@ func TestTooLateSaysWhatIsKnown(t *testing.T) {
 // TestForceComesAgain: a FORCE that Redis came to too late, since its clock is ahead of what is known of it, is sent once more.
 func TestForceComesAgain(t *testing.T) {
 	s := testredis.Start(t)
-	target, err := upstream.ParseTarget(s.URL())
+	where, err := upstream.ParseURL(s.URL())
+	target := where.Target()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +168,8 @@ func TestForceComesAgain(t *testing.T) {
 // earlier by how far it is ahead, but not those that it has answered for itself.
 func TestClocksAreComparedUntilTheNodeTells(t *testing.T) {
 	tc := testredis.StartCluster(t, 2, 0)
-	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr())
+	where, err := upstream.ParseURL("redis-cluster://" + tc.Servers[0].Addr())
+	target, _ := where.Cluster()
 	if err != nil {
 		t.Fatal(err)
 	}
