@@ -23,7 +23,7 @@ var question = &cluster.Facts{ReadOnly: true}
 var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each,
 	Partial: true}
 
-func (u *clusteredPath) ask(words [][]byte, at Place) ([]byte, error) {
+func (u *clusteredPath) Ask(words [][]byte, at Place) ([]byte, error) {
 	c := cluster.Command{Raw: resp.Command(words), Args: words, Facts: question}
 	switch at.kind {
 	case atSlot:
@@ -54,7 +54,7 @@ func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
 	return u.answered(p.Reply, p.Err)
 }
 
-func (u *clusteredPath) askKeys(all [][][]byte) (replies [][]byte, err error) {
+func (u *clusteredPath) AskKeys(all [][][]byte) (replies [][]byte, err error) {
 	plans := make([]*cluster.Plan, len(all))
 	for i, words := range all {
 		plans[i] = cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: question,
@@ -90,7 +90,7 @@ func (u *clusteredPath) askApart(words [][]byte, c *commandtable.Command) ([]byt
 	return p.Reply, p.Err
 }
 
-func (u *clusteredPath) askAll(words [][]byte) ([]resp.Reply, error) {
+func (u *clusteredPath) AskAll(words [][]byte) ([]resp.Reply, error) {
 	answer, err := u.askPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: askAllFacts})
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (u *clusteredPath) askAll(words [][]byte) ([]resp.Reply, error) {
 	return all.Elems, nil
 }
 
-func (u *clusteredPath) instead(c *commandtable.Command) func([][]byte) ([]byte, error) {
+func (u *clusteredPath) Instead(c *commandtable.Command) func([][]byte) ([]byte, error) {
 	run := u.route(c).instead
 	if run == nil {
 		return nil
@@ -152,7 +152,7 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := resp.Integer(args[at])
 	if !ok || timeout < 0 {
-		return u.ask(args, Place{}) // a node refuses it
+		return u.Ask(args, Place{}) // a node refuses it
 	}
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
 	until := time.Now().Add(cmp.Or(time.Duration(timeout)*time.Millisecond, waitsForEver))
@@ -216,7 +216,7 @@ func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byt
 // functionStats is FUNCTION STATS: the answer of a master that runs a script, or else of any, since all have the same
 // libraries.
 func (u *clusteredPath) functionStats(_ *commandtable.Command, words [][]byte) ([]byte, error) {
-	all, err := u.askAll(words)
+	all, err := u.AskAll(words)
 	if err != nil {
 		return nil, err
 	}

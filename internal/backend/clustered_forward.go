@@ -39,7 +39,7 @@ func (u *clusteredPath) executor(over way) *cluster.Executor {
 	return u.executors[over]
 }
 
-func (u *clusteredPath) leave() {
+func (u *clusteredPath) Leave() {
 	for over, e := range u.executors {
 		if e != nil {
 			e.Close()
@@ -52,8 +52,8 @@ func (u *clusteredPath) leave() {
 	}
 }
 
-// show opens that connection, at any node.
-func (u *clusteredPath) show(ctx context.Context) {
+// Show opens that connection, at any node.
+func (u *clusteredPath) Show(ctx context.Context) {
 	if u.presence == nil {
 		snapshot := u.nodes.Snapshot()
 		n := snapshot.Any(rand.Int(), 0)
@@ -63,10 +63,10 @@ func (u *clusteredPath) show(ctx context.Context) {
 	}
 }
 
-// hello asks any node.
-func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
+// Hello asks any node.
+func (u *clusteredPath) Hello(id upstream.Identity) (resp.Reply, error) {
 	u.executor(shared).As(id)
-	got, err := u.ask([][]byte{[]byte("HELLO"), {byte('0' + id.Proto)}}, Place{})
+	got, err := u.Ask([][]byte{[]byte("HELLO"), {byte('0' + id.Proto)}}, Place{})
 	if err == nil {
 		err = upstream.ErrorIn(got)
 	}
@@ -79,10 +79,10 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 	return answer, nil
 }
 
-// selectDB refuses every other database than 0. A node may have more, but then SELECT would move a connection that
+// SelectDB refuses every other database than 0. A node may have more, but then SELECT would move a connection that
 // other clients use, at one node. So a node is only asked whether the client may run SELECT.
-func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
-	reply, err := u.ask([][]byte{[]byte("SELECT"), []byte("0")}, Place{})
+func (u *clusteredPath) SelectDB(upstream.Identity) ([]byte, error) {
+	reply, err := u.Ask([][]byte{[]byte("SELECT"), []byte("0")}, Place{})
 	if err == nil {
 		err = upstream.ErrorIn(reply)
 	}

@@ -57,9 +57,9 @@ func (c *Common) AsService() upstream.Identity {
 // alone uses it, but for EndWait and Quiet.
 type Forwarder struct {
 	*Common
+	path
 	client  *client.Client
-	batch   *Batch // of the commands at work; nil: none are
-	path    path
+	batch   *Batch                           // of the commands at work; nil: none are
 	request atomic.Pointer[upstream.Request] // the request that sends its runs, or asks; nil: none yet
 	long    longTraffic
 	spent   time.Duration // how long all forwarded commands took, from sending to the replies
@@ -67,21 +67,30 @@ type Forwarder struct {
 
 // path is what differs between one Redis and the nodes of a cluster.
 type path interface {
+	// Ask sends a command that changes nothing, as the client, and returns Redis' reply as it came. After a lost reply the
+	// error is a *upstream.NotSentError, as if nothing had been asked, except at Apart.
+	Ask(words [][]byte, at Place) ([]byte, error)
+	// AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are
+	// left out.
+	AskAll(words [][]byte) ([]resp.Reply, error)
+	// AskKeys is Ask for several commands that are sent together, each to the node that has the key behind its name. It
+	// returns their replies in their order.
+	AskKeys(all [][][]byte) (replies [][]byte, err error)
+	// Instead returns what answers c in place of one node; nil: a node answers it, as most commands.
+	Instead(c *commandtable.Command) func(words [][]byte) ([]byte, error)
+	// Hello sends HELLO as id and returns the answer. If Redis accepts, id becomes the client's identity; else nothing
+	// changes.
+	Hello(id upstream.Identity) (resp.Reply, error)
+	// SelectDB makes id, which differs in its database, the client's identity, and returns the reply to SELECT. That
+	// database may be any number; with an error nothing changes.
+	SelectDB(id upstream.Identity) ([]byte, error)
+	// Show opens a shared connection as the client's user, if there can be one.
+	Show(ctx context.Context)
+	// Leave gives all connections back.
+	Leave()
+
 	// forward sends the run, and gathers its replies.
 	forward(b *Batch, over way)
-	// ask asks one node; askAll asks each node that has keys of its own.
-	ask(words [][]byte, at Place) ([]byte, error)
-	askAll(words [][]byte) ([]resp.Reply, error)
-	// askKeys asks several things at once, each of the node that has the key behind its command's name.
-	askKeys(all [][][]byte) (replies [][]byte, err error)
-	// instead returns what answers c in place of one node; nil: nothing does.
-	instead(c *commandtable.Command) func(words [][]byte) ([]byte, error)
-	hello(id upstream.Identity) (resp.Reply, error)
-	selectDB(id upstream.Identity) ([]byte, error)
-	// show opens a shared connection as the client's user.
-	show(ctx context.Context)
-	// leave gives all connections back.
-	leave()
 }
 
 // NewForwarder returns the Forwarder to b of client c.
@@ -227,10 +236,6 @@ func Apart(c *commandtable.Command) Place { return Place{kind: apart, cmd: c} }
 // against it is asked.
 func Queued() Place { return Place{kind: queued} }
 
-// Ask sends a command that changes nothing, as the client, and returns Redis' reply as it came. After a lost reply the
-// error is a *upstream.NotSentError, as if nothing had been asked, except at Apart.
-func (f *Forwarder) Ask(words [][]byte, at Place) ([]byte, error) { return f.path.ask(words, at) }
-
 func (f *Forwarder) askQueued(n *upstream.Node, words [][]byte) ([]byte, error) {
 	texts := make([]string, len(words))
 	for i, word := range words {
@@ -238,29 +243,6 @@ func (f *Forwarder) askQueued(n *upstream.Node, words [][]byte) ([]byte, error) 
 	}
 	return n.AskQueued(f.client.Context(), f.client.Identity(), texts...)
 }
-
-// AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are
-// left out.
-func (f *Forwarder) AskAll(words [][]byte) ([]resp.Reply, error) { return f.path.askAll(words) }
-
-// Instead returns what answers c in place of one node; nil: a node answers it, as most commands.
-func (f *Forwarder) Instead(c *commandtable.Command) func(words [][]byte) ([]byte, error) {
-	return f.path.instead(c)
-}
-
-// Hello sends HELLO as id and returns the answer. If Redis accepts, id becomes the client's identity; else nothing
-// changes.
-func (f *Forwarder) Hello(id upstream.Identity) (resp.Reply, error) { return f.path.hello(id) }
-
-// SelectDB makes id, which differs in its database, the client's identity, and returns the reply to SELECT. That
-// database may be any number; with an error nothing changes.
-func (f *Forwarder) SelectDB(id upstream.Identity) ([]byte, error) { return f.path.selectDB(id) }
-
-// Show opens a shared connection as the client's user, if there can be one.
-func (f *Forwarder) Show(ctx context.Context) { f.path.show(ctx) }
-
-// Leave gives all connections back.
-func (f *Forwarder) Leave() { f.path.leave() }
 
 // EndWait ends the wait for replies to what was sent at that step, and says whether there was such a wait. Any
 // goroutine may call it.
@@ -303,10 +285,6 @@ func (f *Forwarder) disconnected(err error) {
 		f.request.Store(nil)
 	}
 }
-
-// AskKeys is Ask for several commands that are sent together, each to the node that has the key behind its name. It
-// returns their replies in their order.
-func (f *Forwarder) AskKeys(all [][][]byte) (replies [][]byte, err error) { return f.path.askKeys(all) }
 
 // question asks something on a pipe, or several things at once. What is asked, and the answer, count for the client as
 // its replies do. The wait for it ends as that for a run does, and after QuestionTime.

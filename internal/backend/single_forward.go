@@ -40,7 +40,7 @@ func (u *singlePath) pipe(over way) (*upstream.Pipe, error) {
 	return p, nil
 }
 
-func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
+func (u *singlePath) Ask(words [][]byte, at Place) ([]byte, error) {
 	switch at.kind {
 	case apart:
 		return u.askApart(resp.Command(words))
@@ -54,7 +54,7 @@ func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
 	return u.question(p, resp.Command(words))
 }
 
-func (u *singlePath) askKeys(all [][][]byte) (replies [][]byte, err error) {
+func (u *singlePath) AskKeys(all [][][]byte) (replies [][]byte, err error) {
 	p, err := u.pipe(shared)
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func (u *singlePath) askApart(raw []byte) ([]byte, error) {
 	return got, err
 }
 
-func (u *singlePath) askAll(words [][]byte) ([]resp.Reply, error) {
-	answer, err := u.ask(words, Place{})
+func (u *singlePath) AskAll(words [][]byte) ([]resp.Reply, error) {
+	answer, err := u.Ask(words, Place{})
 	if err != nil {
 		return nil, err
 	}
@@ -106,15 +106,15 @@ func (u *singlePath) askAll(words [][]byte) ([]resp.Reply, error) {
 	return []resp.Reply{r}, nil
 }
 
-func (u *singlePath) instead(*commandtable.Command) func([][]byte) ([]byte, error) { return nil }
+func (u *singlePath) Instead(*commandtable.Command) func([][]byte) ([]byte, error) { return nil }
 
-func (u *singlePath) show(ctx context.Context) {
+func (u *singlePath) Show(ctx context.Context) {
 	if u.open[shared] == nil {
 		u.open[shared], _ = u.node.Open(ctx, u.client.Identity())
 	}
 }
 
-func (u *singlePath) leave() {
+func (u *singlePath) Leave() {
 	for over, p := range u.open {
 		if p != nil {
 			p.Release()
@@ -123,7 +123,7 @@ func (u *singlePath) leave() {
 	}
 }
 
-func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
+func (u *singlePath) Hello(id upstream.Identity) (resp.Reply, error) {
 	p := u.open[shared]
 	if p == nil || id != u.client.Identity() {
 		var err error
@@ -143,7 +143,7 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 	}
 	if p != u.open[shared] {
 		u.SetIdentity(id)
-		u.leave()
+		u.Leave()
 		u.open[shared] = p
 	}
 	answer, _ := resp.ParseReply(got)
@@ -152,10 +152,10 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 
 var okReply = resp.AppendSimple(nil, "OK")
 
-// selectDB opens the shared pipe of that database. If there can be none, although Redis has that database, the client
+// SelectDB opens the shared pipe of that database. If there can be none, although Redis has that database, the client
 // is in that database all the same: what it sends next, perhaps without waiting for this answer, is refused then, and
 // does not run in the former one.
-func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
+func (u *singlePath) SelectDB(id upstream.Identity) ([]byte, error) {
 	if id.DB < 0 {
 		return nil, &upstream.ReplyError{Line: "ERR DB index is out of range"}
 	}
