@@ -22,6 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
+	"github.com/lockproxy/lockproxy/internal/logqueue"
 	"github.com/lockproxy/lockproxy/internal/page"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/session"
@@ -142,6 +143,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	}
 	figures := a.server.Figures()
 	figures[telemetry.CertificateEnd], figures[telemetry.FileUnusable] = a.readEnds, a.readUnusable
+	figures[telemetry.LinesDropped] = telemetry.Number(logqueue.Dropped.Load)
 	telemetry.Publish(figures)
 	return nil
 }

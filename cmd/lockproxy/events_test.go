@@ -238,13 +238,17 @@ func TestEventLogThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	addr := freeAddr(t)
-	p := start(t, "--listen", addr, "--event-log", "/dev/full")
+	metrics := freeAddr(t)
+	p := start(t, "--listen", addr, "--event-log", "/dev/full", "--metrics-listen", metrics)
 	c := p.dial("tcp", addr)
 	for i := range 5 {
 		expect(t, c, "OK", "LOCK", fmt.Sprint("k", i))
 		time.Sleep(150 * time.Millisecond)
 	}
 	p.awaitLog("events cannot be written")
+	if text := textOf(t, "http://"+metrics+"/metrics"); !strings.Contains(text, "lockproxy_lines_dropped_total ") || strings.Contains(text, "lockproxy_lines_dropped_total 0\n") {
+		t.Error("no metric tells of it")
+	}
 	if n := strings.Count(p.logged(), "events cannot be written"); n != 1 {
 		t.Errorf("%d lines in the log", n)
 	}

@@ -8,10 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Usual is how many bytes of a log's lines may wait.
@@ -96,9 +95,12 @@ func (q *Queue) write() {
 	}
 }
 
-// count has the figures say that so many lines were lost.
+// Dropped is how many lines all queues have lost.
+var Dropped atomic.Int64
+
+// count adds lines that were lost.
 func count(lines int) int {
-	telemetry.LinesDropped.Add(int64(lines))
+	Dropped.Add(int64(lines))
 	return lines
 }
 

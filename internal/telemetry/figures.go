@@ -66,8 +66,8 @@ var (
 		"good when they were read last, at SIGHUP, LOCKPROXY RELOAD or the start; 0 if they were not, and the old ones stay.")
 	ReloadedAt = gauge("config.last.reload", "config_last_reload_seconds", "s",
 		"When the settings were read last, in seconds since 1970.")
-	LinesDropped = counter("lines.dropped", "lines_dropped", "{line}",
-		"Lines of the log and of event-log that were not written.")
+	LinesDropped = ofProxy("lines.dropped", "lines_dropped", "{line}",
+		"Lines of the log and of event-log that were not written.").total("")
 	FileUnusable = ofProxy("file.unusable", "files_unusable", "{file}", "1 for a file of certificates or passwords that has "+
 		"changed and cannot be used, while the old ones stay, else 0.", "file")
 	CertificateEnd = ofProxy("certificate.end", "", "s", "When the first certificate in a file ends, in seconds since "+

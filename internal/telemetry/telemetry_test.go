@@ -93,7 +93,7 @@ func publish(t *testing.T) (lost *Counters) {
 		Clients: number(5), UpstreamConnections: number(6), LocksHeld: number(7), LocksWaiting: number(8),
 		LocksGranted: words(3, "plain"), LocksLost: lost.Read, LocksEnded: words(4, "plain", "expired"), LocksRenewed: words(3, "error"), LocksHandedOff: words(3, "plain"),
 		OldestHold: number(90_000), LongestWait: number(250), LocksUnavailable: words(1, "oom"),
-		QuorumNodes: func(show Show) { show(2, "up"); show(0, "young"); show(1, "down") }, CertificateEnd: words(7, "/etc/tls.crt"), FileUnusable: words(0, "/etc/tls.crt"),
+		QuorumNodes: func(show Show) { show(2, "up"); show(0, "young"); show(1, "down") }, CertificateEnd: words(7, "/etc/tls.crt"), FileUnusable: words(0, "/etc/tls.crt"), LinesDropped: number(0),
 	})
 	t.Cleanup(func() { published.Store(nil) })
 	return lost
