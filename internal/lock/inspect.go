@@ -166,11 +166,12 @@ func (m *Manager) List(owner, pattern string) []Entry {
 	return out
 }
 
-// Each calls f with all that List has, in no order, before Introduce has said who they are. f must not block.
-func (m *Manager) Each(f func(Entry)) {
-	m.holds.each(f)
-	m.leases.each(f)
-	m.lines.each(f)
+// Each calls f with all that List has of the locks that fit, in no order, before Introduce has said who they are. Neither
+// of both must block.
+func (m *Manager) Each(fits Fits, f func(Entry)) {
+	m.holds.each(fits, f)
+	m.leases.each(fits, f)
+	m.lines.each(fits, f)
 }
 
 // HeldLongest are the locks held through this proxy, those first that have been held for longest: n at most.
@@ -179,12 +180,17 @@ func (m *Manager) HeldLongest(n int) []Entry { return longest(n, m.holds.each, m
 // WaitingLongest are the verbs that wait at this proxy, those first that have waited for longest: n at most.
 func (m *Manager) WaitingLongest(n int) []Entry { return longest(n, m.lines.each) }
 
-// each calls f with what one part of the engine has, under that part's mutex.
-type each = func(f func(Entry))
+// Fits says whether a lock is meant.
+type Fits = func(db int, key string) bool
+
+// each calls f with what one part of the engine has of the locks that fit, under that part's mutex.
+type each = func(fits Fits, f func(Entry))
+
+func allFit(int, string) bool { return true }
 
 func collect(parts ...each) (all []Entry) {
 	for _, each := range parts {
-		each(func(e Entry) { all = append(all, e) })
+		each(allFit, func(e Entry) { all = append(all, e) })
 	}
 	return all
 }
@@ -205,7 +211,7 @@ func longest(n int, parts ...each) []Entry {
 // oldest is for how many ms somebody has held a lock, or waited.
 func oldest(parts ...each) (age int64) {
 	for _, each := range parts {
-		each(func(e Entry) { age = max(age, e.Held, e.Waited) })
+		each(allFit, func(e Entry) { age = max(age, e.Held, e.Waited) })
 	}
 	return age
 }
@@ -228,21 +234,28 @@ func yield(mu *sync.Mutex, done *int, more int) {
 
 // each calls f with the connections' locks, all holders of a lock in one piece. The map may change between two pieces: a
 // lock that is added then may be passed over.
-func (hs *holds) each(f func(Entry)) {
+func (hs *holds) each(fits Fits, f func(Entry)) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	now, done := time.Now(), 0
-	for _, held := range hs.byKey {
-		handed := handed(held)
-		for rec := range held.All() {
-			if rec.releasing && handed {
-				continue
-			}
-			for _, side := range rec.sides() {
-				f(hs.entryOf(rec, side, now))
-			}
+	for at, held := range hs.byKey {
+		if fits(at.DB, at.Key) {
+			hs.eachOf(held, now, f)
 		}
 		yield(&hs.mu, &done, held.Len())
+	}
+}
+
+// eachOf calls f with the holders of one lock. mu is held.
+func (hs *holds) eachOf(held chain.Chain[*record], now time.Time, f func(Entry)) {
+	handed := handed(held)
+	for rec := range held.All() {
+		if rec.releasing && handed {
+			continue
+		}
+		for _, side := range rec.sides() {
+			f(hs.entryOf(rec, side, now))
+		}
 	}
 }
 
@@ -297,12 +310,14 @@ func handed(held chain.Chain[*record]) bool {
 }
 
 // each calls f with the locks of named owners.
-func (ls *leases) each(f func(Entry)) {
+func (ls *leases) each(fits Fits, f func(Entry)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now, done := time.Now(), 0
-	for _, l := range ls.byID {
-		f(l.entry(now))
+	for id, l := range ls.byID {
+		if fits(id.DB, id.Key) {
+			f(l.entry(now))
+		}
 		yield(&ls.mu, &done, 1)
 	}
 }
@@ -325,11 +340,14 @@ func (l *lease) entry(now time.Time) Entry {
 }
 
 // each calls f with those who wait.
-func (ls *lines) each(f func(Entry)) {
+func (ls *lines) each(fits Fits, f func(Entry)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now, done := time.Now(), 0
-	for _, l := range ls.byKey {
+	for key, l := range ls.byKey {
+		if !fits(key.DB, key.Key) {
+			continue
+		}
 		place := 0
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
 			place++

@@ -259,6 +259,7 @@ func TestHeldLongestFirst(t *testing.T) {
 	var all []*record
 	for i := range 5000 {
 		all = append(all, believed(hs, nil, lockstore.ID{Key: fmt.Sprint("k", i), Owner: "o"}))
+		all[i].granted = hs.now().add(time.Duration(i)*time.Millisecond - time.Minute)
 	}
 	last := moment(0)
 	for i, e := range longest(len(all), hs.each) {

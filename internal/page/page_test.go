@@ -49,11 +49,13 @@ type engine struct {
 	killed  []string
 }
 
-func (e *engine) Each(f func(lock.Entry)) {
+func (e *engine) Each(fits func(int, string) bool, f func(lock.Entry)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, one := range e.list {
-		f(one)
+		if fits(one.DB, one.Key) {
+			f(one)
+		}
 	}
 }
 

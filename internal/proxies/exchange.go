@@ -30,8 +30,8 @@ const (
 	mostHeard                = 16 << 20            // bytes of all answers to a question
 	mostWaiting              = 32                  // questions
 
-	// answerTime is for all answers. As many as did not answer the last time have lateTime once all others have.
-	answerTime, lateTime = time.Second, 100 * time.Millisecond
+	// answerTime is for all answers. As many as were not heard of for quietAfter have lateTime once all others have.
+	answerTime, quietAfter, lateTime = time.Second, 10 * time.Second, 100 * time.Millisecond
 	// fresh is for how long a view is shown again, mostRecent how many are.
 	fresh, mostRecent = time.Second, 16
 	// rest and restMost are the pauses after an answer, which are otherwise four times as long as it took to make.
@@ -49,7 +49,7 @@ type Options struct {
 
 // Locks is the lock engine, as far as it is asked.
 type Locks interface {
-	Each(f func(lock.Entry))
+	Each(fits lock.Fits, f func(lock.Entry))
 	Stats() lock.Stats
 	// Forced is called when another proxy says that it has freed a lock by force.
 	Forced(db int, key string)
@@ -62,17 +62,16 @@ type Exchange struct {
 	turn    chan struct{}   // has one slot: whoever has put something in asks
 	recent  map[string]View // by their questions; of whoever has the turn
 
-	mu    sync.Mutex  // guards all below
-	asked *collection // the question that was asked last; nil: none
-	known []State     // other proxies
-	quiet int         // so many did not answer the last time, nor afterwards
-	deaf  error       // why no messages come; nil: they do
+	mu       sync.Mutex  // guards all below
+	asked    *collection // nil: nobody waits for answers
+	known    []State     // other proxies
+	nameless int         // so many more did not answer the last time, and have never said who they are
+	deaf     error       // why no messages come; nil: they do
 }
 
 // collection is a question, and what was answered to it. The Exchange's mutex guards it.
 type collection struct {
 	id      string
-	over    bool // nobody waits for more
 	answers []Answer
 	bytes   int
 	echo    bool          // the question has come back: this proxy hears what is said
@@ -132,8 +131,9 @@ func (x *Exchange) listen(ctx context.Context) {
 // hear takes a message: an answer, or what is said to all. What is longer than that may be is never read.
 func (x *Exchange) hear(m rueidis.PubSubMessage) {
 	if m.Channel != asking {
-		id, text, _ := strings.Cut(m.Message, " ")
-		x.answered(id, text)
+		id, answer, _ := strings.Cut(m.Message, " ")
+		from, text, _ := strings.Cut(answer, " ")
+		x.answered(id, from, text)
 		return
 	}
 	said := message{}
@@ -159,11 +159,16 @@ func (x *Exchange) echo(id string) {
 	}
 }
 
-// answered notes an answer.
-func (x *Exchange) answered(id, text string) {
+// answered notes an answer. One that comes too late says that its proxy is at work.
+func (x *Exchange) answered(id, from, text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := x.asked
+	for i := range x.known {
+		if x.known[i].ID == from {
+			x.known[i].heard = time.Now()
+		}
+	}
 	if !c.reads(id, text) {
 		return
 	}
@@ -172,16 +177,11 @@ func (x *Exchange) answered(id, text string) {
 		return
 	}
 	s := x.meet(a.Proxy)
-	switch {
-	case s == nil || s.answered == id:
-		return
-	case c.over:
-		x.quiet-- // it was too late this time: the next time it is waited for
-	default:
+	if s != nil && s.answered != id {
+		s.answered = id
 		c.answers = append(c.answers, a)
 		retry.Wake(c.came)
 	}
-	s.answered = id
 }
 
 // reads says whether a text that has come as the answer to the question of that id is read.
@@ -231,7 +231,7 @@ func (x *Exchange) answer(ctx context.Context, said message) {
 		x.o.Locks.Forced(said.Forced.DB, string(said.Forced.Name))
 	case said.Ask != nil:
 		// Whoever asks hears, or does not: it says itself who has not answered.
-		_, _ = x.o.Home.publish(ctx, answersFor+said.From.ID, said.ID+" "+x.here(*said.Ask).text())
+		_, _ = x.o.Home.publish(ctx, answersFor+said.From.ID, said.ID+" "+x.o.Self.ID+" "+x.here(*said.Ask).text())
 	}
 }
 
@@ -324,29 +324,32 @@ func (x *Exchange) ask(q Question) View {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	c.over = true
+	x.asked = nil
 	if err != nil || !c.echo {
 		v.Proxies[0].Trouble = "others may be missing: " + cmp.Or(x.deaf, err, errDeaf).Error()
 	}
 	now := time.Now()
-	var nameless int
-	x.known, nameless = states(x.known, c.id, others, now)
-	x.quiet = max(0, others-len(c.answers))
+	x.known, x.nameless = states(x.known, c.id, others, now)
 	v.Proxies = append(v.Proxies, x.known...)
-	for range min(nameless, mostNameless) {
+	for range min(x.nameless, mostNameless) {
 		v.Proxies = append(v.Proxies, State{State: "down", Since: now, Trouble: silent})
 	}
 	v.Locks, v.Of = merge(append([]Answer{own}, c.answers...), q)
 	return v
 }
 
-// await waits until all have answered, of so many others; for as many as did not answer the last time only for a moment
-// after the rest.
+// await waits until all have answered, of so many others; for as many as have not been heard of for a while only for a
+// moment after the rest.
 func (x *Exchange) await(ctx context.Context, c *collection, others int) {
 	var late <-chan time.Time
 	for {
 		x.mu.Lock()
-		missing, quiet, echo := others-len(c.answers), x.quiet, c.echo
+		missing, quiet, echo := others-len(c.answers), x.nameless, c.echo
+		for _, s := range x.known {
+			if s.State == "down" && time.Since(s.heard) > quietAfter {
+				quiet++
+			}
+		}
 		x.mu.Unlock()
 		switch {
 		case !echo:

@@ -27,9 +27,11 @@ type engine struct {
 	forced []string
 }
 
-func (e *engine) Each(f func(lock.Entry)) {
+func (e *engine) Each(fits func(int, string) bool, f func(lock.Entry)) {
 	for _, one := range e.list {
-		f(one)
+		if fits(one.DB, one.Key) {
+			f(one)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ type place struct {
 
 // look answers a question with the locks of this proxy. It goes over them twice, since there may be very many: to count
 // who holds and who waits for each, and to keep those of the locks that come first. There are about so many entries.
-func look(q Question, proxy string, entries int, each func(func(lock.Entry))) (first []Lock, of int) {
+func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.Entry))) (first []Lock, of int) {
 	if q.Locks <= 0 {
 		return nil, 0
 	}
@@ -24,11 +24,12 @@ func look(q Question, proxy string, entries int, each func(func(lock.Entry))) (f
 		entries = 0 // few have the name
 	}
 	at, all, name := make(map[place]int, entries), make([]Lock, 0, entries), string(q.Name)
-	each(func(e lock.Entry) {
+	means := func(_ int, key string) bool { return strings.Contains(key, name) }
+	if q.Exact {
+		means = func(db int, key string) bool { return db == q.DB && key == name }
+	}
+	each(means, func(e lock.Entry) {
 		here := place{e.DB, e.Key}
-		if q.Exact && here != (place{q.DB, name}) || !q.Exact && !strings.Contains(e.Key, name) {
-			return
-		}
 		i, there := at[here]
 		if !there {
 			i = len(all)
@@ -42,11 +43,14 @@ func look(q Question, proxy string, entries int, each func(func(lock.Entry))) (f
 		first = append(first, Lock{Name: l.Name, DB: l.DB, Bytes: Bytes(l.Name), Holders: []lock.Entry{}, Waiters: []lock.Entry{}})
 		at[place{l.DB, l.Name}] = i
 	}
-	each(func(e lock.Entry) {
-		if i, is := at[place{e.DB, e.Key}]; is {
-			first[i].count(&e)
-			first[i].keep(e)
-		}
+	chosen := func(db int, key string) bool {
+		_, is := at[place{db, key}]
+		return is
+	}
+	each(chosen, func(e lock.Entry) {
+		l := &first[at[place{e.DB, e.Key}]]
+		l.count(&e)
+		l.keep(e)
 	})
 	first = slices.DeleteFunc(first, func(l Lock) bool { return l.Holding+l.Waiting == 0 }) // it was given back meanwhile
 	for i := range first {
