@@ -116,7 +116,7 @@ func (b *Budget) admit(id Identity, kind pipeKind) (*share, error) {
 	case privatePipe:
 		s.user, s.bounds = id.account(), []*bound{&b.private, &b.alone, &b.all}
 	}
-	quicker := kind == sharedPipe && id.quicker()
+	quicker := id.quicker(kind)
 	for {
 		err := b.add(s, quicker)
 		full, is := errors.AsType[*FullError](err)

@@ -38,8 +38,10 @@ const (
 	Questions                // of the proxy's own: no Budget counts their connections
 )
 
-// quicker says that such a connection only makes things quicker: that for commands does as well.
-func (id Identity) quicker() bool { return id.For == Writes || id.For == Scripts }
+// quicker says that such a connection of id's only makes things quicker: that for commands does as well.
+func (id Identity) quicker(kind pipeKind) bool {
+	return kind == sharedPipe && (id.For == Writes || id.For == Scripts)
+}
 
 // Secret is a password that changes while the proxy runs: each connection is made with the present one. Its values are
 // comparable.

@@ -156,7 +156,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 // Opening a connected pipe costs no system call. Where there is no pipe that
 // only makes things quicker, and none at once, it is that for commands.
 func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
-	if id.quicker() {
+	if id.quicker(sharedPipe) {
 		soon, cancel := context.WithTimeoutCause(ctx, quickerFor, errNoLink)
 		p, err := n.open(soon, id, sharedPipe)
 		if cancel(); err == nil {
@@ -195,7 +195,7 @@ func (n *Node) open(ctx context.Context, id Identity, kind pipeKind) (*Pipe, err
 		time.Now().Before(until) && retry.Sleep(ctx, roomLook, nil); {
 		p, err = n.use(id, kind)
 	}
-	if IsFull(err) && !id.quicker() {
+	if IsFull(err) && !id.quicker(kind) {
 		telemetry.UpstreamRefused.Add(1)
 	}
 	if err != nil {
@@ -258,7 +258,7 @@ func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, patience, errNoLink)
 		defer cancel()
 	}
-	if _, err := p.await(ctx, lately, true); err != nil {
+	if _, err := p.await(ctx, lately, !p.id.quicker(p.kind)); err != nil {
 		n.release(p)
 		return nil, err
 	}
