@@ -96,7 +96,7 @@ func (who credentials) askAt(ctx context.Context, n *upstream.Node) error {
 	if who == (credentials{}) {
 		return n.Admit(ctx, "")
 	}
-	return n.Authenticate(ctx, who.user, who.password)
+	return n.Authenticate(ctx, "", who.user, who.password)
 }
 
 func isRefusal(err error) bool { return upstream.Refused(err) != nil }

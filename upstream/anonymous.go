@@ -52,7 +52,7 @@ var anew = []step{
 }
 
 // Admit asks Redis, each time, whether it serves a client at that address that does not authenticate. The error is as
-// that of AuthenticateFrom.
+// that of Authenticate.
 func (n *Node) Admit(ctx context.Context, address string) error {
 	id := Identity{Proto: 2}
 	return n.inTurn(ctx, address, func(ctx context.Context) error {

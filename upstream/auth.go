@@ -21,18 +21,11 @@ type auths struct {
 	closed bool
 }
 
-// Authenticate asks Redis, each time, whether user may log in with password.
-// User "" is the one-argument AUTH. The error is a *ReplyError with Redis' own
-// words when it refuses, and a *NotSentError when there was no answer within
-// twice the dial time-out, or before ctx ended.
-func (n *Node) Authenticate(ctx context.Context, user, password string) error {
-	return n.AuthenticateFrom(ctx, "", user, password)
-}
-
-// AuthenticateFrom is Authenticate for a client at that address. Redis is asked
-// about authTurns passwords at a time; when more clients wait, their addresses
-// take turns, however many clients each address has.
-func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password string) error {
+// Authenticate asks Redis, each time, whether a client at that address may log in as user with password. User "" is the
+// one-argument AUTH. Redis is asked about authTurns passwords at a time; when more clients wait, their addresses take
+// turns, however many clients each address has. The error is a *ReplyError with Redis' own words when it refuses, and a
+// *NotSentError when there was no answer within twice the dial time-out, or before ctx ended.
+func (n *Node) Authenticate(ctx context.Context, address, user, password string) error {
 	return n.inTurn(ctx, address, func(ctx context.Context) error {
 		return n.askOn(ctx, Identity{User: user, Password: password}, []step{{words: authWords(user, password)}})
 	})

@@ -77,10 +77,10 @@ func TestPasswordsSideBySide(t *testing.T) {
 	var asking sync.WaitGroup
 	for i := range 100 {
 		asking.Go(func() {
-			if err := n.AuthenticateFrom(context.Background(), fmt.Sprint(i%3), "", "wrong"); Refused(err) == nil {
+			if err := n.Authenticate(context.Background(), fmt.Sprint(i%3), "", "wrong"); Refused(err) == nil {
 				t.Error(err)
 			}
-			if err := n.AuthenticateFrom(context.Background(), "x", "", "right"); err != nil {
+			if err := n.Authenticate(context.Background(), "x", "", "right"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -442,7 +442,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	if _, err := n.Private(context.Background(), Identity{Proto: 2}); !errors.As(err, &unsent) {
 		t.Fatalf("got %v", err)
 	}
-	if err := n.Authenticate(context.Background(), "", "x"); !errors.As(err, &unsent) {
+	if err := n.Authenticate(context.Background(), "", "", "x"); !errors.As(err, &unsent) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -230,7 +230,7 @@ func TestOpenWithoutRedis(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	if err := n.Authenticate(context.Background(), "ann", "x"); !errors.As(err, &unsent) {
+	if err := n.Authenticate(context.Background(), "", "ann", "x"); !errors.As(err, &unsent) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -260,7 +260,7 @@ func TestOpenGivesUp(t *testing.T) {
 	if _, err := n.Open(ctx, Identity{Proto: 3}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
-	if err := n.Authenticate(ctx, "", "x"); !errors.As(err, &unsent) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := n.Authenticate(ctx, "", "", "x"); !errors.As(err, &unsent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -273,7 +273,7 @@ func TestAuthenticate(t *testing.T) {
 	ctx := context.Background()
 	ask := func(user, password, want string) {
 		t.Helper()
-		err := n.Authenticate(ctx, user, password)
+		err := n.Authenticate(ctx, "", user, password)
 		if want == "" && err != nil {
 			t.Errorf("%s: %v", user, err)
 		} else if want != "" {
@@ -299,7 +299,7 @@ func TestAuthenticate(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			if err := n.Authenticate(ctx, "ann", []string{"secret", "wrong"}[i%2]); (err == nil) != (i%2 == 0) {
+			if err := n.Authenticate(ctx, "", "ann", []string{"secret", "wrong"}[i%2]); (err == nil) != (i%2 == 0) {
 				t.Errorf("%d: %v", i, err)
 			}
 		})
@@ -319,10 +319,10 @@ func TestAuthenticateEndsWithItsContextAndTheNode(t *testing.T) {
 			return n.auths.turns.taken == want
 		})
 	}
-	go func() { result <- n.Authenticate(context.Background(), "", "x") }()
+	go func() { result <- n.Authenticate(context.Background(), "", "", "x") }()
 	waiting(1)
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { beside <- n.Authenticate(ctx, "", "y") }()
+	go func() { beside <- n.Authenticate(ctx, "", "", "y") }()
 	waiting(2)
 	cancel()
 	if err := <-beside; !errors.Is(err, context.Canceled) {

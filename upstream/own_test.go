@@ -20,7 +20,7 @@ func TestOwnConnectionsAreKeptAside(t *testing.T) {
 	if _, err := n.Open(context.Background(), Identity{Proto: 2, DB: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Authenticate(context.Background(), "nobody", "x"); Refused(err) == nil {
+	if err := n.Authenticate(context.Background(), "", "nobody", "x"); Refused(err) == nil {
 		t.Error(err)
 	}
 	aside, err := n.Aside(context.Background(), Identity{Proto: 2})

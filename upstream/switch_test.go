@@ -31,7 +31,7 @@ func TestSwitch(t *testing.T) {
 	if got := ask1(t, p, "SET", "k", "v"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	if err := n.Authenticate(context.Background(), "", "x"); Refused(err) == nil { // its connection is to move, too
+	if err := n.Authenticate(context.Background(), "", "", "x"); Refused(err) == nil { // its connection is to move, too
 		t.Fatal(err)
 	}
 	dedicated, receiver := dedicate(t, n, Identity{Proto: 2})
@@ -65,7 +65,7 @@ func TestSwitch(t *testing.T) {
 		err := p.Do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, "SET", "k", "w")}, Sink: &got})
 		return err == nil && got.String() == "+OK\r\n"
 	})
-	waitFor(t, "passwords are asked there", func() bool { return Refused(n.Authenticate(context.Background(), "", "x")) != nil })
+	waitFor(t, "passwords are asked there", func() bool { return Refused(n.Authenticate(context.Background(), "", "", "x")) != nil })
 	waitFor(t, "the control clients are there too", func() bool { return run(controlClientOf(t, c, 0), "PING").Error() == nil })
 	useControl(t, c)
 	waitFor(t, "scripts run there", func() bool {

@@ -77,7 +77,7 @@ func TestTLS(t *testing.T) {
 	value := string(bytes.Repeat([]byte("x"), 1<<20))
 	expect(t, p, "$1\r\na\r\n+OK\r\n$1048576\r\n"+value+"\r\n", []string{"ECHO", "a"}, []string{"SET", "k", value}, []string{"GET", "k"})
 	expect(t, private(t, n, Identity{Proto: 2}), "$1048576\r\n"+value+"\r\n", []string{"GET", "k"})
-	if err := n.Authenticate(context.Background(), "default", "any"); err != nil {
+	if err := n.Authenticate(context.Background(), "", "default", "any"); err != nil {
 		t.Error(err)
 	}
 

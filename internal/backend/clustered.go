@@ -24,7 +24,7 @@ func (b *Clustered) Node() *upstream.Node { return b.Snapshot().Any(rand.Int(), 
 // what that node allows.
 func (b *Clustered) Authenticate(ctx context.Context, from, user, password string) error {
 	return b.askAbout(ctx, func(ctx context.Context, n *upstream.Node) error {
-		return n.AuthenticateFrom(ctx, from, user, password)
+		return n.Authenticate(ctx, from, user, password)
 	})
 }
 

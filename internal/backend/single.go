@@ -17,7 +17,7 @@ func NewSingle(n *upstream.Node) Backend { return single{n} }
 func (b single) Node() *upstream.Node { return b.node }
 
 func (b single) Authenticate(ctx context.Context, from, user, password string) error {
-	return b.node.AuthenticateFrom(ctx, from, user, password)
+	return b.node.Authenticate(ctx, from, user, password)
 }
 
 func (b single) Admit(ctx context.Context, from string) error { return b.node.Admit(ctx, from) }
