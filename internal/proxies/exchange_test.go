@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,11 +24,13 @@ const patience = 30 * time.Second
 // engine has the locks of a proxy.
 type engine struct {
 	list   []lock.Entry
-	mu     sync.Mutex // guards forced
+	slow   atomic.Int64 // ns that a look takes at least
+	mu     sync.Mutex   // guards forced
 	forced []string
 }
 
 func (e *engine) Each(fits func(int, string) bool, f func(lock.Entry)) {
+	time.Sleep(time.Duration(e.slow.Load()) / 2) // there are two of them
 	for _, one := range e.list {
 		if fits(one.DB, one.Key) {
 			f(one)
@@ -114,6 +117,20 @@ func TestAskAmongManyLocks(t *testing.T) {
 	}
 	endB()
 	seen(t, a, Question{Locks: 5}, "it has gone", func(v View) bool { return len(v.Proxies) == 2 && v.Proxies[1].State == "gone" })
+}
+
+// A proxy that has answered too late is waited for the next time as long as others are.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	b := &engine{list: []lock.Entry{entry("k", 0, "job", false, time.Second)}}
+	a, _ := open(t, redis.Addr(), idA, "", &engine{})
+	open(t, redis.Addr(), idB, "", b)
+	seen(t, a, Question{Locks: 1}, "both", up(1))
+	b.slow.Store(int64(answerTime + lateTime))
+	seen(t, a, Question{Locks: 2}, "it does not answer in time", func(v View) bool { return len(v.Silent()) == 1 })
+	b.slow.Store(int64(2 * lateTime))
+	seen(t, a, Question{Locks: 3}, "it answers in time", up(1))
 }
 
 // What is said on the channels by somebody else crashes nothing, grows nothing, and changes nothing.
