@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -23,6 +24,9 @@ type places struct {
 func (p *places) changed(c net.Conn, to http.ConnState) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn() // whose Close waits for nobody
+	}
+	if to == http.StateNew {
+		runtime.Gosched() // those who have come before may be answered before they lose their places
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

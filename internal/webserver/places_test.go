@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -158,4 +159,22 @@ func TestOneAnswer(t *testing.T) {
 	if n := strings.Count(string(text), "200 OK"); n != 1 {
 		t.Errorf("%d answers: %q", n, text)
 	}
+}
+
+// Many who come at once are answered, each before those behind it take its place.
+func TestManyAtOnce(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	ln := listener(t)
+	var all []net.Conn
+	for range 100 { // fewer than wait before they are let in
+		all = append(all, connect(t, ln.Addr().String(), request))
+	}
+	s := New(Options{Name: "a test", Handler: http.HandlerFunc(ok), Log: slog.New(slog.DiscardHandler)})
+	s.Start(ln, nil)
+	for _, c := range all {
+		answered(t, c)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = s.Shutdown(ctx)
 }
