@@ -9,8 +9,8 @@ import (
 // idleFor is how long a connection that serves one client at a time waits for its next one.
 const idleFor = 30 * time.Second
 
-// maxIdleDedicated is how many dedicated connections wait for their next client, over all identities.
-const maxIdleDedicated = 64
+// mostIdle is how many of a node's pipes, and of its dedicated connections, wait for their next client, over all identities.
+const mostIdle = 64
 
 // dedicatedPool are a node's dedicated connections.
 type dedicatedPool struct {
@@ -42,7 +42,7 @@ func (s *dedicatedPool) put(p *Dedicated) bool {
 	if _, known := s.all[p]; !known || s.closed {
 		return false
 	}
-	if len(s.idle) == maxIdleDedicated {
+	if len(s.idle) == mostIdle {
 		s.idle[0].conn.Close()
 		s.idle = slices.Delete(s.idle, 0, 1)
 	}
@@ -76,7 +76,7 @@ func (s *dedicatedPool) closeOldest(user string) bool {
 
 // renew ends the idle connections of the identities concerned.
 func (s *dedicatedPool) renew(concerned func(Identity) bool) {
-	s.closeIdle(maxIdleDedicated, func(p *Dedicated) bool { return concerned(p.Identity) })
+	s.closeIdle(mostIdle, func(p *Dedicated) bool { return concerned(p.Identity) })
 }
 
 // closeUnused closes p if it is idle, unless another could not be had.

@@ -24,14 +24,12 @@ import (
 // Defaults of NodeOptions.
 const (
 	DefaultDialTimeout = 2 * time.Second
-	defaultIdle        = 64
 	defaultMaxInflight = 8 << 20
 )
 
 // NodeOptions are a Node's settings; zero fields stand for the defaults.
 type NodeOptions struct {
 	DialTimeout time.Duration // for connection, TLS and handshake together
-	Idle        int           // pipes that are kept connected though nobody uses them
 	MaxInflight int64         // bytes of unanswered requests on one connection; more must wait
 	Budget      *Budget       // of connections, shared with other nodes; nil: they have no bound
 	Logger      *slog.Logger  // nil: slog.Default()
@@ -132,9 +130,6 @@ func (c *contact) lately() bool { return c.left() > 0 }
 func NewNode(t Target, o NodeOptions) *Node {
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = DefaultDialTimeout
-	}
-	if o.Idle <= 0 {
-		o.Idle = defaultIdle
 	}
 	if o.MaxInflight <= 0 {
 		o.MaxInflight = defaultMaxInflight
@@ -303,7 +298,7 @@ func (n *Node) release(p *Pipe) {
 	switch {
 	case p.users > 0 || n.closed:
 	case p.kind != asidePipe && p.Connected():
-		if len(n.idle) >= n.opts.Idle {
+		if len(n.idle) == mostIdle {
 			n.drop(n.idle[0])
 		}
 		n.idle = append(n.idle, p)
