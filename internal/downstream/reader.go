@@ -26,6 +26,7 @@ type Reader struct {
 	rest       []redcon.Command // see Commands
 	judged     *Bounds          // whose limits of commands hold; nil: the first ones
 	small      atomic.Bool      // resp.UnauthenticatedLimits hold instead
+	watched    atomic.Bool      // see Watched
 	unfinished Account
 	silence    deadlines
 

@@ -15,6 +15,7 @@ const watchedBytes = 1 << 20
 func (r *Reader) Watch() (stop func()) {
 	done := make(chan struct{})
 	r.setMode(forEnd)
+	r.watched.Store(true)
 	r.client.Ahead(r.guard.Ahead())
 	go r.watch(done)
 	return func() {
@@ -23,6 +24,9 @@ func (r *Reader) Watch() (stop func()) {
 		r.setMode(forCommands)
 	}
 }
+
+// Watched says that the client's end will be noticed by whoever reads.
+func (r *Reader) Watched() bool { return r.watched.Load() }
 
 // setMode has reads be for something else from now on.
 func (r *Reader) setMode(m mode) {
@@ -36,6 +40,7 @@ func (r *Reader) setMode(m mode) {
 // watch reads ahead, so as to see the client's end at once; source.Read notes it.
 func (r *Reader) watch(done chan<- struct{}) {
 	defer close(done)
+	defer r.watched.Store(false)
 	for {
 		err := r.guard.ReadAhead(watchedBytes)
 		r.client.Ahead(r.guard.Ahead())

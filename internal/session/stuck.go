@@ -53,8 +53,8 @@ func (s *Server) stuckLoop() {
 	}
 }
 
-// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted longer
-// than most; 0: none. It says whether any waits at all.
+// waiting lists the sessions that have waited for the same thing for stuckAfter while nobody reads from their clients,
+// and ends waits that have lasted longer than most; 0: none. It says whether any waits at all.
 func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (_ []*Session, some bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -70,7 +70,7 @@ func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (
 		if most > 0 && waited >= most && c.pipes.Quiet() >= most { // not when it is the client that reads slowly
 			c.pipes.EndWait(step, upstream.ErrTimeout)
 		}
-		if waited >= stuckAfter {
+		if waited >= stuckAfter && !c.client.Reader.Watched() {
 			long = append(long, c)
 		}
 	}
