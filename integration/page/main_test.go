@@ -64,7 +64,7 @@ func start(t *testing.T, flags ...string) *proxy {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(filepath.Join(dir, "lockproxy"), "--listen", p.listen, "--admin-listen", p.admin, "--drain-timeout", "0", "--slowlog-slower-than", "4ms")
+	cmd := exec.Command(filepath.Join(dir, "lockproxy"), "--listen", p.listen, "--admin-listen", p.admin, "--drain-timeout", "0")
 	cmd.Args = append(cmd.Args, flags...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
@@ -155,7 +155,8 @@ func everyday(t *testing.T, p *proxy) {
 		p.dial(t, "mover-"+strconv.Itoa(i+2)).send("FAIRLOCK", "migration:shard-12", "BLOCK", "0")
 	}
 	p.dial(t, "etl").want(t, "+OK", "LOCK", "etl:import:customers-and-their-addresses:2026-11-23T00:00:00Z:part-000042")
-	p.dial(t, "cache").want(t, "+OK", "LOCK", "cache:warmup", "PX", "1500")
+	p.dial(t, "cache").want(t, "+OK", "LOCK", "cache:warmup")
+	p.dial(t, "flush").want(t, ":1", "DEL", "cache:warmup")
 }
 
 // work is clients that take locks from each other, until ctx ends.
