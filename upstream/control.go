@@ -94,8 +94,8 @@ func NewControl(t Target, o ControlOptions) *Control {
 // commands do not belong here.
 func (c *Control) Client(db int) (rueidis.Client, error) { return c.client(controlUse{db: db}) }
 
-// Waiter returns the client for batches with WAIT in database db, which is as Client's but for its connections: each
-// batch has one to itself, since WAIT answers for the writes of its own. There are WaitersMost, and one more that asks
+// Waiter returns the client for Dedicate and WAIT in database db, whose calls have no ctx that ends: WAIT answers for the
+// writes of its own connection. There are WaitersMost, and one more that asks
 // whether Redis is there; they are small, and every ten seconds those that are not in use are closed.
 func (c *Control) Waiter(db int) (rueidis.Client, error) {
 	return c.client(controlUse{db: db, waits: true})
@@ -169,19 +169,21 @@ func (c *Control) options(use controlUse) rueidis.ClientOption {
 		ring, buffer = waiterRing, waiterBuffer
 	}
 	return rueidis.ClientOption{
-		InitAddress:         []string{c.target.Addr}, // with Sentinels dial finds the address
-		AuthCredentialsFn:   c.target.Service().Credentials,
-		SelectDB:            use.db,
-		ClientName:          "lockproxy", // a part of HELLO, so it needs no permission
-		ClientSetInfo:       rueidis.DisableClientSetInfo,
-		DialCtxFn:           c.dial,
-		Dialer:              net.Dialer{Timeout: c.opts.DialTimeout, KeepAlive: ping},
-		ConnWriteTimeout:    controlTimeout,
-		ForceSingleClient:   true, // the only kind that outlives a Redis that is down at first
-		DisableRetry:        true,
-		DisableCache:        true,
-		AlwaysPipelining:    true, // a ctx that ends must not end the connection
-		PipelineMultiplex:   -1,   // one connection keeps calls in order
+		InitAddress:       []string{c.target.Addr}, // with Sentinels dial finds the address
+		AuthCredentialsFn: c.target.Service().Credentials,
+		SelectDB:          use.db,
+		ClientName:        "lockproxy", // a part of HELLO, so it needs no permission
+		ClientSetInfo:     rueidis.DisableClientSetInfo,
+		DialCtxFn:         c.dial,
+		Dialer:            net.Dialer{Timeout: c.opts.DialTimeout, KeepAlive: ping},
+		ConnWriteTimeout:  controlTimeout,
+		ForceSingleClient: true, // the only kind that outlives a Redis that is down at first
+		DisableRetry:      true,
+		DisableCache:      true,
+		// A ctx that ends must not end the connection. Those that are given back, whose ctx never ends, would each time
+		// unsubscribe and discard what they have not, and need rights for that.
+		AlwaysPipelining:    !use.waits,
+		PipelineMultiplex:   -1, // one connection keeps calls in order
 		RingScaleEachConn:   ring,
 		ReadBufferEachConn:  buffer,
 		WriteBufferEachConn: buffer,

@@ -89,7 +89,6 @@ func TestMultiLockAllOrNone(t *testing.T) {
 		"no lock":           {"string", Request{Owner: "o", Lease: 5000}, "error"},
 		"no replicas":       {"z", Request{Replicas: 1, Blocks: true, Block: 2000}, "NOREPLICAS"},
 		"no name's":         {"z", Request{Owner: "o", Lease: 5000, Replicas: 1}, "NOREPLICAS"},
-		"no lease":          {"z", Request{Owner: "o"}, "ERR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := client(m)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -60,7 +61,13 @@ func TestHolderThatHearsIsClosed(t *testing.T) {
 		p, link, server, holder := lostLink(t, func(o *Options) { o.Allow = []string{"monitor"} })
 		begin(holder)
 		link.CutAll()
-		holder.want("<end>")
+		got := holder.frame()
+		for strings.HasPrefix(got, "+1") && name == "MONITOR" { // what others did before that
+			got = holder.frame()
+		}
+		if got != "<end>" {
+			t.Errorf("%s: got %q, want the end", name, got)
+		}
 		eventually(t, name+": its session ends", func() bool { return p.dedicatedCount() == 0 })
 		if n := server.Do(t, "EXISTS", "l"); n != int64(1) {
 			t.Errorf("%s: the lock was given back", name)
