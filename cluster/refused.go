@@ -56,8 +56,7 @@ func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 func (c *Cluster) confirmRefusal(id upstream.Identity, again <-chan struct{}, refused func()) {
 	defer c.running.Done()
 	who := credentials{id.User, id.Password}
-	pause := retry.Backoff{First: confirmAgain, Most: time.Hour}
-	for range confirmTimes {
+	for times := 0; times < confirmTimes && c.ctx.Err() == nil; {
 		said := c.askMasters(who)
 		if refusedByCluster(said) {
 			refused()
@@ -66,7 +65,9 @@ func (c *Cluster) confirmRefusal(id upstream.Identity, again <-chan struct{}, re
 		if !slices.ContainsFunc(said, isRefusal) {
 			break
 		}
-		retry.Sleep(c.ctx, pause.Next(), again)
+		if retry.Sleep(c.ctx, retry.Around(confirmAgain<<times), again) { // else another node has refused it
+			times++
+		}
 	}
 	c.mu.Lock()
 	delete(c.confirming, who)
