@@ -68,9 +68,8 @@ func TestPageFreesNobodyElse(t *testing.T) {
 	first.want(t, ":1", "UNLOCK", "job")
 	next.want(t, "+OK", "LOCK", "job")
 	do(t, tab, chromedp.Click("#sure"), chromedp.Click("#force"), until(`document.querySelector('.said')?.innerText.startsWith('Nothing was freed')`))
-	if text := is[string](t, tab, `document.querySelector('.people').innerText`); !strings.Contains(text, "next") {
-		t.Errorf("the new holder is not shown: %s", text)
-	}
+	// What proxies say is up to a second old: until then the holder has no name.
+	do(t, tab, chromedp.Sleep(1200*time.Millisecond), chromedp.Navigate("http://"+p.admin+"/lock?db=0&name=job"), until(`document.querySelector('.people').innerText.includes('next')`))
 	next.want(t, ":1", "UNLOCK", "job")
 }
 
