@@ -201,7 +201,7 @@ func TestBudgetKeepsHalf(t *testing.T) {
 	select {
 	case err := <-waited:
 		t.Fatalf("a script before a pipe is given back: %v", err)
-	case <-time.After(20 * roomLook):
+	case <-time.After(20 * roomMost):
 	}
 	pipes[0].Release()
 	if err := <-waited; err != nil {

@@ -185,10 +185,8 @@ func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
 
 func (n *Node) open(ctx context.Context, id Identity, kind pipeKind) (*Pipe, error) {
 	p, err := n.use(id, kind)
-	// A script that may share no connection waits for one that is given back.
-	for until := time.Now().Add(roomFor); IsFull(err) && kind == privatePipe && id.For == Scripts &&
-		time.Now().Before(until) && retry.Sleep(ctx, roomLook, nil); {
-		p, err = n.use(id, kind)
+	if IsFull(err) && kind == privatePipe && id.For == Scripts {
+		p, err = n.useWhenFree(ctx, id, err)
 	}
 	if IsFull(err) && !id.quicker(kind) {
 		telemetry.UpstreamRefused.Add(1)
@@ -202,9 +200,23 @@ func (n *Node) open(ctx context.Context, id Identity, kind pipeKind) (*Pipe, err
 const (
 	quickerFor = 200 * time.Millisecond // for how long a connection is waited for that only makes things quicker
 
-	roomFor  = 30 * time.Second
-	roomLook = 5 * time.Millisecond
+	// A script waits for roomFor for a private pipe. Many may wait, so their pauses grow from roomFirst to roomMost.
+	roomFor   = 30 * time.Second
+	roomFirst = 5 * time.Millisecond
+	roomMost  = 100 * time.Millisecond
 )
+
+// useWhenFree is use of a private pipe for a script, which may share no connection: it waits until one is given back.
+// full is why there is none yet.
+func (n *Node) useWhenFree(ctx context.Context, id Identity, full error) (p *Pipe, err error) {
+	ctx, cancel := context.WithTimeout(ctx, roomFor)
+	defer cancel()
+	pause := retry.Backoff{First: roomFirst, Most: roomMost}
+	for err = full; IsFull(err) && retry.Sleep(ctx, pause.Next(), nil); {
+		p, err = n.use(id, privatePipe)
+	}
+	return p, err
+}
 
 // use counts one more use of a pipe of id's, and makes the pipe if there is none.
 func (n *Node) use(id Identity, kind pipeKind) (*Pipe, error) {

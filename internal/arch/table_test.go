@@ -68,7 +68,7 @@ var table = []row{
 		may: []string{"internal/checked", "internal/retry", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",
 		may: []string{"internal/checked", "internal/retry", "internal/socket", "proto/resp", "internal/jitter", "internal/telemetry"}},
-	{pkg: "internal/proxyclient", floor: 2, what: "how lockproxy run and lockproxy top ask a lockproxy", may: []string{"upstream", "proto/resp"}, libs: stdOnly},
+	{pkg: "internal/proxyclient", floor: 2, what: "how lockproxy run and lockproxy top ask a lockproxy", may: []string{"internal/tlsfiles", "upstream", "proto/resp"}, libs: stdOnly},
 	{pkg: "internal/runlock", floor: 3, what: "lockproxy run: a command that runs while a lock is held",
 		may: []string{"internal/logqueue", "internal/proxyclient", "internal/retry", "upstream", "proto/resp"}, libs: []string{"golang.org/x/sys/unix"}},
 	{pkg: "internal/top", floor: 3, what: "lockproxy top: who holds and waits for which lock, as tables",

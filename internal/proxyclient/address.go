@@ -2,12 +2,12 @@ package proxyclient
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
-	"os"
+	"log/slog"
 
+	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -58,22 +58,14 @@ func (a *address) target() (t upstream.Target, err error) {
 	if t = a.at; t.TLS == nil {
 		return t, nil
 	}
-	t.TLS = t.TLS.Clone()
-	if a.authorities != "" {
-		pem, err := os.ReadFile(a.authorities)
-		if err != nil {
-			return t, fmt.Errorf("--cacert: %w", err)
-		}
-		if t.TLS.RootCAs = x509.NewCertPool(); !t.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return t, fmt.Errorf("--cacert: no certificate is in %s", a.authorities)
-		}
-	}
+	names := tlsfiles.Names{CA: a.authorities}
 	if a.cert != "" {
-		pair, err := tls.LoadX509KeyPair(a.cert, a.key)
-		if err != nil {
-			return t, fmt.Errorf("--cert, --key: %w", err)
-		}
-		t.TLS.Certificates = []tls.Certificate{pair}
+		names.Certs, names.Keys = []string{a.cert}, []string{a.key}
 	}
+	files, err := tlsfiles.Open(names, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return t, fmt.Errorf("--cacert, --cert, --key: %w", err)
+	}
+	t.TLS = files.Client(t.TLS)
 	return t, nil
 }

@@ -11,8 +11,8 @@ func TestFlags(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"--address a": "redis://a:6380", "--address a:1": "redis://a:1", "--address [::1]": "redis://[::1]:6380", "--tls --address a": "rediss://a:6380", "--tls --address rediss://a:1": "rediss://a:1",
-		"--address http://x": "--address: not host:port", "--cacert x": "only with --tls", "--tls --cert x": "not one without", "--tls --cacert /nowhere": "--cacert: open /nowhere",
-		"--tls --cacert /dev/null": "--cacert: no certificate", "--tls --cert /nowhere --key /nowhere": "--cert, --key: open",
+		"--address http://x": "--address: not host:port", "--cacert x": "only with --tls", "--tls --cert x": "not one without", "--tls --cacert /nowhere": "--cacert, --cert, --key: open /nowhere",
+		"--tls --cacert address.go": "holds no certificate", "--tls --cert /nowhere --key /nowhere": "--cacert, --cert, --key: open",
 	} {
 		fs := flag.NewFlagSet("x", flag.ContinueOnError)
 		client := Flags(fs, "x")
