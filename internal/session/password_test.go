@@ -17,8 +17,9 @@ func keptWhoWasIn(t *testing.T, p *proxy, servers ...*testredis.Server) {
 	in, silent, reset := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	reset.expect("+PONG\r\n", "PING")
 	in.expect("+OK\r\n", "LOCK", "mine")
-	for i := range 10 { // there are connections to all nodes
+	for i := range 10 { // there are connections to all nodes, for writes and for reads
 		in.expect("+OK\r\n", "SET", fmt.Sprint("k", i), "v")
+		in.expect("$1\r\nv\r\n", "GET", fmt.Sprint("k", i))
 	}
 	for _, s := range servers {
 		s.Do(t, "CONFIG", "SET", "requirepass", "secret")
