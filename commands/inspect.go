@@ -16,7 +16,7 @@ func lockinfo(_ *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if err := c.Access.May(false, args[1]); err != nil {
 		return appendFailure(out, c.proto(), err)
 	}
-	in, err := c.Session.Locks().Info(context.Background(), c.Identity().DB, string(args[1]))
+	in, err := c.Session.Locks().Manager().Info(context.Background(), c.Identity().DB, string(args[1]))
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
 	}
@@ -79,7 +79,7 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	if g.has("SCAN") {
 		return lockscan(c, g, out)
 	}
-	entries, err := visible(c, c.Session.Locks().List(g.word("OWNER"), g.word("MATCH")),
+	entries, err := visible(c, c.Session.Locks().Manager().List(g.word("OWNER"), g.word("MATCH")),
 		func(e lock.Entry) string { return e.Key })
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
@@ -94,7 +94,7 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 // lockscan answers LOCKLIST SCAN with an array: the cursor for the next call, and the locks that were found.
 func lockscan(c *Client, g given, out []byte) []byte {
 	db := c.Identity().DB
-	next, found, err := c.Session.Locks().Find(c.Context(), db, func() (string, []string, error) {
+	next, found, err := c.Session.Locks().Manager().Find(c.Context(), db, func() (string, []string, error) {
 		next, keys, err := c.Forwarder.Scan(backend.Scan{Cursor: g.word("SCAN"), Match: g.word("MATCH"),
 			Count: g.number("COUNT")})
 		if err != nil {

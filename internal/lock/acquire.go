@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -15,52 +16,42 @@ type acquire struct {
 	c *Client
 	r Request
 	w *waiter // the waiter that it is for; nil: the verb does not wait
-	// The connection's, which is busy meanwhile; nil: of a named owner, of which nothing is kept here.
+	// The connection's, which is busy until it is left; nil: of a named owner, of which nothing is kept here.
 	rec    *record
+	left   bool
+	again  bool           // the connection has the lock already
 	inARow handoffsInARow // those before it, if it is handed the lock
 }
 
-func (c *Client) newAcquire(rec *record, r Request, w *waiter) *acquire {
-	a := &acquire{c: c, r: r, w: w, rec: rec, Acquire: lockstore.Acquire{
+// newAcquire is a request for a verb that waits as w, or (nil) does not wait. place is w's in the fair queue.
+func (c *Client) newAcquire(r Request, w *waiter, place int64) *acquire {
+	a := &acquire{c: c, r: r, w: w, Acquire: lockstore.Acquire{
 		ID: c.id(r.Kind, r.DB, r.Key, r.Owner), Lease: r.lease(c.m.opts), Fence: r.Fence, Blocks: r.Blocks,
 		Replicas: r.Replicas, ReplicaWait: r.within(time.Second), Patience: r.within(time.Minute),
 	}}
-	if rec == nil && (r.joins || r.Replicas > 0) {
+	if r.Owner != "" && (r.joins || r.Replicas > 0) {
 		a.There = lockstore.Joins
 	}
 	if w != nil {
-		a.Queues = r.Fair
+		if a.Queues = r.Fair; a.Queues {
+			a.Place = place
+		}
 		if w.line != nil {
 			a.Patience, a.Splits = 0, w.splits // the waiter asks again soon
 		}
 	}
-	a.update()
 	return a
 }
 
-// update brings the step up to date with what is known now.
-func (a *acquire) update() {
-	if a.Queues {
-		a.Place = a.c.m.lines.ticket(a.w)
-	}
-	if a.rec == nil {
-		return
-	}
-	h := a.before()
+// goBy takes from the connection's hold what the step is to make of it. holds.mu is held.
+func (a *acquire) goBy(rec *record) {
+	h := rec.wanted()
+	a.rec, a.again = rec, h.live()
 	a.Counts = h.counts.With(a.ID.Kind, h.counts.Of(a.ID.Kind)+1)
 	a.Lease = a.r.lease(a.c.m.opts)
-	if h.live() { // a hold has one lease, and the key of a new read hold is to last as long
-		a.Lease = max(a.Lease, h.asserts(a.c.m.holds.now(), a.c.m.holds.terms).Milliseconds())
+	if hs := a.c.m.holds; a.again { // a hold has one lease, and the key of a new read hold is to last as long
+		a.Lease = max(a.Lease, h.asserts(hs.now(), hs.terms).Milliseconds())
 	}
-}
-
-// before is the connection's hold as it is now. One that is not wanted any more is none: a LOCK begins anew.
-func (a *acquire) before() hold {
-	h := a.c.m.holds.see(a.rec)
-	if h.givenUp {
-		return hold{}
-	}
-	return h
 }
 
 // within is a time for a part of the request's work: at most so long, within BLOCK, and within half of the lease, so
@@ -89,29 +80,26 @@ func (r Request) left(w *waiter) time.Duration {
 	return max(0, lockstore.Milliseconds(r.Block)-time.Since(w.since))
 }
 
-// refusal is what Redis says of a lock that somebody else has: the time in ms that the holder has left (negative: none
-// known), and the place in the fair queue, if the verb waits there. With turn nobody has the lock yet: ttl is for how
-// long the waiter whose turn it is counts as alive.
-type refusal struct {
-	ttl, place int64
-	turn       bool
-	split      bool // of a quorum: several asked at once, and come again after ttl
-}
-
-// try asks Redis once, for a verb that waits as w, or (nil) does not wait.
-func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal, error) {
-	var rec *record
-	if r.Owner == "" {
-		var err error
-		if rec, err = c.m.holds.enter(ctx, c, c.id(r.Kind, r.DB, r.Key, ""), max(patience, r.left(w))); err != nil {
-			return Grant{}, refusal{}, err
-		}
-		if lost := c.told(r.DB, r.Key, true); lost != nil { // it was lost while this waited for others at work on it
-			c.m.holds.leave(rec)
-			return Grant{}, refusal{}, lost
-		}
+// try asks Redis once, for a verb that waits as w, or (nil) does not wait. may says why not, if it is not to: it is told
+// whether the connection is in the lock already.
+func (c *Client) try(ctx context.Context, r Request, w *waiter, may func(inside bool) error) (Grant, error) {
+	a := c.newAcquire(r, w, c.m.lines.ticket(w))
+	var err error
+	if r.Owner != "" {
+		err = may(false)
+	} else {
+		hs, made := c.m.holds, &record{id: a.ID.Hold(), client: c} // outside of mu: who needs memory may have to work for the collector
+		_, err = hs.enter(ctx, max(patience, r.left(w)), func() (*record, error) {
+			if lost := c.losses.tell(r.DB, r.Key, true); lost != nil {
+				return nil, lost
+			}
+			rec := cmp.Or(hs.of(made.id), made)
+			return rec, may(rec.inside())
+		}, a.goBy)
 	}
-	a := c.newAcquire(rec, r, w)
+	if err != nil {
+		return Grant{}, err
+	}
 	got, err := a.ask(ctx)
 	return a.finish(ctx, got, err)
 }
@@ -123,71 +111,90 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 	if err != nil || got.Code != lockstore.NoHold {
 		return got, err
 	}
-	a.c.m.holds.apply(a.rec, gone{})
-	if lost := a.c.told(a.r.DB, a.r.Key, true); lost != nil {
+	if lost := a.c.m.holds.anew(a, gone{}); lost != nil {
 		return got, lost
 	}
-	a.update()
 	return a.c.m.store.Acquire(ctx, &a.Acquire)
 }
 
-// finish makes a verb's answer from what Redis said, if anything, and leaves the record.
-func (a *acquire) finish(ctx context.Context, got lockstore.Acquired, err error) (Grant, refusal, error) {
-	if a.rec != nil {
-		defer a.c.m.holds.leave(a.rec)
+// anew has the step ask for a new hold after the one that was to be taken once more has ended; the error is the
+// LOCKLOST of which the connection is to be told instead.
+func (hs *holds) anew(a *acquire, ends ...event) error {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, e := range ends {
+		hs.happen(a.rec, e)
 	}
-	return a.settle(ctx, got, err)
+	if lost := a.c.losses.tell(a.r.DB, a.r.Key, true); lost != nil {
+		return lost
+	}
+	a.goBy(a.rec)
+	return nil
 }
 
-// settle is finish of a record that stays busy.
-func (a *acquire) settle(ctx context.Context, got lockstore.Acquired, err error) (Grant, refusal, error) {
+// finish makes a verb's answer from what Redis said, if anything, and leaves the record.
+func (a *acquire) finish(ctx context.Context, got lockstore.Acquired, err error) (Grant, error) {
+	got, err = a.settle(ctx, got, err)
+	if a.rec != nil && !a.left {
+		a.c.m.holds.leave(a.rec)
+	}
+	return got, err
+}
+
+// settle is finish of a record that stays busy, unless the lock was granted.
+func (a *acquire) settle(ctx context.Context, got lockstore.Acquired, err error) (Grant, error) {
 	if lockstore.Unknown(err) {
 		a.unanswered(got.Final)
-		return Grant{}, refusal{}, err
 	}
 	if err != nil {
-		return Grant{}, refusal{}, err
+		return Grant{}, err
 	}
 	switch got.Code {
 	case lockstore.Refused:
-		return Grant{}, refusal{got.TTL, got.Place, got.Turn, got.Split}, ErrNotAcquired
+		return got, ErrNotAcquired
 	case lockstore.OtherKind:
-		a.recheck()
-		return Grant{}, refusal{}, otherKind(a.r.Key)
+		if a.again { // Redis says something else than was known
+			a.c.m.holds.apply(a.rec, suspected{reasonGone})
+		}
+		return Grant{}, otherKind(a.r.Key)
 	case lockstore.Upgrade:
-		return Grant{}, refusal{}, wouldWaitForItself(a.r.Key)
+		return Grant{}, wouldWaitForItself(a.r.Key)
 	case lockstore.NoHold: // it was lost once more
-		return Grant{}, refusal{}, ErrNotAcquired
+		return Grant{}, ErrNotAcquired
 	}
 	if why := a.unusable(ctx, got); why != nil {
 		a.undo(ctx, got)
-		return Grant{}, refusal{}, why
+		return Grant{}, why
 	}
 	if a.rec == nil {
-		if a.There == lockstore.Joins && !a.r.joins && !got.Made { // replicas enough have it: now it is lengthened
-			a.There, a.Replicas, a.r.Replicas, a.Fence = "", 0, 0, false
-			again, err := a.ask(ctx)
-			g, no, err := a.settle(ctx, again, err)
-			g.Token = got.Token
-			return g, no, err
-		}
-		a.c.m.leases.note(a.c, a.ID, lockstore.Milliseconds(a.r.Lease), got.Until())
-		a.c.m.lines.callOwner(a.ID)
-		return Grant{Token: got.Token, got: got}, refusal{}, nil
+		return a.settleNamed(ctx, got)
 	}
-	if !a.c.m.holds.grant(a, got) {
-		undone := a.undo(ctx, got)
-		if lost := a.c.told(a.r.DB, a.r.Key, true); lost != nil {
-			return Grant{}, refusal{}, lost
-		}
-		if !undone { // what gives back the hold may yet come after a new one
-			return Grant{}, refusal{}, ErrNotAcquired
-		}
-		a.update() // the hold has ended when it was to end: a new one is asked for
-		got, err = a.ask(ctx)
-		return a.settle(ctx, got, err)
+	if a.left = a.c.m.holds.grant(a, got); a.left {
+		return got, nil
 	}
-	return Grant{Token: got.Token, got: got}, refusal{}, nil
+	undone := a.undo(ctx, got)
+	switch lost := a.c.m.holds.anew(a); {
+	case lost != nil:
+		return Grant{}, lost
+	case !undone: // what gives back the hold may yet come after a new one
+		return Grant{}, ErrNotAcquired
+	}
+	got, err = a.ask(ctx) // the hold has ended when it was to end
+	return a.settle(ctx, got, err)
+}
+
+// settleNamed is settle of a grant to a named owner.
+func (a *acquire) settleNamed(ctx context.Context, got lockstore.Acquired) (Grant, error) {
+	if a.There == lockstore.Joins && !a.r.joins && !got.Made { // replicas enough have it: now it is lengthened
+		a.There, a.Replicas, a.r.Replicas, a.Fence = "", 0, 0, false
+		again, err := a.ask(ctx)
+		again, err = a.settle(ctx, again, err)
+		again.Token = got.Token
+		return again, err
+	}
+	a.c.m.leases.note(a.c, a.ID, lockstore.Milliseconds(a.r.Lease), got.Until())
+	a.c.m.lines.callOwner(a.ID)
+	return got, nil
 }
 
 // unanswered notes that the reply to the request was lost.
@@ -197,13 +204,6 @@ func (a *acquire) unanswered(final time.Time) {
 	}
 	if a.rec != nil {
 		a.c.m.holds.apply(a.rec, unanswered{a.c.m.holds.moment(final), lockstore.Milliseconds(a.Lease)})
-	}
-}
-
-// recheck has the watchdog come to the connection's hold, of which Redis says something else than was known.
-func (a *acquire) recheck() {
-	if a.rec != nil && a.before().live() {
-		a.c.m.holds.apply(a.rec, suspected{reasonGone})
 	}
 }
 
@@ -234,8 +234,8 @@ func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) (done bool) 
 		m.giveBacks.takeBack(a.ID, got)
 		return false
 	}
-	before := a.before().counts
-	rel := &lockstore.Release{ID: a.ID, Counts: before, Whole: before.Total() == 0}
+	h := m.holds.peek(a.ID).wanted()
+	rel := &lockstore.Release{ID: a.ID, Counts: h.counts, Whole: !h.live()}
 	released, err := m.store.Release(ctx, rel)
 	if err != nil {
 		final := m.holds.moment(released.Final)
@@ -244,35 +244,29 @@ func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) (done bool) 
 	return err == nil
 }
 
-// grant notes a grant to a connection. It returns false if the hold that was to be taken once more was reported lost
-// while the request was under way: it stays lost.
+// grant notes a grant to a connection, and leaves the record. It returns false, and does nothing, if the hold that was
+// to be taken once more was reported lost while the request was under way: it stays lost.
 func (hs *holds) grant(a *acquire, got lockstore.Acquired) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if a.Counts.Total() > 1 && !a.rec.live() {
+	first := a.Counts.Total() == 1
+	if !first && !a.rec.live() {
 		return false
 	}
-	first := a.Counts.Total() == 1
 	if first {
 		a.rec.inARow = hs.inARowBefore(a)
-		a.c.takeLoss(a.ID.DB, a.ID.Key)
+		a.c.losses.take(a.ID.DB, a.ID.Key)
 	}
-	hs.happen(a.rec, acquired{a.Counts, lockstore.Milliseconds(a.r.Lease), lockstore.Milliseconds(got.TTL), hs.moment(got.Sent)})
-	hs.recheckLate(a.rec, hs.moment(got.Sent))
-	if first {
-		hs.suspectOtherKind(a)
+	sent := hs.moment(got.Sent)
+	hs.happen(a.rec, acquired{a.Counts, lockstore.Milliseconds(a.r.Lease), lockstore.Milliseconds(got.TTL), sent})
+	if sent < hs.looked { // recheckIf may have come between Redis' answer and this
+		hs.happen(a.rec, suspected{reasonGone})
 	}
+	if first { // a plain lock and a read/write lock are never at one key together
+		other := a.ID.Line()
+		other.RW = !other.RW
+		hs.suspect(other, reasonGone)
+	}
+	hs.free(a.rec)
 	return true
-}
-
-// suspectOtherKind has those holds checked that cannot exist beside the one just granted: a plain lock and a read/write
-// lock are never at one key together. mu is held.
-func (hs *holds) suspectOtherKind(a *acquire) {
-	l := a.ID.Line()
-	l.RW = !l.RW
-	for rec := range hs.byKey[l].All() {
-		if !rec.releasing {
-			hs.happen(rec, suspected{reasonGone})
-		}
-	}
 }

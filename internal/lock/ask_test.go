@@ -69,7 +69,7 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 			t.Errorf("without %s: %v", right, err)
 		}
 		s.Do(t, "ACL", "SETUSER", "svc", "+"+right)
-		eventually(t, 30*time.Second, "allowed", func() bool { return m.admit(t.Context(), Request{Key: "k"}) == nil })
+		eventually(t, 30*time.Second, "allowed", func() bool { return m.store.Admit(t.Context(), "k", 0) == nil })
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 	}
 }

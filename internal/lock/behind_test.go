@@ -99,7 +99,7 @@ func TestNewcomersStandBackAfterAnOutage(t *testing.T) {
 		refused(t, newcomer, Request{Key: "k", Kind: Read})
 		p.Cut()
 		s.Do(t, "DEL", "k")
-		eventually(t, 20*time.Second, "the reader cannot ask", func() bool { return !m.lines.behind(lockstore.ID{Key: "k", Kind: Read}) })
+		eventually(t, 20*time.Second, "the reader cannot ask", func() bool { return !m.lines.inFront(Request{}, lockstore.ID{Key: "k", Kind: Read}) })
 		p.Heal()
 		granted(t, reads, "the reader")
 		if _, err := newcomer.Lock(context.Background(), Request{Key: "k", Kind: Read}); !errors.Is(err, ErrNotAcquired) {

@@ -52,8 +52,7 @@ type Client struct {
 
 	// guarded by holds.mu
 	holds  chain.Chain[*record]
-	losses map[lossKey]lossRecord // of which it was not told yet
-	untold int                    // what these take, in bytes
+	losses untold
 
 	waits *waiter // guarded by lines.mu: what it stands in line for; nil: nothing
 }
@@ -94,18 +93,8 @@ func (hs *holds) countFor(c *Client, u User) {
 	c.share.move(u, c.holds.Len())
 }
 
-// Info is Manager.Info.
-func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {
-	return c.m.Info(ctx, db, key)
-}
-
-// Find is Manager.Find.
-func (c *Client) Find(ctx context.Context, db int, scan Scan) (next string, all []Found, err error) {
-	return c.m.Find(ctx, db, scan)
-}
-
-// List is Manager.List.
-func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pattern) }
+// Manager is the engine of which this is a client.
+func (c *Client) Manager() *Manager { return c.m }
 
 // Held is the number of locks that this connection has.
 func (c *Client) Held() int {
@@ -135,12 +124,12 @@ func (c *Client) Reset() {
 	over := time.Now().Add(patience)
 	var busy []*record
 	for _, was := range m.holds.leaving(c) {
-		rec, err := m.holds.enter(context.Background(), c, was.id, time.Until(over))
-		if err != nil {
+		switch rec, err := m.holds.enterHeld(context.Background(), was.id, time.Until(over), nil); {
+		case err != nil:
 			m.holds.apply(was, notUnlocked{unknown: true, final: m.holds.now()})
-			continue
+		case rec != nil:
+			busy = append(busy, rec)
 		}
-		busy = append(busy, rec)
 	}
 	m.giveBacks.releaseLater(busy, m.giveBacks.giveBackBusy)
 }
@@ -149,7 +138,7 @@ func (c *Client) Reset() {
 func (hs *holds) leaving(c *Client) (all []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	c.forgetLosses()
+	c.losses = untold{}
 	for rec := range c.holds.All() {
 		rec.leaving = true
 		all = append(all, rec)
@@ -161,11 +150,13 @@ func (hs *holds) leaving(c *Client) (all []*record) {
 func (c *Client) Close(how CloseHow) {
 	own := c.m.holds.detach(c)
 	if how == Gone {
-		c.m.giveBacks.releaseLater(own, func(rec *record) { c.m.giveBacks.giveBack(nil, rec.id) })
+		c.m.giveBacks.releaseLater(own, func(rec *record) { c.m.giveBacks.giveBack(rec.id) })
 		return
 	}
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	for _, rec := range own {
-		c.m.giveBacks.leaveToExpire(rec)
+		c.m.holds.leaveToExpire(rec)
 	}
 }
 

@@ -30,46 +30,33 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	if m.opts.MaxHold > 0 || !w.endless() {
 		return nil
 	}
-	for _, id := range m.lines.circle(w) {
-		if m.watchdog.visitNow(ctx, nil, id, min(patience, m.opts.Watchdog/3)) != nil {
+	for _, id := range m.lines.circle(w, false) {
+		if m.watchdog.visitNow(ctx, id, min(patience, m.opts.Watchdog/3)) != nil {
 			return nil // nothing is certain, or the client has gone, with whom the wait ends
 		}
 	}
-	return m.lines.endCircle(w)
-}
-
-// endCircle returns the error for a waiter whose circle is still there, and takes it out of that.
-func (ls *lines) endCircle(w *waiter) error {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	circle := ls.holds.circle(w)
-	if circle == nil {
-		return nil
+	if circle := m.lines.circle(w, true); circle != nil {
+		return neverEnds(circle)
 	}
-	w.c.waits = nil // of two waits that close a circle at the same time only one gets the error: that is enough
-	return neverEnds(circle)
+	return nil
 }
 
 // endless says whether a wait ends with a grant only, or with its connection.
 func (w *waiter) endless() bool { return w.id.Owner == w.c.owner && w.r.Blocks && w.r.Block == 0 }
 
-// circle is the holds that keep w waiting for itself; none: there is no circle.
-func (ls *lines) circle(w *waiter) []lockstore.ID {
+// circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own.
+// nil: there is no circle. With leaves the waiter is out of the circle then: of two waits that close one at the same time
+// only one gets the error, which is enough.
+func (ls *lines) circle(w *waiter, leaves bool) []lockstore.ID {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.holds.circle(w)
-}
-
-// circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own.
-// nil: there is no circle. lines.mu is held.
-func (hs *holds) circle(w *waiter) []lockstore.ID {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
+	ls.holds.mu.Lock()
+	defer ls.holds.mu.Unlock()
 	seen := map[*Client]bool{}
 	var follow func(at *waiter) []lockstore.ID
 	follow = func(at *waiter) []lockstore.ID {
 		shares := at.id.Kind.Spec().Shared && !at.behindAlone()
-		for h := range hs.byKey[at.id.Line()].All() {
+		for h := range ls.holds.byKey[at.id.Line()].All() {
 			if h.client == at.c || !h.lasts() || shares && h.counts.Writes == 0 {
 				continue
 			}
@@ -89,6 +76,9 @@ func (hs *holds) circle(w *waiter) []lockstore.ID {
 	}
 	found := follow(w)
 	slices.Reverse(found)
+	if leaves && found != nil {
+		w.c.waits = nil
+	}
 	return found
 }
 

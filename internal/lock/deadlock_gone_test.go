@@ -32,7 +32,7 @@ func TestDeadlockAskerGoesWithAnOffer(t *testing.T) {
 			t.Fatal("they do not wait")
 		}
 		// X's hold is at work, so that the question must wait.
-		h, err := m.holds.enter(context.Background(), x, lockstore.ID{Key: "k2", Kind: Write, Owner: x.Owner()}, forEver)
+		h, err := entered(context.Background(), x, lockstore.ID{Key: "k2", Kind: Write, Owner: x.Owner()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -199,7 +199,7 @@ func TestFairOrder(t *testing.T) {
 		o.add("plain")
 		plain.Close(Gone)
 	})
-	eventually(t, 30*time.Second, "it waits", func() bool { return engines[1].lines.waitedFor(lockstore.LineKey{Key: "k"}) })
+	eventually(t, 30*time.Second, "it waits", func() bool { return engines[1].lines.inFront(Request{Blocks: true}, lockstore.ID{Key: "k"}) })
 	began := time.Now()
 	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
 	group.Wait()
@@ -412,7 +412,7 @@ func TestHeadInTheLastMoment(t *testing.T) {
 		next := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 2}), r, time.Now())
 		m.lines.join(first)
 		m.lines.join(next)
-		m.lines.afterGrant(first, false)
+		m.lines.tried(first, Grant{}, nil, false)
 		if err := next.listen(t.Context(), nil); err != nil || next.hears != nil {
 			t.Fatal(err, next.hears)
 		}

@@ -98,7 +98,7 @@ func (c *Client) Lost(r HoldRequest) error {
 	if r.Owner != "" {
 		return nil
 	}
-	return c.told(r.DB, r.Key, false)
+	return c.told(r.DB, r.Key)
 }
 
 // NotHeld is the error for an owner that does not hold the lock, as Redis has just said: LOCKLOST if the connection has
@@ -107,14 +107,19 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	if r.Owner != "" {
 		return notHeld(r.Key, false)
 	}
-	id, err := c.ownSide(c.id(r.Side, r.DB, r.Key, ""))
+	var side Kind
+	id := c.id(r.Side, r.DB, r.Key, "")
+	rec, err := c.m.holds.enter(ctx, patience, func() (rec *record, err error) {
+		rec, side, err = c.m.holds.own(c, id)
+		return rec, err
+	}, nil)
 	if err != nil {
 		return err
 	}
-	if err := c.m.watchdog.visitNow(ctx, c, id, patience); err != nil {
+	if err := c.m.watchdog.visitBusy(rec, 0); err != nil {
 		return err
 	}
-	if c.m.holds.peek(id).has(id.Kind) {
+	if c.m.holds.peek(rec.id).has(side) {
 		return nil
 	}
 	return c.lostOrNotHeld(r.DB, r.Key)

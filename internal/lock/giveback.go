@@ -63,49 +63,55 @@ func atEachNode[T any](store lockstore.Store, locks []T, key func(T) string, wor
 	group.Wait()
 }
 
-// giveBack gives back a connection's hold, on which a step may be under way. c is nil if the connection has gone.
-func (g *giveBacks) giveBack(c *Client, id lockstore.ID) {
-	if rec, err := g.holds.enter(context.Background(), c, id, forEver); err == nil {
+// giveBack gives back a connection's hold, on which a step may be under way.
+func (g *giveBacks) giveBack(id lockstore.ID) {
+	if rec, _ := g.holds.enterHeld(context.Background(), id, forEver, nil); rec != nil {
 		g.giveBackBusy(rec)
 	}
 }
 
 // giveBackBusy is giveBack of a record that is busy, and leaves it.
 func (g *giveBacks) giveBackBusy(rec *record) {
-	defer g.holds.leave(rec)
-	h := g.holds.see(rec)
-	switch {
-	case !h.live():
-	case h.runsOut:
-		g.leaveToExpire(rec)
-	default:
-		g.holds.apply(rec, notUnlocked{}) // it is not renewed any more
-		u := &unlocking{g: g, rec: rec, was: h, Release: lockstore.Release{ID: rec.id, Whole: true}}
-		if _, err := u.run(context.Background()); err != nil {
-			g.log.Warn("a lock whose client has gone is not given back yet", "key", rec.id.Key, "owner", rec.id.Owner,
-				"error", err)
-			later := max(g.holds.moment(u.done.Final), g.holds.now().add(clearPause))
-			g.holds.apply(rec, notUnlocked{unknown: true, final: later})
-		}
+	u := g.holds.givingBack(rec)
+	if u == nil {
+		return
+	}
+	if _, err := u.run(context.Background(), g); err != nil {
+		g.log.Warn("a lock whose client has gone is not given back yet", "key", rec.id.Key, "owner", rec.id.Owner,
+			"error", err)
 	}
 }
 
-// leaveToExpire ends a hold here, and lets it run out in Redis.
-func (g *giveBacks) leaveToExpire(rec *record) {
-	h := g.holds.see(rec)
-	if !h.live() {
-		return
+// givingBack is the step that gives back a hold; nil: there is none, or it runs out, and the record has been left. From
+// now on the hold is not renewed.
+func (hs *holds) givingBack(rec *record) *unlocking {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if !rec.live() || rec.runsOut {
+		hs.leaveToExpire(rec)
+		hs.free(rec)
+		return nil
 	}
-	g.holds.vacate(rec.id.As(rec.kindOf(h.counts)), h.sure, h.sure)
-	g.holds.apply(rec, left{})
+	u := hs.unlocking(rec, rec.id.Kind, lockstore.Counts{})
+	u.Whole = true
+	hs.happen(rec, notUnlocked{})
+	return u
+}
+
+// leaveToExpire ends a hold here, and lets it run out in Redis.
+func (hs *records) leaveToExpire(rec *record) {
+	if rec.live() {
+		hs.vacate(rec.id.As(rec.kindOf(rec.counts)), rec.sure, rec.sure)
+		hs.happen(rec, left{})
+	}
 }
 
 // clear tells Redis what a connection has of a lock, after a reply was lost, or that it has none any more. The record
 // is busy, and left.
 func (g *giveBacks) clear(rec *record) {
-	defer g.holds.leave(rec)
-	h := g.holds.see(rec)
+	h := g.holds.peek(rec.id)
 	if h.clear == 0 {
+		g.holds.leave(rec)
 		return // a verb has told it meanwhile
 	}
 	has := h.counts
@@ -114,7 +120,7 @@ func (g *giveBacks) clear(rec *record) {
 	}
 	_, err := g.store.Release(context.Background(),
 		&lockstore.Release{ID: rec.id, Counts: has, Whole: has.Total() == 0})
-	g.holds.apply(rec, cleared{err == nil, rec.id.Kind.Spec().RW})
+	g.holds.leave(rec, cleared{err == nil, rec.id.Kind.Spec().RW})
 	if err != nil {
 		g.log.Debug("a lock that has ended may still be in Redis, trying again", "key", rec.id.Key, "owner",
 			rec.id.Owner, "error", err)

@@ -129,7 +129,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 						r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 20_000}
 						a, _ := client(m)
 						b, _ := client(n)
-						asked := a.newAcquire(nil, r, nil)
+						asked := a.newAcquire(r, nil, 0)
 						got, err := asked.ask(context.Background())
 						if err != nil || got.Code != lockstore.Granted || !got.Made {
 							t.Fatal(got, err)

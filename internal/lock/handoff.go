@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"runtime"
 	"time"
 
@@ -13,9 +14,8 @@ import (
 // handoffReaders is the most readers that one script lets in.
 const handoffReaders = 32
 
-// inARowBefore are the grants before a new hold: a reader that comes to others continues the longest row of theirs. mu
-// is held.
-func (hs *holds) inARowBefore(a *acquire) handoffsInARow {
+// inARowBefore are the grants before a new hold: a reader that comes to others continues the longest row of theirs.
+func (hs *records) inARowBefore(a *acquire) handoffsInARow {
 	s := a.inARow
 	if a.ID.Kind.Spec().Shared {
 		for other := range hs.byKey[a.ID.Line()].All() {
@@ -49,29 +49,27 @@ type handoff struct {
 // successor is a waiter that was claimed, and what it asks for.
 type successor struct {
 	*waiter
-	ask *acquire
+	ticket int64 // when it was claimed
+	ask    *acquire
 }
 
-// claim picks the waiters that are next and may be handed the lock that id gives back, whose record is own, if it has
-// one; nil = nobody here.
-func (ls *lines) claim(id lockstore.ID, own *record) *handoff {
-	h := ls.pickNext(id, own)
+// claim picks the waiters that are next and may be handed the lock that is given back; nil: nobody here.
+func (ls *lines) claim(u *unlocking) *handoff {
+	h := ls.pickNext(u)
 	if h == nil {
 		return nil
 	}
 	for i, w := range h.to {
-		var rec *record
-		if w.r.Owner == "" {
-			if rec = ls.holds.tryEnter(w.c, w.id); rec == nil {
-				for j := range h.to[i:] {
-					h.offerNothing(i + j)
-				}
-				h.to = h.to[:i]
-				break
+		w.ask = w.c.newAcquire(w.r, w.waiter, w.ticket)
+		if w.r.Owner == "" && !ls.holds.tryEnter(w.ask) {
+			for j := range h.to[i:] {
+				h.offerNothing(i + j)
 			}
+			h.to = h.to[:i]
+			break
 		}
-		h.to[i].ask = w.c.newAcquire(rec, w.r, w.waiter)
-		h.Asks = append(h.Asks, &h.to[i].ask.Acquire)
+		h.to[i] = w
+		h.Asks = append(h.Asks, &w.ask.Acquire)
 	}
 	if len(h.to) == 0 {
 		return nil
@@ -80,21 +78,20 @@ func (ls *lines) claim(id lockstore.ID, own *record) *handoff {
 }
 
 // pickNext claims the waiters that are next. Each of them waits for its offer then.
-func (ls *lines) pickNext(id lockstore.ID, own *record) *handoff {
-	inARow, shared := ls.holds.releasing(id, own)
-	if shared || ls.draining() {
+func (ls *lines) pickNext(u *unlocking) *handoff {
+	if ls.draining() {
 		return nil
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.byKey[id.Line().Fairly()] // the fair queue comes first
+	l := ls.byKey[u.ID.Line().Fairly()] // the fair queue comes first
 	if l == nil {
-		l = ls.byKey[id.Line()]
+		l = ls.byKey[u.ID.Line()]
 	}
 	if l == nil {
 		return nil
 	}
-	h := &handoff{lines: ls, line: l, inARow: inARow, Handoff: lockstore.Handoff{Line: l.key}}
+	h := &handoff{lines: ls, line: l, inARow: u.inARow, Handoff: lockstore.Handoff{Line: l.key}}
 	kind, most := l.waiters.Front().Value.(*waiter).id.Kind, 1
 	if kind.Spec().Shared {
 		most = handoffReaders
@@ -105,33 +102,48 @@ func (ls *lines) pickNext(id lockstore.ID, own *record) *handoff {
 			break
 		}
 		w.state = claimed
-		h.to = append(h.to, successor{waiter: w})
+		h.to = append(h.to, successor{waiter: w, ticket: w.ticket})
 	}
 	if len(h.to) == 0 {
 		return nil
 	}
 	if h.Turn = !l.key.Fair && h.inARow.over(l.last, time.Now()); h.Turn {
-		l.heard.forget() // afterGrant sees by those that come from now on whether somebody has used the turn
+		l.heard.forget() // tried sees by those that come from now on whether somebody has used the turn
 	}
 	return h
 }
 
-// releasing notes that a hold is about to be given back, and returns the grants before it. shared says that another
-// owner of this proxy goes on holding the lock, so that it is not free after this.
-func (hs *holds) releasing(id lockstore.ID, own *record) (inARow handoffsInARow, shared bool) {
+// tryEnter begins the step of a connection's waiter that is handed a lock; false: somebody works on its record.
+func (hs *holds) tryEnter(a *acquire) bool {
+	made := &record{id: a.ID.Hold(), client: a.c}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if own != nil {
-		own.releasing, inARow = true, own.inARow
+	rec := cmp.Or(hs.of(made.id), made)
+	if !hs.tryBusy(rec) {
+		return false
 	}
-	if id.Kind.Spec().RW {
-		for other := range hs.byKey[id.Line()].All() {
-			if other != own && !other.releasing {
-				return inARow, true
-			}
+	a.goBy(rec)
+	return true
+}
+
+// shared says that another owner of this proxy goes on holding a lock that is given back, so that it is not free then.
+func (hs *records) shared(id lockstore.ID, own *record) bool {
+	if !id.Kind.Spec().RW {
+		return false
+	}
+	for other := range hs.byKey[id.Line()].All() {
+		if other != own && !other.releasing {
+			return true
 		}
 	}
-	return inARow, false
+	return false
+}
+
+// isShared is shared, of a named owner's lock.
+func (hs *holds) isShared(id lockstore.ID) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.shared(id, nil)
 }
 
 // pauseAt is the longest pause of lines that ended with the grant of a hold of this lock.
@@ -148,7 +160,7 @@ func (hs *holds) pauseAt(key lockstore.LineKey) (pause time.Duration) {
 func (hs *holds) keepPause(id lockstore.ID, pause time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if rec := hs.byID[id.Hold()]; rec != nil {
+	if rec := hs.of(id); rec != nil {
 		rec.pause = pause
 	}
 }

@@ -83,7 +83,7 @@ func TestLockedAgainBehindAVerb(t *testing.T) {
 				c, _ := client(m)
 				mustLock(t, c, Request{Key: "k"})
 				id := c.id(Plain, 0, "k", "")
-				rec, err := m.holds.enter(context.Background(), c, id, forEver)
+				rec, err := entered(context.Background(), c, id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -149,7 +149,7 @@ func TestFreeHoldIsEnteredInNoTime(t *testing.T) {
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
 		for range 100 {
-			rec, err := m.holds.enter(over, c, lockstore.ID{Key: "k", Owner: c.Owner()}, forEver)
+			rec, err := entered(over, c, lockstore.ID{Key: "k", Owner: c.Owner()})
 			if err != nil {
 				t.Fatal(err)
 			}

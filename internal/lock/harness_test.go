@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -16,6 +17,12 @@ func idle(m *Manager) bool {
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
 	return len(m.holds.byID) == 0 && len(m.lines.byKey) == 0
+}
+
+// entered is the record of a connection's hold, of which it has the busy mark.
+func entered(ctx context.Context, c *Client, id lockstore.ID) (*record, error) {
+	made := &record{id: id.Hold(), client: c}
+	return c.m.holds.enter(ctx, forEver, func() (*record, error) { return cmp.Or(c.m.holds.of(id), made), nil }, nil)
 }
 
 // parkedAt says that somebody waits in the line of a request, and may be handed the lock.

@@ -74,6 +74,14 @@ func (h hold) live() bool { return h.counts.Total() > 0 }
 // kept says whether the watchdog lets the hold last: its end is a loss then.
 func (h hold) kept() bool { return h.live() && !h.givenUp && !h.runsOut }
 
+// wanted is the hold, or none if the connection has given it up: its LOCK begins anew then.
+func (h hold) wanted() hold {
+	if h.givenUp {
+		return hold{}
+	}
+	return h
+}
+
 // has says whether the connection has that side, and has not given it up.
 func (h hold) has(side Kind) bool { return h.counts.Of(side) > 0 && !h.givenUp }
 

@@ -26,7 +26,6 @@ type record struct {
 	inChunk   *chunk        // of renewals that has not been sent yet; nil: none
 	ends      moment        // when watchDeadlines looks at it
 	freed     chan struct{} // closed when it is no longer busy; nil: nobody waits for that
-	users     int32         // that have or wait for busy
 	busy      bool          // one step at a time: whoever has set it may talk to Redis about this hold
 	releasing bool          // a step that gives it back is under way
 	leaving   bool          // RESET gives it back: whoever waits for busy finds it free
@@ -39,8 +38,15 @@ type record struct {
 }
 
 // holds is what the connections of this proxy hold, until when they can be sure of it, and when something is to be done
-// about it.
+// about it. A verb comes here twice: enter, with which its step's values are taken from the hold, and what notes the
+// step's outcome and leaves.
 type holds struct {
+	mu sync.Mutex // guards all below, and what records and clients say it does
+	records
+}
+
+// records are the holds without their mutex: whoever calls their methods has it.
+type records struct {
 	terms
 	votes  bool            // they are on a quorum
 	store  lockstore.Store // is told of holds that end by themselves
@@ -48,7 +54,6 @@ type holds struct {
 	log    *slog.Logger
 	events *events.Log
 
-	mu        sync.Mutex // guards all below, and what records and clients say it does
 	byID      map[lockstore.ID]*record
 	byKey     map[lockstore.LineKey]chain.Chain[*record] // those that are live
 	live      int64                                      // how many these are
@@ -59,44 +64,58 @@ type holds struct {
 
 func newHolds(o Options, c *counts) *holds {
 	maxHold := min(o.MaxHold, lockstore.Milliseconds(math.MaxInt64)) // a moment has no room for more
-	return &holds{
+	return &holds{records: records{
 		terms: terms{clock: newClock(), watchdog: o.Watchdog, maxHold: maxHold}, counts: c,
 		log: loglimit.Most(o.Logger, lossesLogged), events: o.Events,
 		byID:      map[lockstore.ID]*record{},
 		byKey:     map[lockstore.LineKey]chain.Chain[*record]{},
 		schedule:  agenda.New(func(r *record) *int32 { return &r.inSchedule }),
 		deadlines: agenda.New(func(r *record) *int32 { return &r.inDeadlines }),
-	}
-}
-
-// at says where the holds are kept, and by what rules.
-func (hs *holds) at(s lockstore.Store, by lockstore.Rules) {
-	hs.store, hs.votes, hs.drift = s, by.Votes, by.Drift
+	}}
 }
 
 // forEver is how long whoever gives a lock back waits for others at work on it.
 const forEver = time.Duration(math.MaxInt64)
 
-// enter gives the caller the busy mark of a connection's record, at once if nobody has it; leave gives it back. It
-// waits for others only so long: a verb whose reply was lost may be at the hold for as long as its lease.
-func (hs *holds) enter(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) (*record, error) {
-	if rec := hs.tryEnter(c, id); rec != nil {
-		return rec, nil
-	}
-	timer := time.NewTimer(long)
-	defer timer.Stop()
+// enter is how a step about a connection's hold begins: of the record that pick has found the caller gets the busy
+// mark, and begin takes from the hold, at the same moment, what the step goes by. If somebody else has the mark, pick is
+// called again after the wait for that, which takes so long at most: a verb whose reply was lost may be at the hold for
+// as long as its lease. Both are called with mu held. Without a record, or with an error, there is nothing to leave. No
+// begin: the step goes by nothing.
+func (hs *holds) enter(ctx context.Context, long time.Duration, pick func() (*record, error), begin func(*record)) (*record, error) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	rec := hs.record(c, id)
-	rec.users++
-	for rec.busy {
-		if err := hs.awaitFree(ctx, rec, timer.C); err != nil {
-			hs.unuse(rec)
+	var over <-chan time.Time
+	for {
+		rec, err := pick()
+		if rec == nil || err != nil {
+			return nil, err
+		}
+		if hs.tryBusy(rec) {
+			if begin != nil {
+				begin(rec)
+			}
+			return rec, nil
+		}
+		if over == nil {
+			timer := time.NewTimer(long)
+			defer timer.Stop()
+			over = timer.C
+		}
+		if err := hs.awaitFree(ctx, rec, over); err != nil {
 			return nil, err
 		}
 	}
-	rec.busy = true
-	return rec, nil
+}
+
+// enterHeld is enter of a hold that is live; nil: it is not.
+func (hs *holds) enterHeld(ctx context.Context, id lockstore.ID, long time.Duration, begin func(*record)) (*record, error) {
+	return hs.enter(ctx, long, func() (*record, error) {
+		if rec := hs.of(id); rec != nil && rec.live() {
+			return rec, nil
+		}
+		return nil, nil
+	}, begin)
 }
 
 // awaitFree waits until a record has been freed. mu is held, but not while it waits.
@@ -117,51 +136,32 @@ func (hs *holds) awaitFree(ctx context.Context, rec *record, over <-chan time.Ti
 	}
 }
 
-// tryEnter is enter without waiting; nil: somebody works on the record.
-func (hs *holds) tryEnter(c *Client, id lockstore.ID) *record {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if rec := hs.record(c, id); rec.tryBusy() {
-		return rec
-	}
-	return nil
-}
-
-// tryBusy takes the busy mark of a record, if nobody has it. holds.mu is held.
-func (rec *record) tryBusy() bool {
+// tryBusy takes the busy mark of a record, if nobody has it.
+func (hs *records) tryBusy(rec *record) bool {
 	if rec.busy {
 		return false
 	}
 	rec.busy = true
-	rec.users++
+	hs.byID[rec.id] = rec
 	return true
 }
 
-// record is what is known of a connection's hold, for one that works on it from now on. mu is held, but not while a
-// record is made: who needs memory may have to work for the collector.
-func (hs *holds) record(c *Client, id lockstore.ID) *record {
-	if rec := hs.byID[id.Hold()]; rec != nil {
-		return rec
-	}
-	hs.mu.Unlock()
-	made := &record{id: id.Hold(), client: c}
-	hs.mu.Lock()
-	if rec := hs.byID[made.id]; rec != nil {
-		return rec
-	}
-	hs.byID[made.id] = made
-	return made
-}
+// of is the record of a connection's hold; nil: there is none.
+func (hs *records) of(id lockstore.ID) *record { return hs.byID[id.Hold()] }
 
-func (hs *holds) leave(rec *record) {
+// leave gives back the busy mark, after some events have happened to the hold.
+func (hs *holds) leave(rec *record, events ...event) {
 	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, e := range events {
+		hs.happen(rec, e)
+	}
 	hs.free(rec)
-	hs.mu.Unlock()
 }
 
-// free is leave for a caller that has mu. A hold that the watchdog has passed by while it was busy is visited at once: the
-// time of the visit is over.
-func (hs *holds) free(rec *record) {
+// free gives back the busy mark. A hold that the watchdog has passed by while it was busy is visited at once: the time
+// of the visit is over.
+func (hs *records) free(rec *record) {
 	rec.releasing, rec.busy = false, false
 	if rec.freed != nil {
 		close(rec.freed)
@@ -170,17 +170,12 @@ func (hs *holds) free(rec *record) {
 	if rec.inSchedule == 0 {
 		hs.reschedule(rec)
 	}
-	hs.unuse(rec)
-}
-
-func (hs *holds) unuse(rec *record) {
-	rec.users--
 	hs.forget(rec)
 }
 
-// forget drops the record of a hold that is not live, of which Redis has nothing, and which nobody uses.
-func (hs *holds) forget(rec *record) {
-	if rec.users > 0 || rec.live() || rec.clear != 0 {
+// forget drops the record of a hold that is not live, of which Redis has nothing, and on which nobody works.
+func (hs *records) forget(rec *record) {
+	if rec.busy || rec.live() || rec.clear != 0 {
 		return
 	}
 	hs.schedule.Drop(rec)
@@ -193,29 +188,21 @@ func (hs *holds) forget(rec *record) {
 func (hs *holds) peek(id lockstore.ID) hold {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if rec := hs.byID[id.Hold()]; rec != nil {
+	if rec := hs.of(id); rec != nil {
 		return rec.hold
 	}
 	return hold{}
 }
 
-// see is peek of a record that the caller has.
-func (hs *holds) see(rec *record) hold {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return rec.hold
-}
-
 // apply has an event happen to a hold.
-func (hs *holds) apply(rec *record, e event) (h hold, lost string) {
+func (hs *holds) apply(rec *record, e event) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	lost = hs.happen(rec, e)
-	return rec.hold, lost
+	hs.happen(rec, e)
 }
 
-// happen is apply for a caller that has mu. It does no I/O.
-func (hs *holds) happen(rec *record, e event) (lost string) {
+// happen has an event happen to a hold. It does no I/O.
+func (hs *records) happen(rec *record, e event) {
 	was := rec.hold
 	now := hs.now()
 	h, fx := rec.on(e, now, hs.terms)
@@ -231,7 +218,6 @@ func (hs *holds) happen(rec *record, e event) (lost string) {
 	}
 	hs.reschedule(rec)
 	hs.forget(rec)
-	return fx.lost
 }
 
 // on is the event's own.
@@ -245,8 +231,8 @@ func (rec *record) comes() moment {
 	return rec.next()
 }
 
-// reschedule puts a record where the agendas look at it next. mu is held.
-func (hs *holds) reschedule(rec *record) {
+// reschedule puts a record where the agendas look at it next.
+func (hs *records) reschedule(rec *record) {
 	if at := rec.comes(); at == 0 {
 		hs.schedule.Drop(rec)
 	} else {
@@ -260,14 +246,14 @@ func (hs *holds) reschedule(rec *record) {
 	}
 }
 
-// putDeadline has watchDeadlines look at a record at that time. mu is held.
-func (hs *holds) putDeadline(rec *record, at moment) {
+// putDeadline has watchDeadlines look at a record at that time.
+func (hs *records) putDeadline(rec *record, at moment) {
 	rec.ends = at
 	hs.deadlines.Put(rec, hs.time(at))
 }
 
-// list and unlist note that a hold is, or is no longer, one of those that are live. mu is held.
-func (hs *holds) list(rec *record) {
+// list and unlist note that a hold is, or is no longer, one of those that are live.
+func (hs *records) list(rec *record) {
 	key := rec.id.Line()
 	live := hs.byKey[key]
 	live.Add(&rec.atKey, rec)
@@ -279,7 +265,7 @@ func (hs *holds) list(rec *record) {
 	}
 }
 
-func (hs *holds) unlist(rec *record) {
+func (hs *records) unlist(rec *record) {
 	key := rec.id.Line()
 	live := hs.byKey[key]
 	if live.Drop(&rec.atKey); live.Len() == 0 {
@@ -295,13 +281,15 @@ func (hs *holds) unlist(rec *record) {
 	}
 }
 
-// lose tells everybody who should know of a loss; was is the hold before. It does no I/O. mu is held.
-func (hs *holds) lose(rec *record, was hold, reason string, now moment) {
+// lose tells everybody who should know of a loss; was is the hold before. It does no I/O.
+func (hs *records) lose(rec *record, was hold, reason string, now moment) {
 	kind := rec.kindOf(was.counts)
 	e := eventOf(events.Loss, time.Now(), rec.id.As(kind))
 	e.Held, e.Reason = now.sub(was.granted), reason
 	if c := rec.client; c != nil {
-		c.noteLoss(rec.id, lossRecord{reason, e.At})
+		if c.losses.note(rec.id, lossRecord{reason, e.At}) {
+			c.info.Close("it has lost more locks than it is told of")
+		}
 		c.info.Push(Loss{Key: rec.id.Key, Kind: kind, Reason: reason})
 		e.Client = c.who()
 	}
@@ -312,15 +300,13 @@ func (hs *holds) lose(rec *record, was hold, reason string, now moment) {
 }
 
 // released tells of a hold that was given back.
-func (hs *holds) released(rec *record, id lockstore.ID, granted moment) {
+func (hs *records) released(rec *record, id lockstore.ID, granted moment) {
 	e := eventOf(events.Release, time.Now(), id)
 	e.Held = e.At.Sub(hs.time(granted))
 	telemetry.LockReleased(e.Side, e.Held)
 	if !events.Long(e.Held) {
 		return
 	}
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
 	if e.Reason = "its client has gone"; rec.client != nil {
 		e.Reason, e.Client = "", rec.client.who()
 	}
@@ -336,7 +322,7 @@ func (rec *record) kindOf(c lockstore.Counts) Kind {
 }
 
 // vacate makes the store wake those that wait for a lock whose hold ends by itself, from at on.
-func (hs *holds) vacate(id lockstore.ID, at, until moment) {
+func (hs *records) vacate(id lockstore.ID, at, until moment) {
 	hs.store.Vacate(id, hs.time(at), hs.time(until.add(expirySlack)))
 }
 
@@ -359,13 +345,18 @@ func (hs *holds) any(key lockstore.LineKey) bool {
 func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
+	hs.suspect(key, reason)
+}
+
+// suspect is recheckKey.
+func (hs *records) suspect(key lockstore.LineKey, reason string) {
 	for rec := range hs.byKey[key].All() {
 		hs.happen(rec, suspected{reason})
 	}
 }
 
 // recheckIf makes the watchdog check, as soon as it can, those live holds for which why gives a reason; why gets their
-// key, and what they are suspected for already. A lock that is granted between two pieces is recheckLate's.
+// key, and what they are suspected for already. Of a lock that is granted between two pieces grant sees to that.
 func (hs *holds) recheckIf(why func(key, already string) string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -378,14 +369,6 @@ func (hs *holds) recheckIf(why func(key, already string) string) {
 			}
 		}
 		yield(&hs.mu, &done, live.Len())
-	}
-}
-
-// recheckLate is recheckIf for a hold that Redis has just been said to have, in an answer to what was sent at that
-// time: the last look may have come between the two. mu is held.
-func (hs *holds) recheckLate(rec *record, sent moment) {
-	if rec.live() && sent < hs.looked {
-		hs.happen(rec, suspected{reasonGone})
 	}
 }
 

@@ -246,15 +246,15 @@ func (hs *holds) each(fits Fits, f func(Entry)) {
 	}
 }
 
-// eachOf calls f with the holders of one lock. mu is held.
-func (hs *holds) eachOf(held chain.Chain[*record], now time.Time, f func(Entry)) {
+// eachOf calls f with the holders of one lock.
+func (hs *records) eachOf(held chain.Chain[*record], now time.Time, f func(Entry)) {
 	handed := handed(held)
 	for rec := range held.All() {
 		if rec.releasing && handed {
 			continue
 		}
 		for _, side := range rec.sides() {
-			f(hs.entryOf(rec, side, now))
+			f(rec.entry(side, hs.clock, now))
 		}
 	}
 }
@@ -263,20 +263,20 @@ func (hs *holds) eachOf(held chain.Chain[*record], now time.Time, f func(Entry))
 func (hs *holds) entry(id lockstore.ID, now time.Time) (e Entry) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if rec := hs.byID[id.Hold()]; rec != nil && rec.counts.Of(id.Kind) > 0 {
-		e = hs.entryOf(rec, id.Kind, now)
+	if rec := hs.of(id); rec != nil && rec.counts.Of(id.Kind) > 0 {
+		e = rec.entry(id.Kind, hs.clock, now)
 	}
 	return e
 }
 
-// entryOf is one side of a live hold, at one time for all that are listed together. mu is held.
-func (hs *holds) entryOf(rec *record, side Kind, now time.Time) Entry {
-	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: millis(hs.time(rec.sure).Sub(now)), Holder: Holder{
+// entry is one side of a live hold, at one time for all that are listed together. holds.mu is held.
+func (rec *record) entry(side Kind, by clock, now time.Time) Entry {
+	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: millis(by.time(rec.sure).Sub(now)), Holder: Holder{
 		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true,
-		Held: millis(now.Sub(hs.time(rec.granted))), Watched: rec.watched, Renewed: -1, Renewals: rec.renewals,
+		Held: millis(now.Sub(by.time(rec.granted))), Watched: rec.watched, Renewed: -1, Renewals: rec.renewals,
 		Lease: millis(rec.lease),
 	}}
-	if renewed := hs.time(rec.renewed); !renewed.IsZero() {
+	if renewed := by.time(rec.renewed); !renewed.IsZero() {
 		e.Renewed = 1 + millis(now.Sub(renewed))
 	}
 	if rec.client != nil {

@@ -40,9 +40,6 @@ type chunk struct {
 	inQueue  int32         // its index in the lane's queue
 }
 
-// laneKey names a lane: the node, see lockstore.Lane. Nodes do not wait for each other.
-type laneKey any
-
 // lane is the renewals of one node. watchdog.mu guards it.
 type lane struct {
 	atOnce  int // scripts that the node gets side by side
@@ -142,7 +139,7 @@ func (hs *holds) take(c *chunk) {
 		if rec.next() == 0 {
 			continue
 		}
-		if rec.tryBusy() {
+		if hs.tryBusy(rec) {
 			kept = append(kept, rec)
 		}
 	}

@@ -3,6 +3,7 @@ package lock
 import (
 	"container/list"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -216,19 +217,16 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	}
 }
 
-// waitedFor says whether somebody stands in the key's line.
-func (ls *lines) waitedFor(key lockstore.LineKey) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ls.byKey[key] != nil
-}
-
-// behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock
-// for itself. While the line cannot reach Redis the newcomer asks by itself, and gets the error.
-func (ls *lines) behind(id lockstore.ID) bool {
+// inFront says whether others of this proxy wait before a newcomer. One that would wait, too, stands in their line; in the
+// fair queue places are given by Redis, which everybody asks for one. One that does not wait must not pass those that wait
+// to have the lock for themselves; while their line cannot reach Redis the newcomer asks by itself, and gets the error.
+func (ls *lines) inFront(r Request, id lockstore.ID) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byKey[id.Line()]
+	if r.Blocks {
+		return !r.Fair && l != nil
+	}
 	return l != nil && l.alone > 0 && !l.troubled
 }
 
@@ -252,28 +250,47 @@ func (ls *lines) waitingAt(db int, key string) (n int) {
 	return n
 }
 
-// ticket is a waiter's place in the fair queue.
+// ticket is the place in the fair queue of a waiter, if it has one.
 func (ls *lines) ticket(w *waiter) int64 {
+	if w == nil || !w.r.Fair {
+		return 0
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return w.ticket
 }
 
-// afterGrant sets when the next in line tries. It need not try now, since the lock is held and messages reach it,
-// unless it can share the lock: then the next ones try side by side. handed says that the lock came from another client
-// of this proxy.
-func (ls *lines) afterGrant(w *waiter, handed bool) {
+// tried notes what came of a waiter's try, and sets when the head of its line tries. handed says that the lock came from
+// another client of this proxy.
+func (ls *lines) tried(w *waiter, got Grant, err error, handed bool) {
+	if w.splits++; !got.Split {
+		w.splits = 0
+	}
 	ls.mu.Lock()
-	l := w.line
-	l.troubled = false
-	if !handed {
-		l.turnEnded(l.heard.others())
+	defer ls.mu.Unlock()
+	l, refused := w.line, errors.Is(err, ErrNotAcquired)
+	l.troubled = err != nil && !refused
+	if refused && got.Place != 0 && got.Place != w.ticket {
+		w.ticket = got.Place
+		w.order()
 	}
-	if w.r.Kind.Spec().Shared {
-		w.callNext()
+	switch {
+	case err == nil:
+		// The next in line need not try now, since the lock is held and messages reach it, unless it can share the lock:
+		// then the next ones try side by side.
+		if !handed {
+			l.turnEnded(l.heard.others())
+		}
+		if w.r.Kind.Spec().Shared {
+			w.callNext()
+		}
+		l.tryNext(w.r.lease(ls.opts), ls.opts.Poll)
+	case !refused:
+		l.tryNext(troubledPoll, ls.opts.Poll)
+	case w.first():
+		l.turnEnded(true)
+		l.tryNext(l.comeAgain(got.Turn, got.TTL), ls.opts.Poll)
 	}
-	ls.mu.Unlock()
-	ls.tryNext(l, w.r.lease(ls.opts))
 }
 
 // sharedAtOnce is how many waiters that may share a lock try for it when one of them has got it. Each of them calls as
@@ -316,24 +333,15 @@ func (ls *lines) callOwner(id lockstore.ID) {
 // troubledPoll is the longest time in ms between tries while Redis is away.
 const troubledPoll = 250
 
-// troubled notes that the head of a line could not ask.
-func (ls *lines) troubled(l *line) {
-	ls.mu.Lock()
-	l.troubled = true
-	ls.mu.Unlock()
-	ls.tryNext(l, troubledPoll)
-}
-
-// tryNext sets when the head tries by itself: when the lease that it saw is over, and after Poll at the latest; with
+// tryNext sets when the head tries by itself: when the lease that it saw is over, and after most at the latest; with
 // some jitter, since the heads of other proxies wait as well. ttl is in ms, negative = the key is gone or has no TTL.
-func (ls *lines) tryNext(l *line, ttl int64) {
-	poll := ls.opts.Poll/2 + jitter.N(ls.opts.Poll/2)
+// lines.mu is held.
+func (l *line) tryNext(ttl int64, most time.Duration) {
+	poll := most/2 + jitter.N(most/2)
 	if left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 {
 		poll = min(poll, left)
 	}
-	ls.mu.Lock()
 	l.tryAt = time.Now().Add(poll)
-	ls.mu.Unlock()
 }
 
 // waitOf is the lock that a client waits for, and for how long it has; "": none.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -184,7 +185,8 @@ func holding(t testing.TB, n int) *Manager {
 func believed(hs *holds, c *Client, id lockstore.ID) *record {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	rec := hs.record(c, id)
+	rec := cmp.Or(hs.of(id), &record{id: id.Hold(), client: c})
+	hs.byID[rec.id] = rec
 	hs.happen(rec, acquired{lockstore.Counts{}.With(id.Kind, 1), time.Hour, time.Hour, hs.now()})
 	return rec
 }
@@ -212,7 +214,7 @@ func TestListAtAHandOff(t *testing.T) {
 			t.Errorf("of the first owner: %q, want %q", got, ofFirst)
 		}
 	}
-	releasing := func(id lockstore.ID) { m.holds.releasing(id, m.holds.byID[id.Hold()]) }
+	releasing := func(id lockstore.ID) { m.holds.unlocking(m.holds.of(id), id.Kind, lockstore.Counts{}) }
 	releasing(lockstore.ID{Key: "many0", Owner: "somebody"})
 	expect("many0 somebody", "many0 somebody") // nobody has been handed it yet
 	believed(m.holds, c, lockstore.ID{Key: "many0", Owner: "next"})
@@ -239,7 +241,7 @@ func BenchmarkListOfMany(b *testing.B) {
 			default:
 			}
 			began := time.Now()
-			m.holds.inside(lockstore.ID{})
+			m.holds.peek(lockstore.ID{})
 			longest = max(longest, time.Since(began))
 			time.Sleep(20 * time.Microsecond)
 		}

@@ -42,11 +42,8 @@ type Request struct {
 	joins bool // of a MULTILOCK, which may yet fail: what a named owner has of the lock is not lengthened
 }
 
-// Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.
-type Grant struct {
-	Token int64
-	got   lockstore.Acquired
-}
+// Grant is a lock taken. Its Token is the fencing token, 0 without Request.Fence.
+type Grant = lockstore.Acquired
 
 // Lock takes a lock for the connection, once more if it has it, or for the owner that r names, which may have it
 // already.
@@ -156,7 +153,7 @@ func (r Request) verb() string {
 	return r.Kind.Spec().Verb
 }
 
-func (c *Client) lock(ctx context.Context, r Request, began time.Time) (Grant, error) {
+func (c *Client) lock(ctx context.Context, r Request, began time.Time) (g Grant, err error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
@@ -165,53 +162,61 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (Grant, e
 	if r.Fair && lockstore.SharesQueue(r.Key) {
 		return Grant{}, noQueue(r.Key)
 	}
-	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner), r.Owner != ""
-	if err := c.m.admit(ctx, r); err != nil {
+	if err := c.m.rules.Limit(r.Lease, r.Replicas); err != nil {
 		return Grant{}, err
 	}
-	if !named {
-		if lost := c.told(r.DB, r.Key, true); lost != nil {
-			return Grant{}, lost
-		}
+	if err := c.m.store.Admit(ctx, r.Key, r.left(nil)); err != nil {
+		return Grant{}, err
 	}
-	held := !named && c.m.holds.inside(id)
-	if held && !r.Self && c.reentryRefused() {
-		return Grant{}, about(r.Key, "OWNERREQUIRED", "this connection already holds '%s'; in a pool that may be "+
-			"another thread's lock: say SELF if this connection is yours alone, else OWNER <a fresh id>")
+	defer func() { err = explained(r.verb(), err) }()
+	var w *waiter
+	if r.Blocks {
+		w = newWaiter(ctx, c, r, began)
 	}
-	if !held && c.m.draining() {
-		return Grant{}, errDraining
+	if r.Blocks && r.Fair {
+		c.m.lines.enterQueue(w.id)
+		defer func() { c.m.lines.leaveQueue(w, err) }()
 	}
-	if counted := held || named && c.m.leases.counts(c, id); !counted {
-		if err := c.share.ask(); err != nil {
-			return Grant{}, err
-		}
-		defer c.share.answered()
+	defer c.share.answered()
+	id := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	stands := c.m.lines.inFront(r, id) && !(r.Owner != "" && c.m.has(id))
+	g, err = c.try(ctx, r, w, func(inside bool) error { return c.mayAsk(r, id, inside, stands) })
+	switch {
+	case !r.Blocks, err == nil:
+		return g, err
+	case lockstore.Unknown(err), lockstore.EndsByItself(err):
+		w.trouble = err
+	case !errors.Is(err, ErrNotAcquired):
+		return g, err
 	}
-	if !held && !r.Blocks && c.m.lines.behind(id) && !(named && c.m.has(id)) {
-		return Grant{}, ErrNotAcquired
-	}
-	if held || !r.Blocks {
-		g, _, err := c.try(ctx, r, nil)
-		if !held || !r.Blocks || !errors.Is(err, ErrNotAcquired) {
-			return g, explained(r.verb(), err)
-		}
-		// What we believed to hold is somebody else's: it is waited for like any other.
-	}
-	return c.wait(ctx, r, began)
+	w.ticket = g.Place
+	return w.wait(ctx)
 }
 
-// admit says whether the lock may be asked for at all.
-func (m *Manager) admit(ctx context.Context, r Request) error {
-	if err := m.rules.Limit(r.Lease, r.Replicas); err != nil {
-		return err
+// mayAsk says why a verb is not to ask for a lock. stands says that others wait for the lock before it.
+func (c *Client) mayAsk(r Request, id lockstore.ID, inside, stands bool) error {
+	switch {
+	case inside && !r.Self && c.reentryRefused():
+		return about(r.Key, "OWNERREQUIRED", "this connection already holds '%s'; in a pool that may be "+
+			"another thread's lock: say SELF if this connection is yours alone, else OWNER <a fresh id>")
+	case inside:
+		return nil
+	case c.m.draining():
+		return errDraining
 	}
-	wait := time.Duration(0)
-	if r.Blocks {
-		wait = lockstore.Milliseconds(r.Block)
+	if counted := r.Owner != "" && c.m.leases.counts(c, id); !counted {
+		if err := c.share.ask(); err != nil {
+			return err
+		}
 	}
-	return m.store.Admit(ctx, r.Key, wait)
+	if stands {
+		return ErrNotAcquired
+	}
+	return nil
 }
+
+// always lets a verb ask.
+func always(bool) error { return nil }
 
 func (c *Client) reentryRefused() bool {
 	switch c.m.opts.Reentry {
@@ -226,12 +231,7 @@ func (c *Client) reentryRefused() bool {
 
 // inside says whether the connection has the lock, on either side: its LOCK does not stand in line behind those who
 // wait for its own release.
-func (hs *holds) inside(id lockstore.ID) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	rec := hs.byID[id.Hold()]
-	return rec != nil && rec.live() && !rec.leaving
-}
+func (rec *record) inside() bool { return rec != nil && rec.live() && !rec.leaving }
 
 // has asks Redis whether a named owner has the lock already, on either side: its LOCK does not stand in line behind
 // those that wait for its own release. It does not pass them when the lock is free.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -57,70 +58,68 @@ type lossKey struct {
 // each. A connection with more losses than that is closed, since nobody reads there.
 const untoldMost, untoldOverhead = 4 << 20, 128
 
-// noteLoss keeps what was lost for the connection's next verb about it. holds.mu is held.
-func (c *Client) noteLoss(id lockstore.ID, l lossRecord) {
-	if c.losses == nil {
-		c.losses = map[lossKey]lossRecord{}
-	}
-	key := lossKey{id.DB, id.Key}
-	if _, known := c.losses[key]; !known {
-		c.untold += len(id.Key) + untoldOverhead
-	}
-	c.losses[key] = l
-	if c.untold > untoldMost {
-		c.forgetExpected()
-	}
-	if c.untold > untoldMost {
-		c.info.Close("it has lost more locks than it is told of")
-	}
+// untold is what one connection has lost and was not told of yet. holds.mu guards it.
+type untold struct {
+	losses map[lossKey]lossRecord
+	bytes  int // that these take
 }
 
-// takeLoss is what is remembered of a loss of the connection's. It is forgotten: the connection is told once. holds.mu
-// is held.
-func (c *Client) takeLoss(db int, key string) (l lossRecord, ok bool) {
+// note keeps what was lost for the connection's next verb about it. It says whether that is more than is kept.
+func (u *untold) note(id lockstore.ID, l lossRecord) (tooMuch bool) {
+	if u.losses == nil {
+		u.losses = map[lossKey]lossRecord{}
+	}
+	key := lossKey{id.DB, id.Key}
+	if _, known := u.losses[key]; !known {
+		u.bytes += len(id.Key) + untoldOverhead
+	}
+	u.losses[key] = l
+	if u.bytes <= untoldMost {
+		return false
+	}
+	for at, l := range u.losses {
+		if l.reason == reasonExpired {
+			u.take(at.db, at.key)
+		}
+	}
+	return u.bytes > untoldMost
+}
+
+// take is what is remembered of a loss. It is forgotten: the connection is told once.
+func (u *untold) take(db int, key string) (l lossRecord, ok bool) {
 	at := lossKey{db, key}
-	if l, ok = c.losses[at]; ok {
-		delete(c.losses, at)
-		c.untold -= len(key) + untoldOverhead
+	if l, ok = u.losses[at]; ok {
+		delete(u.losses, at)
+		u.bytes -= len(key) + untoldOverhead
 	}
 	return l, ok
 }
 
-// told is the LOCKLOST that a verb about that lock is to answer first; nil: nothing was lost. To a verb that takes the
+// tell is the LOCKLOST that a verb about that lock is to answer first; nil: nothing was lost. To a verb that takes the
 // lock it is no news that a lease has ended when it was to end: that is forgotten when the lock is granted.
-func (c *Client) told(db int, key string, takes bool) error {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
-	if takes && c.losses[lossKey{db, key}].reason == reasonExpired {
+func (u *untold) tell(db int, key string, takes bool) error {
+	if takes && u.losses[lossKey{db, key}].reason == reasonExpired {
 		return nil
 	}
-	l, ok := c.takeLoss(db, key)
+	l, ok := u.take(db, key)
 	if !ok {
 		return nil
 	}
 	return l.error(key)
 }
 
+// told is the LOCKLOST, once, of a verb about that lock that does not take it; nil: nothing was lost.
+func (c *Client) told(db int, key string) error {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
+	return c.losses.tell(db, key, false)
+}
+
 // lostOrNotHeld is the answer to a verb about a lock that the connection does not have: LOCKLOST once if it has lost
 // it, else NOTHELD.
 func (c *Client) lostOrNotHeld(db int, key string) error {
-	if lost := c.told(db, key, false); lost != nil {
-		return lost
-	}
-	return notHeld(key, c.library.Load())
+	return cmp.Or(c.told(db, key), notHeld(key, c.library.Load()))
 }
-
-// forgetExpected forgets the leases that have ended when they were to end. holds.mu is held.
-func (c *Client) forgetExpected() {
-	for at, l := range c.losses {
-		if l.reason == reasonExpired {
-			c.takeLoss(at.db, at.key)
-		}
-	}
-}
-
-// forgetLosses forgets all of them, for RESET. holds.mu is held.
-func (c *Client) forgetLosses() { c.losses, c.untold = nil, 0 }
 
 // askedFor says whether a hold ended as somebody has asked: the holder, who gave it a lease, or an operator. Those who
 // watch the proxy are told of it apart, so that such ends, which come by the thousand, hide no loss.
@@ -131,7 +130,7 @@ const lossesLogged = 200
 
 // tell has the figures, the events and the log say how a hold ended that was not given back. Nobody waits for the log to
 // be written: see internal/logqueue.
-func (hs *holds) tell(id lockstore.ID, e events.Event) {
+func (hs *records) tell(id lockstore.ID, e events.Event) {
 	what := []any{"key", id.Key, "kind", id.Kind, "db", id.DB, "owner", id.Owner, "reason", e.Reason}
 	if askedFor(e.Reason) {
 		e.Kind = events.End

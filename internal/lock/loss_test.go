@@ -12,10 +12,12 @@ import (
 func TestUntoldLossesOfAConnection(t *testing.T) {
 	const heard, tooMany = 17_000, 40_000
 	closed := 0
-	c := (&Manager{}).NewClient(ClientInfo{Close: func(string) { closed++ }})
+	var u untold
 	lose := func(from, to int) {
 		for i := range to - from {
-			c.noteLoss(lockstore.ID{Key: fmt.Sprint("z", from+i)}, lossRecord{reasonGone, time.Now()})
+			if u.note(lockstore.ID{Key: fmt.Sprint("z", from+i)}, lossRecord{reasonGone, time.Now()}) {
+				closed++
+			}
 		}
 	}
 	lose(0, heard)
@@ -23,12 +25,12 @@ func TestUntoldLossesOfAConnection(t *testing.T) {
 		t.Errorf("closed after %d losses", heard)
 	}
 	for i := range heard {
-		if _, ok := c.takeLoss(0, fmt.Sprint("z", i)); !ok {
+		if _, ok := u.take(0, fmt.Sprint("z", i)); !ok {
 			t.Fatalf("loss %d was forgotten", i)
 		}
 	}
-	if c.untold != 0 {
-		t.Errorf("%d bytes are still counted when all have been told", c.untold)
+	if u.bytes != 0 {
+		t.Errorf("%d bytes are still counted when all have been told", u.bytes)
 	}
 	if lose(0, tooMany); closed == 0 {
 		t.Errorf("not closed after %d losses", tooMany)
@@ -38,14 +40,14 @@ func TestUntoldLossesOfAConnection(t *testing.T) {
 // A connection that lets its leases run out, as one does that takes a lock for a time and never gives it back, is not closed for that, and what it
 // has lost besides is told.
 func TestLeasesThatRunOutCloseNobody(t *testing.T) {
-	c := (&Manager{}).NewClient(ClientInfo{Close: func(string) { t.Error("closed") }})
-	c.noteLoss(lockstore.ID{Key: "forced"}, lossRecord{reasonForced, time.Now()})
+	var u untold
+	u.note(lockstore.ID{Key: "forced"}, lossRecord{reasonForced, time.Now()})
 	for i := range 100_000 {
-		if c.noteLoss(lockstore.ID{Key: fmt.Sprint("z", i)}, lossRecord{reasonExpired, time.Now()}); c.untold > untoldMost {
-			t.Fatalf("%d bytes are remembered", c.untold)
+		if u.note(lockstore.ID{Key: fmt.Sprint("z", i)}, lossRecord{reasonExpired, time.Now()}) {
+			t.Fatalf("%d bytes are remembered", u.bytes)
 		}
 	}
-	if _, ok := c.takeLoss(0, "forced"); !ok {
+	if _, ok := u.take(0, "forced"); !ok {
 		t.Error("a loss was forgotten beside leases that ran out")
 	}
 }

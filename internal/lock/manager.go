@@ -65,7 +65,7 @@ func New(open lockstore.Opener, o Options) *Manager {
 	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
 	m.store, m.rules = open(m.host())
 	m.requests, m.endRequests = context.WithCancel(context.Background())
-	m.holds.at(m.store, m.rules)
+	m.holds.store, m.holds.votes, m.holds.drift = m.store, m.rules.Votes, m.rules.Drift
 	m.lines.store, m.giveBacks.store, m.watchdog.store, m.leases.vacate = m.store, m.store, m.store, m.store.Vacate
 	return m
 }

@@ -85,14 +85,15 @@ func (c *Client) mayTakeTogether(keys []string, r Request) error {
 	if r.Owner != "" {
 		return nil
 	}
+	hs := c.m.holds
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	for _, key := range keys {
-		if lost := c.told(r.DB, key, true); lost != nil {
+		if lost := c.losses.tell(r.DB, key, true); lost != nil {
 			return lost
 		}
-	}
-	for _, key := range keys {
 		plain := c.id(Plain, r.DB, key, "")
-		if c.m.holds.inside(plain) || c.m.holds.inside(plain.As(Write)) {
+		if hs.of(plain).inside() || hs.of(plain.As(Write)).inside() {
 			return about(key, "ERR", "this connection already holds '%s': MULTILOCK takes all of its locks or none")
 		}
 	}
@@ -143,8 +144,8 @@ func (b *multiLock) take(ctx context.Context, key string, last bool) error {
 		return err
 	}
 	t := &taken{token: g.Token, id: b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)}
-	if g.got.Made {
-		t.expiry = g.got.Expiry
+	if g.Made {
+		t.expiry = g.Expiry
 	}
 	b.taken = append(b.taken, t)
 	return nil
@@ -171,14 +172,15 @@ func (b *multiLock) keep(t *taken) bool {
 func (b *multiLock) settle(ctx context.Context, t *taken) error {
 	m := b.c.m
 	if b.r.Owner == "" {
-		rec, err := m.holds.enter(ctx, b.c, t.id, patience)
+		e := extend{c: b.c, lease: lockstore.Milliseconds(b.r.Lease)}
+		rec, err := m.holds.enterHeld(ctx, t.id, patience, e.goBy)
 		switch {
-		case err != nil:
+		case rec == nil: // allHeld tells of it, if there is none
 			return err
 		case b.r.Lease == 0:
 			return explained("MULTILOCK", m.watchdog.visitBusy(rec, 0))
 		}
-		return b.c.extend(ctx, rec, b.r.Lease)
+		return e.run(ctx)
 	}
 	had := t.expiry == nil
 	if !had && b.keep(t) {
@@ -188,13 +190,13 @@ func (b *multiLock) settle(ctx context.Context, t *taken) error {
 	// owner had may have ended meanwhile, and is taken anew.
 	one := b.r
 	one.Key, one.Blocks, one.Replicas = t.id.Key, false, 0
-	g, _, err := b.c.try(ctx, one, nil)
+	g, err := b.c.try(ctx, one, nil, always)
 	switch {
 	case err == nil:
-		if t.token = g.Token; g.got.Made {
-			t.expiry = g.got.Expiry
+		if t.token = g.Token; g.Made {
+			t.expiry = g.Expiry
 		}
-		if g.got.Made && !had {
+		if g.Made && !had {
 			return notHeld(t.id.Key, false) // it was free meanwhile
 		}
 	case errors.Is(err, ErrNotAcquired):
@@ -249,8 +251,8 @@ func (b *multiLock) giveBackOne(t *taken) {
 		}
 		return
 	}
-	m.giveBacks.giveBack(b.c, t.id)
-	_ = b.c.told(t.id.DB, t.id.Key, false) // the connection has never heard that it had it
+	m.giveBacks.giveBack(t.id)
+	_ = b.c.told(t.id.DB, t.id.Key) // the connection has never heard that it had it
 }
 
 // MultiUnlock gives back one hold at each of keys, at each node the last one in MultiLock's order first; a key named

@@ -283,7 +283,7 @@ func worker(m *Manager, n int, end time.Time, note func(span)) {
 		if rand.N(10) == 0 {
 			stay = time.Now().Add(rand.N(2500 * time.Millisecond))
 		}
-		leased := g.got.Until()
+		leased := g.Until()
 		for until := dueOf(m, id); ; until = dueOf(m, id) {
 			if r.Owner != "" {
 				until = leased

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
@@ -35,43 +36,78 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		id := c.id(r.Side, r.DB, r.Key, r.Owner)
 		return c.onNamedSide(id, func(id lockstore.ID) error { return c.renewNamed(ctx, id, r.Lease) })
 	}
-	return c.onOwnSide(ctx, c.id(r.Side, r.DB, r.Key, ""), func(rec *record, _ lockstore.ID, h hold) error {
+	e := extend{c: c, lease: lockstore.Milliseconds(r.Lease), asks: true}
+	rec, err := c.m.holds.enter(ctx, patience, func() (*record, error) {
+		rec, _, err := c.m.holds.own(c, c.id(r.Side, r.DB, r.Key, ""))
 		switch {
-		case h.runsOut:
-			c.m.holds.leave(rec)
-			return &Error{Code: "ERR",
+		case err != nil:
+		case rec.runsOut:
+			err = &Error{Code: "ERR",
 				Text: "not renewed: an earlier command of this connection may still take effect, " +
 					"so the lock runs out by itself"}
-		case h.givenUp:
-			c.m.holds.leave(rec)
-			return c.lostOrNotHeld(r.DB, r.Key)
-		case r.Lease > 0:
-			return c.extend(ctx, rec, r.Lease)
+		case rec.givenUp:
+			err = notHeld(r.Key, c.library.Load())
 		}
-		err := c.m.watchdog.visitBusy(rec, c.m.opts.Watchdog)
-		if err == nil {
-			c.m.holds.apply(rec, handedOver{})
-		}
-		return err
-	})
-}
-
-// extend gives a hold a lease of its own. The record is busy, and left.
-func (c *Client) extend(ctx context.Context, rec *record, ms int64) error {
-	hs := c.m.holds
-	defer hs.leave(rec)
-	lease := lockstore.Milliseconds(ms)
-	hs.apply(rec, extending{lease, hs.now()})
-	done, err := c.m.store.Extend(ctx, lockstore.Extension{ID: rec.id, Counts: hs.see(rec).counts, Lease: ms})
+		return rec, err
+	}, e.goBy)
 	switch {
 	case err != nil:
-		hs.apply(rec, notExtended{lockstore.Unknown(err)})
+		return err
+	case r.Lease > 0:
+		return e.run(ctx)
+	}
+	if err = c.m.watchdog.visitBusy(rec, c.m.opts.Watchdog); err == nil {
+		c.m.holds.apply(rec, handedOver{})
+	}
+	if lost := c.told(r.DB, r.Key); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// extend is a lease that a connection's hold is given. Its record is busy meanwhile.
+type extend struct {
+	c     *Client
+	rec   *record
+	lease time.Duration // 0: none, the watchdog is to come to the hold instead
+	asks  bool          // the connection is told of a loss instead
+	step  lockstore.Extension
+}
+
+// goBy takes the step's values from the hold. holds.mu is held.
+func (e *extend) goBy(rec *record) {
+	e.rec = rec
+	e.step = lockstore.Extension{ID: rec.id, Counts: rec.counts, Lease: e.lease.Milliseconds()}
+	if hs := e.c.m.holds; e.lease > 0 {
+		hs.happen(rec, extending{e.lease, hs.now()})
+	}
+}
+
+// run gives the hold its lease, and leaves the record.
+func (e *extend) run(ctx context.Context) error {
+	done, err := e.c.m.store.Extend(ctx, e.step)
+	return e.c.m.holds.extend(e, done, err)
+}
+
+// extend notes what became of that.
+func (hs *holds) extend(e *extend, done lockstore.Extended, err error) error {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	defer hs.free(e.rec)
+	switch {
+	case err != nil:
+		hs.happen(e.rec, notExtended{lockstore.Unknown(err)})
 	case done.Code != lockstore.LeaseSet:
-		hs.apply(rec, gone{})
-	case !hs.see(rec).live(): // it was reported lost meanwhile
-		hs.apply(rec, unanswered{hs.now(), lease})
+		hs.happen(e.rec, gone{})
+	case !e.rec.live(): // it was reported lost meanwhile
+		hs.happen(e.rec, unanswered{hs.now(), e.lease})
 	default:
-		hs.apply(rec, extended{lease, lockstore.Milliseconds(done.TTL), hs.moment(done.Sent)})
+		hs.happen(e.rec, extended{e.lease, lockstore.Milliseconds(done.TTL), hs.moment(done.Sent)})
+	}
+	if e.asks {
+		if lost := e.c.losses.tell(e.rec.id.DB, e.rec.id.Key, false); lost != nil {
+			return lost
+		}
 	}
 	return explained("RENEW", err)
 }

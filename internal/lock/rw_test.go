@@ -137,7 +137,7 @@ func TestAShortReadWithinALongHold(t *testing.T) {
 					mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 100})
 					for range 3 {
 						time.Sleep(5 * time.Second)
-						if err := a.m.watchdog.visitNow(context.Background(), a, a.id(Read, 0, "k", ""), patience); err != nil || lost.reasons() != "" {
+						if err := a.m.watchdog.visitNow(context.Background(), a.id(Read, 0, "k", ""), patience); err != nil || lost.reasons() != "" {
 							t.Fatalf("quorum %v, %v for %d ms: %v, lost %q", votes, kind, lease, err, lost.reasons())
 						}
 					}

@@ -54,8 +54,11 @@ type share struct {
 	asks atomic.Bool // a verb asks for a lock, which counts already
 }
 
-// ask counts a lock that is asked for. Unless there is an error it is answered, whatever comes of it.
+// ask counts a lock that is asked for, once for each verb. It is answered, whatever comes of it.
 func (s *share) ask() error {
+	if s.asks.Load() {
+		return nil
+	}
 	err := s.of.ask(s.user)
 	s.asks.Store(err == nil)
 	return err

@@ -47,136 +47,141 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 		err = c.onNamedSide(id, func(id lockstore.ID) (err error) { free, err = c.unlockNamed(ctx, id); return err })
 		return free, err
 	}
-	err = c.onOwnSide(ctx, id, func(rec *record, id lockstore.ID, was hold) (err error) {
-		defer c.m.holds.leave(rec)
-		if was.runsOut {
-			return &Error{Code: "ERR",
+	var u *unlocking
+	var side Kind
+	if _, err := c.m.holds.enter(ctx, patience, func() (rec *record, err error) {
+		rec, side, err = c.m.holds.own(c, id)
+		if err == nil && rec.runsOut {
+			err = &Error{Code: "ERR",
 				Text: fmt.Sprintf("not released: an earlier command of this connection may still "+
-					"take effect; the lock runs out by itself within %d ms", max(was.sure.sub(c.m.holds.now()).Milliseconds(), 0))}
+					"take effect; the lock runs out by itself within %d ms", max(rec.sure.sub(c.m.holds.now()).Milliseconds(), 0))}
 		}
-		left := was.counts.Of(id.Kind) - 1
-		if r.All || was.givenUp {
+		return rec, err
+	}, func(rec *record) {
+		left := rec.counts.Of(side) - 1
+		if r.All || rec.givenUp {
 			left = 0
 		}
-		u := &unlocking{g: c.m.giveBacks, rec: rec, was: was}
-		u.ID, u.Counts = id, was.counts.With(id.Kind, left)
-		free, err = u.run(ctx)
-		return err
-	})
-	return free && err == nil, err
+		u = c.m.holds.unlocking(rec, side, rec.counts.With(side, left))
+	}); err != nil {
+		return false, err
+	}
+	u.asker = c
+	return u.run(ctx, c.m.giveBacks)
 }
 
-// onOwnSide runs a verb about a lock that the connection has, with its record busy, which the verb leaves. What was
-// lost before, or while the verb was under way, is told instead, and stays lost: Redis may have had it for a moment
-// longer.
-func (c *Client) onOwnSide(ctx context.Context, id lockstore.ID,
-	verb func(rec *record, id lockstore.ID, h hold) error) error {
-	if lost := c.told(id.DB, id.Key, false); lost != nil {
-		return lost
+// own is the record of a lock that the connection has, for a verb about that, and the side, of which the verb may have
+// named none (Plain). What was lost is told instead, and stays lost: Redis may have it for a moment longer.
+func (hs *records) own(c *Client, id lockstore.ID) (rec *record, side Kind, err error) {
+	if lost := c.losses.tell(id.DB, id.Key, false); lost != nil {
+		return nil, side, lost
 	}
-	id, err := c.ownSide(id)
-	if err != nil {
-		return err
+	rec, side = hs.of(id), id.Kind
+	plain, rw := hs.of(id.As(Plain)), hs.of(id.As(Write))
+	switch isPlain := plain != nil && plain.live(); {
+	case side != Plain && isPlain:
+		return nil, side, otherKind(id.Key)
+	case side == Plain && !isPlain && rw != nil:
+		if rw.counts.Reads > 0 && rw.counts.Writes > 0 {
+			return nil, side, bothSides(id.Key)
+		}
+		if rec, side = rw, Read; rw.counts.Writes > 0 {
+			side = Write
+		}
 	}
-	rec, err := c.m.holds.enter(ctx, c, id, patience)
-	if err != nil {
-		return err
+	if rec == nil || rec.counts.Of(side) == 0 {
+		return nil, side, notHeld(id.Key, c.library.Load())
 	}
-	h := c.m.holds.see(rec)
-	if h.counts.Of(id.Kind) == 0 {
-		c.m.holds.leave(rec)
-		return c.lostOrNotHeld(id.DB, id.Key)
-	}
-	err = verb(rec, id, h)
-	if lost := c.told(id.DB, id.Key, false); lost != nil {
-		return lost
-	}
-	return err
-}
-
-// ownSide is the side of a lock that a verb of the connection is about which may have named none (Plain).
-func (c *Client) ownSide(id lockstore.ID) (lockstore.ID, error) {
-	isPlain := c.m.holds.peek(id.As(Plain)).live()
-	if id.Kind != Plain && isPlain {
-		return id, otherKind(id.Key)
-	}
-	if id.Kind != Plain || isPlain {
-		return id, nil
-	}
-	switch rw := c.m.holds.peek(id.As(Write)).counts; {
-	case rw.Reads > 0 && rw.Writes > 0:
-		return id, bothSides(id.Key)
-	case rw.Reads > 0:
-		return id.As(Read), nil
-	case rw.Writes > 0:
-		return id.As(Write), nil
-	}
-	return id, nil
+	return rec, side, nil
 }
 
 // unlocking is a lock being given back: a step, and what the engine knows of it. The connection's record is busy
 // meanwhile.
 type unlocking struct {
 	lockstore.Release
-	g    *giveBacks
-	rec  *record // nil: of a named owner
-	was  hold    // before
-	next *handoff
-	done lockstore.Released
+	asker *Client // is told of a loss, instead; nil: nobody asks
+	next  *handoff
+	done  lockstore.Released
+
+	// What was so of the connection's hold before; rec is nil of a named owner.
+	rec     *record
+	granted moment
+	givenUp bool
+	inARow  handoffsInARow // the grants before it
+	shared  bool           // another owner of this proxy goes on holding the lock
+}
+
+// unlocking is a step after which a connection's hold has these counts.
+func (hs *records) unlocking(rec *record, side Kind, left lockstore.Counts) *unlocking {
+	u := &unlocking{rec: rec, granted: rec.granted, givenUp: rec.givenUp, Release: lockstore.Release{ID: rec.id.As(side), Counts: left}}
+	if left.Total() == 0 {
+		rec.releasing, u.inARow = true, rec.inARow
+		u.shared = hs.shared(u.ID, rec)
+	}
+	return u
 }
 
 // run gives back what the step says, and hands the lock on if it is free then. free says that the owner has nothing
 // left on that side.
-func (u *unlocking) run(ctx context.Context) (free bool, err error) {
-	frees := u.Counts.Total() == 0
-	if frees && !u.g.holds.votes { // the nodes of a quorum hand nothing on
-		u.next = u.g.lines.claim(u.ID, u.rec)
+func (u *unlocking) run(ctx context.Context, g *giveBacks) (free bool, err error) {
+	if u.Counts.Total() == 0 && !u.shared && !g.holds.votes { // the nodes of a quorum hand nothing on
+		u.next = g.lines.claim(u)
 	}
-	err = u.send(ctx)
+	err = u.send(ctx, g)
 	if u.rec == nil {
 		return u.done.Code == lockstore.Freed, err
 	}
-	hs := u.g.holds
-	// Nobody else writes the connection's field: if it has gone after a request without an answer, that request was
-	// done.
-	doneBefore := u.done.Again || u.was.givenUp
-	switch code := u.done.Code; {
-	case err != nil:
-		hs.apply(u.rec, notUnlocked{u.Counts, lockstore.Unknown(err), hs.moment(u.done.Final)})
-	case code == lockstore.Freed, code == lockstore.StillHeld, frees && doneBefore:
-		hs.apply(u.rec, unlocked{u.Counts})
-		if frees {
-			hs.released(u.rec, u.ID, u.was.granted)
-		}
-	default:
-		hs.apply(u.rec, gone{})
-		return false, notHeld(u.ID.Key, false) // the connection is told that it was lost
-	}
-	return u.Counts.Of(u.ID.Kind) == 0, explained("UNLOCK", err)
+	return g.holds.unlock(u, err)
 }
 
-// send sends the request. One that hands the lock on is sent once; then the release alone is, unless that may be done
-// twice for a named owner.
-func (u *unlocking) send(ctx context.Context) (err error) {
-	if u.next == nil {
-		u.done, err = u.g.store.Release(ctx, &u.Release)
-		return err
+// unlock notes what became of a connection's UNLOCK, and leaves the record. Nobody else writes the connection's field:
+// if that has gone after a request without an answer, the request was done.
+func (hs *holds) unlock(u *unlocking, err error) (free bool, _ error) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	defer hs.free(u.rec)
+	frees, code := u.Counts.Total() == 0, u.done.Code
+	switch doneBefore := u.done.Again || u.givenUp; {
+	case err != nil:
+		e := notUnlocked{u.Counts, lockstore.Unknown(err), hs.moment(u.done.Final)}
+		if u.asker == nil { // nobody says UNLOCK again: Redis is told until it is done
+			e.unknown, e.final = true, max(e.final, hs.now().add(clearPause))
+		}
+		hs.happen(u.rec, e)
+		err = explained("UNLOCK", err)
+	case code == lockstore.Freed, code == lockstore.StillHeld, frees && doneBefore:
+		hs.happen(u.rec, unlocked{u.Counts})
+		if frees {
+			hs.released(u.rec, u.ID, u.granted)
+		}
+		free = u.Counts.Of(u.ID.Kind) == 0
+	default:
+		hs.happen(u.rec, gone{})
+		err = notHeld(u.ID.Key, false)
 	}
-	u.Next = &u.next.Handoff
-	u.done, err = u.g.store.Release(ctx, &u.Release)
-	u.next.given(u.done, err)
-	u.Next = nil
-	switch {
-	case lockstore.NotSent(err):
-	case lockstore.Unknown(err) && !u.Named:
-		if !u.g.sleep(ctx, time.Until(u.done.Final)) {
+	if u.asker != nil { // what was lost meanwhile is told instead
+		if lost := u.asker.losses.tell(u.ID.DB, u.ID.Key, false); lost != nil {
+			return false, lost
+		}
+	}
+	return free, err
+}
+
+// send sends the request. One that hands the lock on is sent once; if it was not done, or (see lockstore.Lost) may not
+// have been, the release alone is sent then.
+func (u *unlocking) send(ctx context.Context, g *giveBacks) (err error) {
+	again := false
+	if u.next != nil {
+		u.Next = &u.next.Handoff
+		alone := u.IfLost().Then == lockstore.Alone
+		u.done, err = g.store.Release(ctx, &u.Release)
+		u.next.given(u.done, err)
+		u.Next, again = nil, alone && lockstore.Unknown(err)
+		if !lockstore.NotSent(err) && !(again && g.sleep(ctx, time.Until(u.done.Final))) {
 			return err
 		}
-	default:
-		return err
 	}
-	again := lockstore.Unknown(err)
-	u.done, err = u.g.store.Release(ctx, &u.Release)
+	u.done, err = g.store.Release(ctx, &u.Release)
 	u.done.Again = u.done.Again || again
 	return err
 }
@@ -204,8 +209,8 @@ func (c *Client) onNamedSide(id lockstore.ID, verb func(lockstore.ID) error) err
 // unlockNamed gives back one side of a named owner. Its request is sent once: after a lost reply the owner may have
 // taken the lock anew.
 func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error) {
-	u := &unlocking{g: c.m.giveBacks, Release: lockstore.Release{ID: id, Named: true}}
-	free, err := u.run(ctx)
+	u := &unlocking{Release: lockstore.Release{ID: id, Named: true}, shared: c.m.holds.isShared(id)}
+	free, err := u.run(ctx, c.m.giveBacks)
 	switch {
 	case lockstore.Unknown(err):
 		return false, c.whatBecame(id, u.done.Final, err)
@@ -253,9 +258,10 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 		kinds = []Kind{Plain, Read} // either side will do for Redis to tell which one it is
 	}
 	for _, k := range kinds {
-		code, err := c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
-		freed, err := c.forced(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}, code, err)
-		switch {
+		id := lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}
+		done, err := c.m.store.Release(ctx, &lockstore.Release{ID: id, Whole: r.Side == Plain})
+		freed, err := c.forced(id, done.Code, err)
+		switch code := done.Code; {
 		case err != nil:
 			return false, err
 		case code == lockstore.NoLock:

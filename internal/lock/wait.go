@@ -10,26 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// wait stands in line until the lock is ours, the time since then is over, the client goes, or the proxy drains.
-func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant, err error) {
-	m := c.m
-	w := newWaiter(ctx, c, r, since)
-	defer func() { err = explained(r.verb(), err) }()
-	if r.Fair {
-		m.lines.enterQueue(w.id)
-		defer func() { m.lines.leaveQueue(w, err) }()
-	}
-	// In the fair queue places are given by Redis: everybody asks for one.
-	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || r.Owner != "" && m.has(w.id) {
-		g, no, err := c.try(ctx, r, w)
-		switch {
-		case lockstore.Unknown(err), lockstore.EndsByItself(err):
-			w.trouble = err
-		case !errors.Is(err, ErrNotAcquired):
-			return g, err
-		}
-		w.ticket = no.place
-	}
+// wait stands in line until the lock is ours, the time for that is over, the client goes, or the proxy drains.
+func (w *waiter) wait(ctx context.Context) (g Grant, err error) {
+	m := w.c.m
 	_, span := telemetry.Span(ctx, "wait")
 	defer span.End()
 	// The subscription comes before the try that follows it, so that no unlock falls between.
@@ -40,8 +23,8 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	}
 
 	var over <-chan time.Time
-	if r.Block > 0 {
-		timer := time.NewTimer(lockstore.Milliseconds(r.Block) - time.Since(w.since))
+	if w.r.Block > 0 {
+		timer := time.NewTimer(lockstore.Milliseconds(w.r.Block) - time.Since(w.since))
 		defer timer.Stop()
 		over = timer.C
 	}
@@ -61,33 +44,29 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time) (Grant, error
 		}
 		e := w.next(ctx, over)
 		var g Grant
-		var no refusal
 		var err error
 		switch {
 		case e.offer.acquire != nil:
-			g, no, err = e.offer.acquire.finish(ctx, e.offer.got, e.offer.err)
+			g, err = e.offer.acquire.finish(ctx, e.offer.got, e.offer.err)
 		case e.ended != nil:
 			return Grant{}, e.ended
 		case !e.tries:
 			continue
 		default:
-			g, no, err = w.c.try(ctx, w.r, w)
+			g, err = w.c.try(ctx, w.r, w, always)
 		}
 		switch {
 		case err == nil:
-			m.lines.afterGrant(w, e.offer.acquire != nil)
-			return g, nil
 		case errors.Is(err, ErrNotAcquired):
 			w.trouble = nil
-			m.lines.refused(w, no)
-		case lockstore.Passing(err):
-			if !lockstore.Unknown(w.trouble) {
-				w.trouble = err
-			}
-			m.lines.troubled(w.line)
-		default:
+		case !lockstore.Passing(err):
 			w.line.Wake() // the next head acts on what woke us
 			return Grant{}, err
+		case !lockstore.Unknown(w.trouble):
+			w.trouble = err
+		}
+		if m.lines.tried(w, g, err, e.offer.acquire != nil); err == nil {
+			return g, nil
 		}
 		if e.ended != nil {
 			return Grant{}, e.ended
@@ -227,28 +206,4 @@ func (ls *lines) tryAtOnce(l *line) {
 	ls.mu.Lock()
 	l.tryAt = time.Time{}
 	ls.mu.Unlock()
-}
-
-// refused notes what Redis said to a waiter.
-func (ls *lines) refused(w *waiter, no refusal) {
-	if no.split {
-		w.splits++
-	} else {
-		w.splits = 0
-	}
-	ls.mu.Lock()
-	if no.place != 0 && no.place != w.ticket {
-		w.ticket = no.place
-		w.order()
-	}
-	w.line.troubled = false
-	first, ttl := w.first(), no.ttl
-	if first {
-		w.line.turnEnded(true)
-		ttl = w.line.comeAgain(no.turn, ttl)
-	}
-	ls.mu.Unlock()
-	if first {
-		ls.tryNext(w.line, ttl)
-	}
 }

@@ -24,12 +24,12 @@ type watchdog struct {
 	holds     *holds
 	giveBacks *giveBacks
 
-	mu    sync.Mutex // guards the lanes and chunks; before holds.mu
-	lanes map[laneKey]*lane
+	mu    sync.Mutex    // guards the lanes and chunks; before holds.mu
+	lanes map[any]*lane // of each node, see lockstore.Lane: nodes do not wait for each other
 }
 
 func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
-	return &watchdog{life: l, opts: o, log: o.Logger, holds: hs, giveBacks: g, lanes: map[laneKey]*lane{}}
+	return &watchdog{life: l, opts: o, log: o.Logger, holds: hs, giveBacks: g, lanes: map[any]*lane{}}
 }
 
 // watch works off the schedule until ctx ends. It never waits for Redis: chunks that find no place in their lane start
@@ -42,20 +42,15 @@ func (wd *watchdog) watch(ctx context.Context) {
 func (wd *watchdog) startDue() (next time.Duration) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
-	wd.giveBacks.releaseLater(wd.holds.dispatchDue(wd.enqueue), wd.giveBacks.clear)
-	return min(wd.startAll(), wd.holds.untilDue(min(round, wd.opts.Watchdog/50)))
-}
-
-// untilDue is how long the watchdog may sleep, but not less than least.
-func (hs *holds) untilDue(least time.Duration) time.Duration {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return hs.schedule.Sleep(least)
+	toClear, next := wd.holds.dispatchDue(wd.enqueue, min(round, wd.opts.Watchdog/50))
+	wd.giveBacks.releaseLater(toClear, wd.giveBacks.clear)
+	return min(wd.startAll(), next)
 }
 
 // dispatchDue decides what happens to the records whose time in the schedule has come: enqueue gets, under mu, those to
-// renew. toClear are those of which Redis is to be told what their connections have; they are busy.
-func (hs *holds) dispatchDue(enqueue func(*record)) (toClear []*record) {
+// renew. toClear are those of which Redis is to be told what their connections have; they are busy. next is when to come
+// again, but not sooner than in least.
+func (hs *holds) dispatchDue(enqueue func(*record), least time.Duration) (toClear []*record, next time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	now, done := hs.now(), 0
@@ -63,7 +58,7 @@ func (hs *holds) dispatchDue(enqueue func(*record)) (toClear []*record) {
 		hs.schedule.Drop(rec)
 		switch {
 		case rec.toClear(now):
-			if rec.tryBusy() { // else whoever has it puts it on the schedule again
+			if hs.tryBusy(rec) { // else whoever has it puts it on the schedule again
 				toClear = append(toClear, rec)
 			}
 		case rec.outlived(now, hs.terms):
@@ -73,7 +68,7 @@ func (hs *holds) dispatchDue(enqueue func(*record)) (toClear []*record) {
 		}
 		yield(&hs.mu, &done, 1)
 	}
-	return toClear
+	return toClear, hs.schedule.Sleep(least)
 }
 
 // renewChunk renews the holds of a chunk, and notes the result for each. They are busy until then.
@@ -138,9 +133,9 @@ func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err er
 }
 
 // visitNow has the watchdog come to one hold at once, and waits for that: whoever asks is told what Redis has of it.
-func (wd *watchdog) visitNow(ctx context.Context, c *Client, id lockstore.ID, long time.Duration) error {
-	rec, err := wd.holds.enter(ctx, c, id, long)
-	if err != nil {
+func (wd *watchdog) visitNow(ctx context.Context, id lockstore.ID, long time.Duration) error {
+	rec, err := wd.holds.enterHeld(ctx, id, long, nil)
+	if rec == nil {
 		return err
 	}
 	return wd.visitBusy(rec, 0)
@@ -148,7 +143,7 @@ func (wd *watchdog) visitNow(ctx context.Context, c *Client, id lockstore.ID, lo
 
 // visitBusy is visitNow of a record that is busy, and leaves it. least is for how long the hold is to last at least.
 func (wd *watchdog) visitBusy(rec *record, least time.Duration) error {
-	if h := wd.holds.see(rec); !h.kept() {
+	if h := wd.holds.peek(rec.id); !h.kept() {
 		wd.holds.leave(rec)
 		return nil
 	}

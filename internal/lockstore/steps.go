@@ -84,12 +84,12 @@ type Acquired struct {
 // Until is when a grant ends that nobody renews.
 func (a Acquired) Until() time.Time { return a.Sent.Add(Milliseconds(a.TTL)) }
 
-// Release gives back what an owner has of a lock, or some of it.
+// Release gives back what an owner has of a lock, or some of it; or, of no owner, frees the lock whoever holds it.
 type Release struct {
 	ID     ID     // its Kind is the side that is given back, once or wholly
 	Named  bool   // the owner has a name of its own, and gives back that side
 	Counts Counts // what a connection's hold is to have from now on
-	Whole  bool   // a connection gives back all that it has, on either side
+	Whole  bool   // a connection gives back all that it has, on either side; or the lock is freed on both
 	// Nothing is done unless a named owner's hold has this expiry: nobody has joined it then; nil: whatever it has.
 	Expiry *Expiry
 	Quiet  bool // nobody is woken
@@ -97,9 +97,12 @@ type Release struct {
 	Next *Handoff // who gets the lock, if this frees it; nil: nobody
 }
 
+// Forced says that the lock is freed whoever holds it.
+func (r *Release) Forced() bool { return r.ID.Owner == "" }
+
 // Released is the outcome of a release.
 type Released struct {
-	Code  int64      // Freed, StillHeld, NotHeld or OtherKind
+	Code  int64      // Freed, StillHeld, NotHeld or OtherKind; of one by force NoLock, too
 	Sent  time.Time  // before the request that was sent last
 	Final time.Time  // of an unknown outcome: after that it is not done any more
 	Again bool       // the reply to an earlier request was lost, which may have been done
@@ -112,14 +115,6 @@ type Handoff struct {
 	Line LineKey
 	Turn bool       // others are to have a turn, if anybody else listens to the lock's channel
 	Asks []*Acquire // all of one kind
-}
-
-// Forcing frees a lock, whoever holds it.
-type Forcing struct {
-	DB   int
-	Key  string
-	Kind Kind // Plain; or Read or Write for a read/write lock
-	Side Kind // of that only this one; Plain: both
 }
 
 // Seen is what there is of one owner's hold.

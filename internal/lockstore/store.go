@@ -27,7 +27,6 @@ type Steps interface {
 	Release(ctx context.Context, r *Release) (Released, error)
 	Renew(ctx context.Context, r Renewal) ([]int64, error) // returns StillThere, NotThere or Undecided for each hold
 	Extend(ctx context.Context, e Extension) (Extended, error)
-	Force(ctx context.Context, f Forcing) (code int64, err error)
 }
 
 // Reads are what is asked about locks.

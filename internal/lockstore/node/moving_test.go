@@ -197,7 +197,7 @@ func allCalls() (all []Call) {
 			handed := every
 			handed.Next = &lockstore.Handoff{Line: id.Line(), Asks: []*lockstore.Acquire{&first}}
 			all = append(all, steps.Acquire(&first, soon), steps.Acquire(&again, soon), steps.Release(&one, soon), steps.Release(&every, soon),
-				steps.Release(&unasked, soon), steps.Handoff(&handed, soon),
+				steps.Release(&unasked, soon), steps.Release(&handed, soon),
 				Extend(lockstore.Extension{ID: id, Counts: counts, Lease: 30000}, false, soon),
 				Extend(lockstore.Extension{ID: id, Counts: counts, Lease: 30000}, true, soon),
 				Extend(lockstore.Extension{ID: id, Counts: counts, Lease: 30000, Expiry: expiry}, false, soon))
@@ -206,7 +206,7 @@ func allCalls() (all []Call) {
 		all = append(all, Renew(lockstore.Renewal{RW: k != lockstore.Plain, Holds: []lockstore.Renewed{held}}, soon))
 	}
 	return append(all,
-		steps.Force(lockstore.Forcing{Key: key}, soon), steps.Force(lockstore.Forcing{Key: key, Kind: lockstore.Read}, soon),
+		steps.Release(&lockstore.Release{ID: lockstore.ID{Key: key}}, soon), steps.Release(&lockstore.Release{ID: lockstore.ID{Key: key, Kind: lockstore.Read}, Whole: true}, soon),
 		steps.Refresh(lockstore.Queue{Key: key, Places: []lockstore.Place{{ID: lockstore.ID{Key: key, Owner: "f"}, Place: 7}}}, soon),
 		steps.Leave(lockstore.ID{Key: key, Owner: "f"}, soon),
 		steps.Vacant([]lockstore.ID{{Key: key, Owner: "a"}, {Key: key, Owner: "a", Kind: lockstore.Write}}))

@@ -57,6 +57,12 @@ func Acquired(out []int64) lockstore.Acquired {
 
 // Release is the script of a release.
 func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
+	switch {
+	case r.Forced():
+		return s.force(r, notAfter)
+	case r.Next != nil:
+		return s.handoff(r, notAfter)
+	}
 	id, expiry, publish := r.ID, "", s.Publish
 	if at := r.Expiry.On(0); at != 0 {
 		expiry = number(at)
@@ -84,8 +90,8 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 // bothSides is what a script on a read/write lock is told about all that a connection has.
 const bothSides = "both"
 
-// Handoff is the script of a release that gives the lock to others.
-func (s Steps) Handoff(r *lockstore.Release, notAfter string) Call {
+// handoff is the script of a release that gives the lock to others.
+func (s Steps) handoff(r *lockstore.Release, notAfter string) Call {
 	var asks []Call
 	for _, a := range r.Next.Asks {
 		asks = append(asks, s.Acquire(a, notAfter))
@@ -97,7 +103,9 @@ func (s Steps) Handoff(r *lockstore.Release, notAfter string) Call {
 	case r.Next.Asks[0].ID.Kind.Spec().Shared:
 		why = "share"
 	}
-	return handing(s.Release(r, notAfter), asks, r.Next.Line, why, s.Publish)
+	alone := *r
+	alone.Next = nil
+	return handing(s.Release(&alone, notAfter), asks, r.Next.Line, why, s.Publish)
 }
 
 // handing is the script that gives back a hold of a lock and gives it to those that ask.
@@ -113,10 +121,15 @@ func handing(release Call, asks []Call, of lockstore.LineKey, why, publish strin
 	return all
 }
 
-// HandedOn reads what that script has returned: what became of the release, and what each of those has got that asked.
-func HandedOn(out []int64, asks int) lockstore.Released {
-	done := lockstore.Released{Code: out[0], Turn: out[1] == 1}
-	for i := range asks {
+// Released reads what the script of a release has returned: what became of it, and what each of those has got that were
+// to be handed the lock.
+func Released(out []int64, r *lockstore.Release) lockstore.Released {
+	done := lockstore.Released{Code: out[0]}
+	if r.Next == nil {
+		return done
+	}
+	done.Turn = out[1] == 1
+	for i := range r.Next.Asks {
 		done.Given = append(done.Given, Acquired(out[2+granted*i:2+granted*(i+1)]))
 	}
 	return done
@@ -172,25 +185,27 @@ func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 	return c
 }
 
-// Force is the script that frees a lock, whoever holds it.
-func (s Steps) Force(f lockstore.Forcing, notAfter string) Call {
-	if f.Kind == lockstore.Plain {
-		return Call{DB: f.DB, Script: scripts.Force, Keys: lockstore.QueueKeys(f.Key),
+// force is the script that frees a lock, whoever holds it.
+func (s Steps) force(r *lockstore.Release, notAfter string) Call {
+	id := r.ID
+	if id.Kind == lockstore.Plain {
+		return Call{DB: id.DB, Script: scripts.Force, Keys: lockstore.QueueKeys(id.Key),
 			Args: []string{s.Publish, notAfter}}
 	}
-	side, channel := "", lockstore.ID{Key: f.Key, Kind: f.Kind}.Line().Channel()
-	if f.Side != lockstore.Plain {
-		side = f.Side.String()
+	side := ""
+	if !r.Whole {
+		side = id.Kind.String()
 	}
-	return Call{DB: f.DB, Script: scripts.RWForce, Keys: []string{f.Key, channel},
-		Args: []string{s.Publish, notAfter, side, lockstore.ReadPrefix(f.Key)}}
+	return Call{DB: id.DB, Script: scripts.RWForce, Keys: []string{id.Key, id.Line().Channel()},
+		Args: []string{s.Publish, notAfter, side, lockstore.ReadPrefix(id.Key)}}
 }
 
-// ForceOwner is the script that takes all that one owner has of a lock, by its field.
-func (s Steps) ForceOwner(f lockstore.Forcing, field, notAfter string) Call {
-	id := lockstore.ID{DB: f.DB, Key: f.Key, Owner: field, Kind: f.Kind}
+// ForceOwner is the script that takes all that one owner has of a lock that is freed by force, by the owner's field.
+func (s Steps) ForceOwner(r *lockstore.Release, field, notAfter string) Call {
+	id := r.ID
+	id.Owner = field
 	c := s.Release(&lockstore.Release{ID: id, Whole: true}, notAfter)
-	if f.Kind.Spec().RW {
+	if id.Kind.Spec().RW {
 		c.Args[0] = field
 	}
 	return c

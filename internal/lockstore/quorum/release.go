@@ -9,8 +9,11 @@ import (
 )
 
 // Release gives back a hold, or one side of it: one of several of a connection is only counted here.
-func (q *store) Release(_ context.Context, r *lockstore.Release) (lockstore.Released, error) {
+func (q *store) Release(ctx context.Context, r *lockstore.Release) (lockstore.Released, error) {
 	switch {
+	case r.Forced():
+		code, err := q.force(ctx, r)
+		return lockstore.Released{Code: code}, err
 	case r.Named && r.Expiry != nil:
 		return q.releaseMade(r), nil
 	case r.Named:

@@ -12,12 +12,12 @@ import (
 
 // RefreshQueue sends the script that tells which waiters are alive.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
-	out, _, _, err := d.inTime(context.Background(), untilGivenUp, aside,
-		func(text string) node.Call { return d.steps.Refresh(q, text) })
+	said, err := d.step(context.Background(), 0, untilGivenUp, aside,
+		func(text string, _ bool) node.Call { return d.steps.Refresh(q, text) })
 	if err != nil {
 		return nil, 0, err
 	}
-	return out[1:], lockstore.Milliseconds(out[0]), nil
+	return said.out[1:], lockstore.Milliseconds(said.out[0]), nil
 }
 
 // LeaveQueue takes an owner out of a fair queue. If Redis cannot be told, the place there ends after 10 s.
@@ -64,6 +64,9 @@ func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 	}
 }
 
+// leaveFor is for how long a leave is sent again whose reply was lost: its place counts for 10 s.
+const leaveFor = 5 * time.Second
+
 // errBack is why a leave is not sent: the owner waits again, and its place is a new one.
 var errBack = errors.New("the owner has come back")
 
@@ -76,11 +79,8 @@ func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 		}
 		return aside(s, prepared, ask)
 	}
-	_, err := d.repeat(context.Background(), repeatedFor, func() (int64, error) {
-		_, _, at, err := d.inTime(context.Background(), untilGivenUp, send,
-			func(text string) node.Call { return d.steps.Leave(id, text) })
-		return at, err
-	})
+	_, err := d.step(context.Background(), leaveFor, untilGivenUp, send,
+		func(text string, _ bool) node.Call { return d.steps.Leave(id, text) })
 	if errors.Is(err, errBack) {
 		return nil
 	}

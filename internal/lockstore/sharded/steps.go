@@ -32,96 +32,81 @@ func (d *store) inTime(ctx context.Context, again time.Duration, send sending, b
 	return nil, sent, at, err
 }
 
-// repeatedFor is for how long a step whose reply was lost is sent again.
-const repeatedFor = 5 * time.Second
+// answer is what Redis has said to a step.
+type answer struct {
+	out   []int64
+	sent  time.Time // the last request
+	final time.Time // of an unknown outcome: when the last request can no longer be done
+	lost  bool      // the reply to a request was lost, which may have been done
+}
 
-// repeat runs a step, which may be done twice without harm, until Redis answers, for so long. It is sent again only
-// when the not-after of the request before has passed. With an error that says that the outcome is unknown, final is
-// when the last request can no longer be done.
-func (d *store) repeat(ctx context.Context, long time.Duration, step func() (notAfter int64, err error)) (final time.Time, err error) {
-	giveUp := time.Now().Add(long)
-	var lost error // of the last request whose reply was lost; only a reply to a later one ends the doubt then
+// step runs a script that changes something until Redis answers. Of one whose reply was lost see lockstore.Lost: for so
+// long it is sent again, each time when the not-after of the request before has passed. moved is for how long each is
+// sent again while it was surely not done.
+func (d *store) step(ctx context.Context, lost, moved time.Duration, send sending,
+	build func(notAfter string, again bool) node.Call) (a answer, err error) {
+	giveUp := time.Now().Add(lost)
+	var last error // only a reply to a later request ends the doubt
 	for failures := retry.Insist(); ; {
-		at, err := step()
+		var at int64
+		a.out, a.sent, at, err = d.inTime(ctx, moved, send, func(text string) node.Call { return build(text, a.lost) })
 		switch {
 		case lockstore.Unknown(err):
-			lost = err
-			final = time.Now().Add(time.Duration(d.final(at)-d.now())*time.Microsecond + time.Millisecond)
-		case lost == nil || !lockstore.NotSent(err):
-			return time.Time{}, err
+			last, a.lost = err, true
+			a.final = time.Now().Add(time.Duration(d.final(at)-d.now())*time.Microsecond + time.Millisecond)
+		case last == nil || !lockstore.NotSent(err):
+			a.final = time.Time{}
+			return a, err
 		}
-		pause := max(failures.Next(), min(time.Until(final), lateMost))
+		pause := max(failures.Next(), min(time.Until(a.final), lateMost))
 		if time.Now().Add(pause).After(giveUp) || !d.host.Sleep(ctx, pause) {
-			return final, lost
+			return a, last
 		}
 	}
 }
 
-// Acquire sends the script, and again when it was not done, or its reply was lost: for an owner with a name and for a
-// connection it may be done twice.
+// Acquire sends the script.
 func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
+	send := direct
+	var acked int64
 	if a.Replicas > 0 {
 		leave, err := d.turns.enter(ctx, replicaKey{d.Lane(a.ID.Key).Node, a.ID.DB}, min(a.ReplicaWait, replicaTurn))
 		if err != nil {
 			return got, err
 		}
 		defer leave()
+		send = replicated(a.Replicas, a.ReplicaWait, &acked)
 	}
-	lost := false
-	final, err := d.repeat(ctx, min(a.Patience, repeatedFor), func() (int64, error) {
-		var acked int64
-		send := direct
-		if a.Replicas > 0 {
-			send = replicated(a.Replicas, a.ReplicaWait, &acked)
-		}
-		out, sent, at, err := d.inTime(ctx, a.Patience, send,
-			func(text string) node.Call { return d.steps.Acquire(a, text) })
-		if err == nil {
-			got = node.Acquired(out)
-		}
-		got.Acked, got.Sent, lost = acked, sent, lost || lockstore.Unknown(err)
-		return at, err
-	})
-	if got.Final = final; lost {
+	said, err := d.step(ctx, min(a.Patience, a.IfLost().Again), a.Patience, send,
+		func(text string, _ bool) node.Call { return d.steps.Acquire(a, text) })
+	if err == nil {
+		got = node.Acquired(said.out)
+	}
+	if got.Acked, got.Sent, got.Final = acked, said.sent, said.final; said.lost {
 		got.Expiry = nil // which of the requests has made the hold is not known
 	}
 	return got, err
 }
 
-// Release sends the script. That of a connection is sent again when its reply was lost; that of a named owner, and one
-// that gives the lock to others, is not.
+// Release sends the script. Those that are handed the lock wait for the answer, so that it is not sent for long.
 func (d *store) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
-	long := repeatedFor
-	if r.Named || r.Next != nil {
-		long = 0
+	moved, send := untilGivenUp, direct
+	switch {
+	case r.Forced():
+		send = aside
+	case r.Next != nil:
+		moved = 0
 	}
-	final, err := d.repeat(ctx, long, func() (int64, error) {
-		if r.Next != nil {
-			return d.handOff(ctx, r, &done)
-		}
-		out, sent, at, err := d.inTime(ctx, untilGivenUp, direct,
-			func(text string) node.Call { return d.steps.Release(r, text) })
-		if done.Sent = sent; err == nil {
-			done.Code = out[0]
-		}
-		done.Again = done.Again || lockstore.Unknown(err)
-		return at, err
-	})
-	done.Final = final
-	return done, err
-}
-
-// handOff sends the script that gives the lock to others. It is sent once: they wait for it.
-func (d *store) handOff(ctx context.Context, r *lockstore.Release, done *lockstore.Released) (notAfter int64, err error) {
-	out, sent, at, err := d.inTime(ctx, 0, direct, func(text string) node.Call { return d.steps.Handoff(r, text) })
+	said, err := d.step(ctx, r.IfLost().Again, moved, send,
+		func(text string, _ bool) node.Call { return d.steps.Release(r, text) })
 	if err == nil {
-		*done = node.HandedOn(out, len(r.Next.Asks))
+		done = node.Released(said.out, r)
 	}
-	done.Sent = sent
+	done.Sent, done.Final, done.Again = said.sent, said.final, said.lost
 	for i := range done.Given {
-		done.Given[i].Sent = sent
+		done.Given[i].Sent = said.sent
 	}
-	return at, err
+	return done, err
 }
 
 // Renew sends a batch of renewals.
@@ -168,30 +153,15 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	return out, failed
 }
 
-// Extend sets the lease in Redis. It is sent again when its reply was lost; a named owner's hold then gets no shorter
-// than it was.
+// Extend sets the lease in Redis.
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
-	again := false
-	_, err = d.repeat(ctx, repeatedFor, func() (int64, error) {
-		out, sent, at, err := d.inTime(ctx, untilGivenUp, aside,
-			func(text string) node.Call { return node.Extend(e, again, text) })
-		if again = again || lockstore.Unknown(err); err == nil {
-			done = lockstore.Extended{Code: out[0], TTL: out[1], Expiry: lockstore.ExpiryAt(out[2])}
-		}
-		done.Sent = sent
-		return at, err
-	})
-	return done, err
-}
-
-// Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of whoever has
-// it next.
-func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
-	out, _, _, err := d.inTime(ctx, untilGivenUp, aside, func(text string) node.Call { return d.steps.Force(f, text) })
-	if err != nil {
-		return 0, err
+	said, err := d.step(ctx, e.IfLost().Again, untilGivenUp, aside,
+		func(text string, again bool) node.Call { return node.Extend(e, again, text) })
+	if err == nil {
+		done = lockstore.Extended{Code: said.out[0], TTL: said.out[1], Expiry: lockstore.ExpiryAt(said.out[2])}
 	}
-	return out[0], nil
+	done.Sent = said.sent
+	return done, err
 }
 
 // tooLate is the error for a script that Redis got to after its not-after: it did nothing. Redis' clock is read again.

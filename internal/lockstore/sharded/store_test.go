@@ -159,8 +159,8 @@ func TestForceComesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.only.Clock.Set(d.now()-5e6, time.Now(), one.only.Clock.Era())
-	if code, err := d.Force(t.Context(), lockstore.Forcing{Key: "k"}); code != 1 || err != nil || s.Do(t, "EXISTS", "k").(int64) != 0 {
-		t.Error(code, err)
+	if done, err := d.Release(t.Context(), &lockstore.Release{ID: lockstore.ID{Key: "k"}}); done.Code != 1 || err != nil || s.Do(t, "EXISTS", "k").(int64) != 0 {
+		t.Error(done, err)
 	}
 }
 
