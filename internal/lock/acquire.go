@@ -13,12 +13,11 @@ import (
 // acquire is one request for a lock: a step, and what the engine knows of it.
 type acquire struct {
 	lockstore.Acquire
-	c *Client
-	r Request
-	w *waiter // the waiter that it is for; nil: the verb does not wait
-	// The connection's, which is busy until it is left; nil: of a named owner, of which nothing is kept here.
-	rec    *record
-	left   bool
+	c      *Client
+	r      Request
+	w      *waiter        // the waiter that it is for; nil: the verb does not wait
+	rec    *record        // the connection's; nil: of a named owner, of which nothing is kept here
+	busy   bool           // the record is, until it is left
 	again  bool           // the connection has the lock already
 	inARow handoffsInARow // those before it, if it is handed the lock
 }
@@ -46,7 +45,7 @@ func (c *Client) newAcquire(r Request, w *waiter, place int64) *acquire {
 // goBy takes from the connection's hold what the step is to make of it. holds.mu is held.
 func (a *acquire) goBy(rec *record) {
 	h := rec.wanted()
-	a.rec, a.again = rec, h.live()
+	a.rec, a.busy, a.again = rec, true, h.live()
 	a.Counts = h.counts.With(a.ID.Kind, h.counts.Of(a.ID.Kind)+1)
 	a.Lease = a.r.lease(a.c.m.opts)
 	if hs := a.c.m.holds; a.again { // a hold has one lease, and the key of a new read hold is to last as long
@@ -57,8 +56,8 @@ func (a *acquire) goBy(rec *record) {
 // within is a time for a part of the request's work: at most so long, within BLOCK, and within half of the lease, so
 // that the rest of it is of use.
 func (r Request) within(most time.Duration) time.Duration {
-	if r.Blocks && r.Block > 0 {
-		most = min(most, lockstore.Milliseconds(r.Block))
+	if left := r.left(nil); left > 0 {
+		most = min(most, left)
 	}
 	if r.Lease > 0 {
 		most = min(most, lockstore.Milliseconds(r.Lease)/2)
@@ -88,7 +87,8 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter, may func(inside 
 	if r.Owner != "" {
 		err = may(false)
 	} else {
-		hs, made := c.m.holds, &record{id: a.ID.Hold(), client: c} // outside of mu: who needs memory may have to work for the collector
+		// It is made without the mutex, since whoever needs memory may have to work for the collector.
+		hs, made := c.m.holds, &record{id: a.ID.Hold(), client: c}
 		_, err = hs.enter(ctx, max(patience, r.left(w)), func() (*record, error) {
 			if lost := c.losses.tell(r.DB, r.Key, true); lost != nil {
 				return nil, lost
@@ -135,7 +135,7 @@ func (hs *holds) anew(a *acquire, ends ...event) error {
 // finish makes a verb's answer from what Redis said, if anything, and leaves the record.
 func (a *acquire) finish(ctx context.Context, got lockstore.Acquired, err error) (Grant, error) {
 	got, err = a.settle(ctx, got, err)
-	if a.rec != nil && !a.left {
+	if a.busy {
 		a.c.m.holds.leave(a.rec)
 	}
 	return got, err
@@ -169,7 +169,8 @@ func (a *acquire) settle(ctx context.Context, got lockstore.Acquired, err error)
 	if a.rec == nil {
 		return a.settleNamed(ctx, got)
 	}
-	if a.left = a.c.m.holds.grant(a, got); a.left {
+	if a.c.m.holds.grant(a, got) {
+		a.busy = false
 		return got, nil
 	}
 	undone := a.undo(ctx, got)
@@ -213,7 +214,7 @@ func (a *acquire) unusable(ctx context.Context, got lockstore.Acquired) error {
 	case got.Acked < a.r.Replicas:
 		return &Error{Code: "NOREPLICAS", Text: fmt.Sprintf(
 			"%d of %d replicas had the lock in time; it was given back if this had made it", got.Acked, a.r.Replicas)}
-	case a.c.hasLeft(ctx, a.r):
+	case a.c.hasLeft(ctx, a.r.Blocks):
 		return context.Canceled
 	case (a.There == "" || got.Made) && !time.Now().Before(got.Until()):
 		return ErrNotAcquired // the answer took longer than the lease: nobody may rely on it
@@ -221,9 +222,10 @@ func (a *acquire) unusable(ctx context.Context, got lockstore.Acquired) error {
 	return nil
 }
 
-// hasLeft says whether the client of a verb that waits has gone, so that it cannot be told of a grant any more.
-func (c *Client) hasLeft(ctx context.Context, r Request) bool {
-	return ctx.Err() != nil || r.Blocks && c.info.Gone()
+// hasLeft says whether the client of a verb has gone, so that it cannot be told of a grant any more. Of one that waits
+// the connection is asked.
+func (c *Client) hasLeft(ctx context.Context, waits bool) bool {
+	return ctx.Err() != nil || waits && c.info.Gone()
 }
 
 // undo gives back a grant that does not count and that nobody was told of: what a connection had before stays, and what

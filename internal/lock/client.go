@@ -85,11 +85,9 @@ func (c *Client) Owner() string { return c.owner }
 func (c *Client) SetLibrary(named bool) { c.library.Store(named) }
 
 // SetUser counts the client's locks for that user. It is called like a verb.
-func (c *Client) SetUser(u User) { c.m.holds.countFor(c, u) }
-
-func (hs *holds) countFor(c *Client, u User) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
+func (c *Client) SetUser(u User) {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	c.share.move(u, c.holds.Len())
 }
 
@@ -120,48 +118,37 @@ func (c *Client) LeaveToExpire() {
 // else works on them, so that this client's next verbs come after the releases. Those at which an earlier verb is for
 // longer, since its reply was lost, are given back when that is over.
 func (c *Client) Reset() {
-	m := c.m
+	hs := c.m.holds
+	var all, busy []*record
+	hs.mu.Lock()
+	c.losses = untold{}
+	for rec := range c.holds.All() {
+		hs.happen(rec, notUnlocked{}) // from now on the connection has none
+		all = append(all, rec)
+	}
+	hs.mu.Unlock()
 	over := time.Now().Add(patience)
-	var busy []*record
-	for _, was := range m.holds.leaving(c) {
-		switch rec, err := m.holds.enterHeld(context.Background(), was.id, time.Until(over), nil); {
+	for _, was := range all {
+		switch rec, err := hs.enterHeld(context.Background(), was.id, time.Until(over), nil); {
 		case err != nil:
-			m.holds.apply(was, notUnlocked{unknown: true, final: m.holds.now()})
+			hs.apply(was, notUnlocked{unknown: true, final: hs.now()})
 		case rec != nil:
 			busy = append(busy, rec)
 		}
 	}
-	m.giveBacks.releaseLater(busy, m.giveBacks.giveBackBusy)
-}
-
-// leaving picks what RESET gives back.
-func (hs *holds) leaving(c *Client) (all []*record) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	c.losses = untold{}
-	for rec := range c.holds.All() {
-		rec.leaving = true
-		all = append(all, rec)
-	}
-	return all
+	c.m.giveBacks.releaseLater(busy, c.m.giveBacks.giveBackBusy)
 }
 
 // Close ends the connection's part in its locks. It does not wait for the releases: Run does.
 func (c *Client) Close(how CloseHow) {
-	own := c.m.holds.detach(c)
+	own := c.m.holds.detach(c, how)
 	if how == Gone {
 		c.m.giveBacks.releaseLater(own, func(rec *record) { c.m.giveBacks.giveBack(rec.id) })
-		return
-	}
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
-	for _, rec := range own {
-		c.m.holds.leaveToExpire(rec)
 	}
 }
 
-// detach makes a connection's holds nobody's.
-func (hs *holds) detach(c *Client) (own []*record) {
+// detach makes a connection's holds nobody's. Those of a client that has not gone are left to run out.
+func (hs *holds) detach(c *Client, how CloseHow) (own []*record) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for rec := range c.holds.All() {
@@ -169,6 +156,9 @@ func (hs *holds) detach(c *Client) (own []*record) {
 		c.share.leave()
 		rec.client = nil
 		own = append(own, rec)
+		if how == Left {
+			hs.leaveToExpire(rec)
+		}
 	}
 	return own
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,7 +21,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // those that run side by side wait for leases and clusters most of the time
+	testredis.VerifyTestMain(m)
+}
 
 var clientNumbers atomic.Int64
 

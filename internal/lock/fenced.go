@@ -29,32 +29,35 @@ func (c *Client) HoldFields(r HoldRequest) []string {
 	return []string{"mode", id.As(Read).Field(), id.As(Write).Field(), id.As(Plain).Field()}
 }
 
-// Holds says whether the values of HoldFields, nil for one that is not there, are those of a lock that the owner holds.
-// The error is LOCKKIND: it holds a lock that has no sides, and one was named.
-func (r HoldRequest) Holds(values [][]byte) (bool, error) {
-	// A plain lock, whose fields are owners as they are: another owner's name may look like our field as a reader.
+// seen is what the values of HoldFields, nil for one that is not there, say that the owner has of the lock. The fields of a
+// plain lock are owners as they are: another owner's name may look like our field as a reader.
+func seen(values [][]byte) (has lockstore.Seen) {
 	if values[0] == nil {
-		own := values[3] != nil
-		if own && r.Side != Plain {
-			return false, otherKind(r.Key)
-		}
-		return own, nil
+		return lockstore.Seen{Plain: values[3] != nil}
 	}
-	reads, writes := values[1] != nil, values[2] != nil && string(values[0]) == "write"
-	switch r.Side {
-	case Read:
-		return reads, nil
-	case Write:
-		return writes, nil
+	return lockstore.Seen{Reads: values[1] != nil, Writes: values[2] != nil && string(values[0]) == "write"}
+}
+
+// Holds says whether the values of HoldFields are those of a lock that the owner holds. The error is LOCKKIND: it holds a
+// lock that has no sides, and one was named.
+func (r HoldRequest) Holds(values [][]byte) (bool, error) {
+	switch has := seen(values); {
+	case r.Side == Plain:
+		return len(has.Sides()) > 0, nil
+	case has.Plain:
+		return false, otherKind(r.Key)
+	case r.Side == Read:
+		return has.Reads, nil
+	default:
+		return has.Writes, nil
 	}
-	return reads || writes, nil
 }
 
 // ReadHolds are the keys of the owner's read holds, by the values of HoldFields; none if the owner holds the lock
 // otherwise. The lock's hash may still name a reader whose lease is over while others read: but Redis has one of these
 // keys for as long as the reader holds the lock.
 func (c *Client) ReadHolds(r HoldRequest, values [][]byte) []string {
-	if values[0] == nil || values[1] == nil || r.Side != Read && string(values[0]) == "write" && values[2] != nil {
+	if has := seen(values); !has.Reads || r.Side != Read && has.Writes {
 		return nil
 	}
 	id := c.id(Read, r.DB, r.Key, r.Owner)

@@ -101,7 +101,8 @@ func (hs *holds) givingBack(rec *record) *unlocking {
 // leaveToExpire ends a hold here, and lets it run out in Redis.
 func (hs *records) leaveToExpire(rec *record) {
 	if rec.live() {
-		hs.vacate(rec.id.As(rec.kindOf(rec.counts)), rec.sure, rec.sure)
+		over := hs.time(rec.sure)
+		hs.store.Vacate(rec.id.As(rec.kindOf(rec.counts)), over, over.Add(expirySlack))
 		hs.happen(rec, left{})
 	}
 }

@@ -139,13 +139,6 @@ func (hs *records) shared(id lockstore.ID, own *record) bool {
 	return false
 }
 
-// isShared is shared, of a named owner's lock.
-func (hs *holds) isShared(id lockstore.ID) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return hs.shared(id, nil)
-}
-
 // pauseAt is the longest pause of lines that ended with the grant of a hold of this lock.
 func (hs *holds) pauseAt(key lockstore.LineKey) (pause time.Duration) {
 	hs.mu.Lock()

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // record is one connection's hold, and what the engine keeps beside it. It exists while there is a hold, while Redis
@@ -28,7 +26,6 @@ type record struct {
 	freed     chan struct{} // closed when it is no longer busy; nil: nobody waits for that
 	busy      bool          // one step at a time: whoever has set it may talk to Redis about this hold
 	releasing bool          // a step that gives it back is under way
-	leaving   bool          // RESET gives it back: whoever waits for busy finds it free
 
 	inARow handoffsInARow
 	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
@@ -48,11 +45,9 @@ type holds struct {
 // records are the holds without their mutex: whoever calls their methods has it.
 type records struct {
 	terms
-	votes  bool            // they are on a quorum
-	store  lockstore.Store // is told of holds that end by themselves
-	counts *counts
-	log    *slog.Logger
-	events *events.Log
+	news
+	votes bool            // they are on a quorum
+	store lockstore.Store // is told of holds that end by themselves
 
 	byID      map[lockstore.ID]*record
 	byKey     map[lockstore.LineKey]chain.Chain[*record] // those that are live
@@ -65,8 +60,8 @@ type records struct {
 func newHolds(o Options, c *counts) *holds {
 	maxHold := min(o.MaxHold, lockstore.Milliseconds(math.MaxInt64)) // a moment has no room for more
 	return &holds{records: records{
-		terms: terms{clock: newClock(), watchdog: o.Watchdog, maxHold: maxHold}, counts: c,
-		log: loglimit.Most(o.Logger, lossesLogged), events: o.Events,
+		terms:     terms{clock: newClock(), watchdog: o.Watchdog, maxHold: maxHold},
+		news:      news{c, loglimit.Most(o.Logger, lossesLogged), o.Events},
 		byID:      map[lockstore.ID]*record{},
 		byKey:     map[lockstore.LineKey]chain.Chain[*record]{},
 		schedule:  agenda.New(func(r *record) *int32 { return &r.inSchedule }),
@@ -274,7 +269,7 @@ func (hs *records) unlist(rec *record) {
 		hs.byKey[key] = live
 	}
 	hs.live--
-	rec.inChunk, rec.leaving, rec.releasing = nil, false, false
+	rec.inChunk, rec.releasing = nil, false
 	if c := rec.client; c != nil {
 		c.holds.Drop(&rec.ofClient)
 		c.share.leave()
@@ -293,24 +288,10 @@ func (hs *records) lose(rec *record, was hold, reason string, now moment) {
 		c.info.Push(Loss{Key: rec.id.Key, Kind: kind, Reason: reason})
 		e.Client = c.who()
 	}
-	hs.tell(rec.id.As(kind), e)
+	hs.ended(rec.id.As(kind), e)
 	if rec.clear == 0 { // else they are woken when Redis is told
-		hs.vacate(rec.id.As(kind), now, max(now, rec.sure))
+		hs.store.Vacate(rec.id.As(kind), hs.time(now), hs.time(max(now, rec.sure).add(expirySlack)))
 	}
-}
-
-// released tells of a hold that was given back.
-func (hs *records) released(rec *record, id lockstore.ID, granted moment) {
-	e := eventOf(events.Release, time.Now(), id)
-	e.Held = e.At.Sub(hs.time(granted))
-	telemetry.LockReleased(e.Side, e.Held)
-	if !events.Long(e.Held) {
-		return
-	}
-	if e.Reason = "its client has gone"; rec.client != nil {
-		e.Reason, e.Client = "", rec.client.who()
-	}
-	hs.events.Add(e)
 }
 
 // kindOf is the kind of hold as which others see it that count so often: of a read/write lock its writer, if it writes.
@@ -319,11 +300,6 @@ func (rec *record) kindOf(c lockstore.Counts) Kind {
 		return Read
 	}
 	return rec.id.Kind
-}
-
-// vacate makes the store wake those that wait for a lock whose hold ends by itself, from at on.
-func (hs *records) vacate(id lockstore.ID, at, until moment) {
-	hs.store.Vacate(id, hs.time(at), hs.time(until.add(expirySlack)))
 }
 
 // count is how many holds are live.

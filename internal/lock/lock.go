@@ -173,7 +173,7 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (g Grant,
 	if r.Blocks {
 		w = newWaiter(ctx, c, r, began)
 	}
-	if r.Blocks && r.Fair {
+	if r.Fair && r.Blocks {
 		c.m.lines.enterQueue(w.id)
 		defer func() { c.m.lines.leaveQueue(w, err) }()
 	}
@@ -229,9 +229,9 @@ func (c *Client) reentryRefused() bool {
 	}
 }
 
-// inside says whether the connection has the lock, on either side: its LOCK does not stand in line behind those who
-// wait for its own release.
-func (rec *record) inside() bool { return rec != nil && rec.live() && !rec.leaving }
+// inside says whether the connection has the lock, on either side, and wants it: its LOCK does not stand in line behind
+// those who wait for its own release.
+func (rec *record) inside() bool { return rec != nil && rec.wanted().live() }
 
 // has asks Redis whether a named owner has the lock already, on either side: its LOCK does not stand in line behind
 // those that wait for its own release. It does not pass them when the lock is free.

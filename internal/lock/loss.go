@@ -3,10 +3,12 @@ package lock
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Loss is a lock that its holder no longer has and did not give back.
@@ -61,11 +63,15 @@ const untoldMost, untoldOverhead = 4 << 20, 128
 // untold is what one connection has lost and was not told of yet. holds.mu guards it.
 type untold struct {
 	losses map[lossKey]lossRecord
-	bytes  int // that these take
+	bytes  int  // that these take
+	full   bool // the connection is closed for them: no more are kept
 }
 
-// note keeps what was lost for the connection's next verb about it. It says whether that is more than is kept.
+// note keeps what was lost for the connection's next verb about it. It says, once, that this is more than is kept.
 func (u *untold) note(id lockstore.ID, l lossRecord) (tooMuch bool) {
+	if u.full {
+		return false
+	}
 	if u.losses == nil {
 		u.losses = map[lossKey]lossRecord{}
 	}
@@ -82,7 +88,8 @@ func (u *untold) note(id lockstore.ID, l lossRecord) (tooMuch bool) {
 			u.take(at.db, at.key)
 		}
 	}
-	return u.bytes > untoldMost
+	u.full = u.bytes > untoldMost
+	return u.full
 }
 
 // take is what is remembered of a loss. It is forgotten: the connection is told once.
@@ -128,18 +135,38 @@ func askedFor(reason string) bool { return reason == reasonExpired || reason == 
 // lossesLogged is how many losses the log has in a while.
 const lossesLogged = 200
 
-// tell has the figures, the events and the log say how a hold ended that was not given back. Nobody waits for the log to
-// be written: see internal/logqueue.
-func (hs *records) tell(id lockstore.ID, e events.Event) {
+// news are who is told how holds end, beside their connections.
+type news struct {
+	counts *counts
+	log    *slog.Logger // which nobody waits for: see internal/logqueue
+	events *events.Log
+}
+
+// ended tells of a hold that was not given back.
+func (n news) ended(id lockstore.ID, e events.Event) {
 	what := []any{"key", id.Key, "kind", id.Kind, "db", id.DB, "owner", id.Owner, "reason", e.Reason}
 	if askedFor(e.Reason) {
 		e.Kind = events.End
-		hs.counts.expected.Add(1, e.Side, e.Reason)
-		hs.log.Info("lock ended", what...)
+		n.counts.expected.Add(1, e.Side, e.Reason)
+		n.log.Info("lock ended", what...)
 	} else {
 		e.Kind = events.Loss
-		hs.counts.lost.Add(1, e.Side, e.Reason)
-		hs.log.Warn("lock lost", what...)
+		n.counts.lost.Add(1, e.Side, e.Reason)
+		n.log.Warn("lock lost", what...)
 	}
-	hs.events.Add(e)
+	n.events.Add(e)
+}
+
+// released tells of a hold that was given back, after so long.
+func (n news) released(rec *record, side Kind, held time.Duration) {
+	e := eventOf(events.Release, time.Now(), rec.id.As(side))
+	e.Held = held
+	telemetry.LockReleased(e.Side, e.Held)
+	if !events.Long(e.Held) {
+		return
+	}
+	if e.Reason = "its client has gone"; rec.client != nil {
+		e.Reason, e.Client = "", rec.client.who()
+	}
+	n.events.Add(e)
 }

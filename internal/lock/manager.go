@@ -53,7 +53,7 @@ type life struct {
 func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
-		opts: o, log: o.Logger, uuid: cmp.Or(o.UUID, uuid.NewString()),
+		opts: o, log: o.Logger, uuid: o.UUID,
 		life:   &life{drained: make(chan struct{}), ended: make(chan struct{})},
 		counts: newCounts(),
 		shares: &shares{log: o.Logger, locks: map[User]int64{}},
@@ -148,17 +148,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Watchdog <= 0 {
-		o.Watchdog = 30 * time.Second
-	}
-	if o.Poll <= 0 {
-		o.Poll = 3 * time.Second
-	}
-	if o.Reentry == "" {
-		o.Reentry = reentryAuto
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Watchdog = cmp.Or(o.Watchdog, 30*time.Second)
+	o.Poll = cmp.Or(o.Poll, 3*time.Second)
+	o.Reentry = cmp.Or(o.Reentry, reentryAuto)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.UUID = cmp.Or(o.UUID, uuid.NewString())
 	return o
 }

@@ -102,7 +102,7 @@ func (c *Client) mayTakeTogether(keys []string, r Request) error {
 
 func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	for i, key := range order {
-		if ctx.Err() != nil || b.c.info.Gone() {
+		if b.c.hasLeft(ctx, true) {
 			return context.Canceled
 		}
 		if err := b.take(ctx, key, i == len(order)-1); err != nil {
@@ -121,7 +121,7 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if ctx.Err() != nil || b.c.info.Gone() {
+	if b.c.hasLeft(ctx, true) {
 		return context.Canceled
 	}
 	return b.allHeld()

@@ -76,23 +76,38 @@ func (hs *records) own(c *Client, id lockstore.ID) (rec *record, side Kind, err 
 	if lost := c.losses.tell(id.DB, id.Key, false); lost != nil {
 		return nil, side, lost
 	}
-	rec, side = hs.of(id), id.Kind
+	var has lockstore.Seen
 	plain, rw := hs.of(id.As(Plain)), hs.of(id.As(Write))
-	switch isPlain := plain != nil && plain.live(); {
-	case side != Plain && isPlain:
-		return nil, side, otherKind(id.Key)
-	case side == Plain && !isPlain && rw != nil:
-		if rw.counts.Reads > 0 && rw.counts.Writes > 0 {
-			return nil, side, bothSides(id.Key)
-		}
-		if rec, side = rw, Read; rw.counts.Writes > 0 {
-			side = Write
-		}
+	if plain != nil {
+		has.Plain = plain.live()
 	}
-	if rec == nil || rec.counts.Of(side) == 0 {
+	if rw != nil {
+		has.Reads, has.Writes = rw.counts.Reads > 0, rw.counts.Writes > 0
+	}
+	if side, err = sideOf(id, has); err != nil {
+		return nil, side, err
+	}
+	if rec = hs.of(id.As(side)); rec == nil || rec.counts.Of(side) == 0 {
 		return nil, side, notHeld(id.Key, c.library.Load())
 	}
 	return rec, side, nil
+}
+
+// sideOf is the side of a lock that a verb is about which may have named none (Plain), of an owner that has these.
+func sideOf(id lockstore.ID, has lockstore.Seen) (Kind, error) {
+	switch {
+	case has.Unsure, id.Kind == Plain && has.Reads && has.Writes:
+		return id.Kind, bothSides(id.Key)
+	case id.Kind != Plain && has.Plain:
+		return id.Kind, otherKind(id.Key)
+	case id.Kind != Plain, has.Plain:
+		return id.Kind, nil
+	case has.Writes:
+		return Write, nil
+	case has.Reads:
+		return Read, nil
+	}
+	return Plain, nil
 }
 
 // unlocking is a lock being given back: a step, and what the engine knows of it. The connection's record is busy
@@ -152,7 +167,7 @@ func (hs *holds) unlock(u *unlocking, err error) (free bool, _ error) {
 	case code == lockstore.Freed, code == lockstore.StillHeld, frees && doneBefore:
 		hs.happen(u.rec, unlocked{u.Counts})
 		if frees {
-			hs.released(u.rec, u.ID, u.granted)
+			hs.released(u.rec, u.ID.Kind, hs.now().sub(u.granted))
 		}
 		free = u.Counts.Of(u.ID.Kind) == 0
 	default:
@@ -194,22 +209,25 @@ func (c *Client) onNamedSide(id lockstore.ID, verb func(lockstore.ID) error) err
 		return err
 	}
 	seen, err := c.m.store.Look(id, time.Time{}, time.Now().Add(patience))
-	switch sides := seen.Sides(); {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(sides) > 1 || seen.Unsure:
-		return bothSides(id.Key)
-	case len(sides) == 0:
-		return notHeld(id.Key, false)
-	default:
-		return verb(id.As(sides[0]))
 	}
+	if id.Kind, err = sideOf(id, seen); err != nil {
+		return err
+	}
+	if len(seen.Sides()) == 0 {
+		return notHeld(id.Key, false)
+	}
+	return verb(id)
 }
 
 // unlockNamed gives back one side of a named owner. Its request is sent once: after a lost reply the owner may have
 // taken the lock anew.
 func (c *Client) unlockNamed(ctx context.Context, id lockstore.ID) (bool, error) {
-	u := &unlocking{Release: lockstore.Release{ID: id, Named: true}, shared: c.m.holds.isShared(id)}
+	u := &unlocking{Release: lockstore.Release{ID: id, Named: true}}
+	c.m.holds.mu.Lock()
+	u.shared = c.m.holds.shared(id, nil)
+	c.m.holds.mu.Unlock()
 	free, err := u.run(ctx, c.m.giveBacks)
 	switch {
 	case lockstore.Unknown(err):

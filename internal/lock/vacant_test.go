@@ -160,14 +160,17 @@ func TestVacantOnACluster(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	m := clusterEngine(t, tc, Options{})
+	holder, _ := client(m)
+	var waiters []*queued
 	for i := range 3 {
 		key := nameIn("vacant", i, 3)
 		s := owner(t, tc, key)
-		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: key, Lease: 5000})
-		waiter := queueRedisson(t, s, s.Dial(t), key)
+		waiters = append(waiters, queueRedisson(t, s, s.Dial(t), key))
+	}
+	for _, waiter := range waiters {
 		waiter.told(30 * time.Second)
-		if _, err := holder.Unlock(context.Background(), UnlockRequest{Key: key}); !isCode(err, "LOCKLOST") {
+		if _, err := holder.Unlock(context.Background(), UnlockRequest{Key: waiter.key}); !isCode(err, "LOCKLOST") {
 			t.Error(err)
 		}
 	}

@@ -3,6 +3,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -62,13 +63,8 @@ func Open(o Options) lockstore.Opener {
 }
 
 func newStore(h lockstore.Host, o Options) *store {
-	if o.MaxLease <= 0 {
-		o.MaxLease = time.Minute
-	}
-	if o.NodeTimeout <= 0 {
-		o.NodeTimeout = 200 * time.Millisecond
-	}
-	q := &store{common: common{h, node.Steps{Publish: node.Publish}, o.MaxLease, o.NodeTimeout}}
+	q := &store{common: common{h, node.Steps{Publish: node.Publish}, cmp.Or(o.MaxLease, time.Minute),
+		cmp.Or(o.NodeTimeout, 200*time.Millisecond)}}
 	for i, n := range o.Nodes {
 		one := &quorumNode{common: &q.common, name: n.Name, index: i, Node: node.Node{Control: n.Control},
 			trouble: errNoAnswer}
