@@ -166,7 +166,7 @@ func entries(c *Client, args [][]byte, out []byte, sort string, here func(n int)
 	}
 	var view proxies.View
 	find := func(n int) (all []lock.Entry) {
-		view = c.Operator.Proxies(c.Context(), proxies.Question{Sort: sort, Locks: proxies.MostLocks, Of: mostOfEach})
+		view = c.Operator.Proxies(c.Context(), proxies.Question{Sort: sort, Locks: proxies.MostRows, Of: mostOfEach})
 		for i := range view.Locks {
 			all = append(all, some(&view.Locks[i])...)
 		}

@@ -12,7 +12,7 @@ func (a *app) openProxies() {
 	host, _ := os.Hostname() // people are shown it
 	a.proxies = proxies.New(proxies.Options{
 		Self:  proxies.Proxy{ID: a.uuid, Host: host, Version: versionText(), Started: time.Now()},
-		Locks: a.locks, Home: a.home(), Quorum: len(a.quorum) > 0,
+		Locks: a.locks, Events: a.events.Log, Home: a.home(), Quorum: len(a.quorum) > 0,
 	})
 }
 

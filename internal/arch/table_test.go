@@ -43,7 +43,7 @@ var table = []row{
 	{pkg: "internal/page", floor: 5, what: "the page for people who run the proxy",
 		may: []string{"internal/events", "internal/proxies", "internal/inforce", "internal/lock", "internal/lockstore", "internal/display", "internal/webserver", "internal/telemetry"}, libs: stdOnly},
 	{pkg: "internal/proxies", floor: 4, what: "how the proxies before one Redis know of each other",
-		may: []string{"internal/retry", "internal/lock", "internal/lockstore", "cluster", "upstream"}, libs: []string{"github.com/redis/rueidis"}},
+		may: []string{"internal/events", "internal/retry", "internal/lock", "internal/lockstore", "cluster", "upstream"}, libs: []string{"github.com/redis/rueidis"}},
 	{pkg: "internal/lockstore/sharded", floor: 4, what: "each lock on one Redis: the only one, or the master of its slot",
 		may: []string{"internal/agenda", "internal/retry", "internal/tasks", "internal/lockstore", "internal/lockstore/node", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/lockstore/quorum", floor: 4, what: "each lock on several Redis servers, of which a majority decides",

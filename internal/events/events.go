@@ -4,10 +4,8 @@ package events
 
 import (
 	"bytes"
-	"context"
-	"encoding/base64"
-	"io"
-	"log/slog"
+	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -33,38 +31,54 @@ const (
 	Reload               // the settings were read again
 	Rotation             // files of passwords or certificates were
 	Drain                // the process drains
-	kinds
+	kinds                // one that another proxy knows, and this one does not
 )
 
-var kindNames = [kinds]string{"grant", "busy", "wait", "refusal", "release", "end", "loss", "force", "login", "kill", "act", "start",
-	"reload", "rotation", "drain"}
+var kindNames = [kinds + 1]string{"grant", "busy", "wait", "refusal", "release", "end", "loss", "force", "login", "kill", "act", "start",
+	"reload", "rotation", "drain", "unknown"}
 
 func (k Kind) String() string { return kindNames[k] }
 
 // Kinds are the names of all kinds.
-func Kinds() []string { return kindNames[:] }
+func Kinds() []string { return kindNames[:kinds] }
+
+// MarshalText returns the name of the kind.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads it.
+func (k *Kind) UnmarshalText(name []byte) error {
+	if *k = kinds; slices.Contains(Kinds(), string(name)) {
+		*k = Kind(slices.Index(Kinds(), string(name)))
+	}
+	return nil
+}
 
 // Event is one thing that has happened, or that many others were left out of which there were too many.
 type Event struct {
-	ID     uint64 // counts the events that are kept; Add sets it
-	At     time.Time
-	Kind   Kind
-	Verb   string // of the client
-	Lock   bool   // it is about a lock, which may have no name
-	Key    string
-	DB     int
-	Side   string // what kind of lock it is
-	Owner  string
-	Client // that asked, that held the lock, or that it happened to
+	At     time.Time `json:"at"`
+	Kind   Kind      `json:"event"`
+	Proxy  string    `json:"proxy,omitempty"` // at which it has happened; "": at this one
+	ID     uint64    `json:"id"`              // counts the events that are kept; Add sets it
+	Verb   string    `json:"verb,omitempty"`  // of the client
+	Lock   bool      `json:"-"`               // it is about a lock, which may have no name
+	Key    string    `json:"-"`
+	DB     int       `json:"-"`
+	Side   string    `json:"kind,omitempty"` // what kind of lock it is
+	Owner  string    `json:"owner,omitempty"`
+	Client           // that asked, that held the lock, or that it happened to
 
-	Waited time.Duration // by a verb
-	Held   time.Duration // by the holder of a lock
-	Reason string        // why, or what besides
-	More   int64         // so many more of this kind were left out; there is nothing else then
+	Waited time.Duration `json:"-"`                // by a verb
+	Held   time.Duration `json:"-"`                // by the holder of a lock
+	Reason string        `json:"reason,omitempty"` // why, or what besides
+	More   int64         `json:"more,omitempty"`   // so many more of this kind were left out; there is nothing else then
 }
 
 // Client is who a client is.
-type Client struct{ Addr, User, Name string }
+type Client struct {
+	Addr string `json:"addr,omitempty"`
+	User string `json:"user,omitempty"`
+	Name string `json:"client_name,omitempty"`
+}
 
 // How long texts of an event may be, in bytes. Strangers choose some.
 const (
@@ -101,57 +115,45 @@ func (e *Event) source() string {
 // Time is when it happened, as text.
 func (e *Event) Time() string { return e.At.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-// newHandler writes events as lines of JSON.
-func newHandler(to io.Writer) slog.Handler {
-	return slog.NewJSONHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		switch a.Key {
-		case slog.TimeKey:
-			a.Key = "at"
-		case slog.MessageKey:
-			a.Key = "event"
-		case slog.LevelKey:
-			return slog.Attr{}
-		}
-		return a
-	}})
+// line is an event as JSON. What is empty is left out.
+type line struct {
+	*plain
+	Name   *string `json:"name,omitempty"` // of a lock, which may be empty
+	Bytes  []byte  `json:"name_base64,omitempty"`
+	DB     *int    `json:"db,omitempty"`
+	Waited int64   `json:"waited_ms,omitempty"`
+	Held   int64   `json:"held_ms,omitempty"`
 }
 
-// record is the event as a line has it. What is empty is left out.
-func (e *Event) record() slog.Record {
-	r := slog.NewRecord(e.At.UTC(), slog.LevelInfo, e.Kind.String(), 0)
-	text := func(name, text string) {
-		if text != "" {
-			r.AddAttrs(slog.String(name, text))
-		}
-	}
-	number := func(name string, n int64) {
-		if n != 0 {
-			r.AddAttrs(slog.Int64(name, n))
-		}
-	}
-	r.AddAttrs(slog.Uint64("id", e.ID))
-	text("verb", e.Verb)
-	if e.Lock {
-		r.AddAttrs(slog.String("name", e.Key), slog.Int("db", e.DB))
-		if !utf8.ValidString(e.Key) {
-			text("name_base64", base64.StdEncoding.EncodeToString([]byte(e.Key)))
-		}
-	}
-	text("kind", e.Side)
-	text("owner", e.Owner)
-	text("addr", e.Addr)
-	text("user", e.User)
-	text("client_name", e.Name)
-	number("waited_ms", e.Waited.Milliseconds())
-	number("held_ms", e.Held.Milliseconds())
-	text("reason", e.Reason)
-	number("more", e.More)
-	return r
-}
+// plain is what a line has of an event as it is.
+type plain Event
 
 // MarshalJSON returns the line of the event.
 func (e *Event) MarshalJSON() ([]byte, error) {
-	var line bytes.Buffer
-	err := newHandler(&line).Handle(context.Background(), e.record())
-	return line.Bytes(), err
+	l := line{plain: (*plain)(e), Waited: e.Waited.Milliseconds(), Held: e.Held.Milliseconds()}
+	if e.Lock {
+		l.Name, l.DB = &e.Key, &e.DB
+	}
+	if !utf8.ValidString(e.Key) {
+		l.Bytes = []byte(e.Key)
+	}
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetEscapeHTML(false)
+	err := out.Encode(l)
+	return text.Bytes(), err
+}
+
+// UnmarshalJSON reads such a line.
+func (e *Event) UnmarshalJSON(text []byte) error {
+	l := line{plain: (*plain)(e)}
+	err := json.Unmarshal(text, &l)
+	if e.Lock = l.Name != nil && l.DB != nil; e.Lock {
+		e.Key, e.DB = *l.Name, *l.DB
+	}
+	if l.Bytes != nil {
+		e.Key = string(l.Bytes)
+	}
+	e.Waited, e.Held = time.Duration(l.Waited)*time.Millisecond, time.Duration(l.Held)*time.Millisecond
+	return err
 }

@@ -2,10 +2,8 @@ package events
 
 import (
 	"cmp"
-	"context"
 	"hash/maphash"
 	"io"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -24,7 +22,8 @@ func Long(d time.Duration) bool { return d >= time.Second }
 
 // Log is the events of one process. All methods are safe for concurrent use; those of a nil Log do nothing.
 type Log struct {
-	lines slog.Handler // nil: none are written
+	lines io.Writer // nil: none are written
+	proxy string    // what they call this proxy
 
 	mu     sync.Mutex // guards all below; what lines needs is all that is taken within it
 	last   uint64     // ID
@@ -41,10 +40,7 @@ type kept struct {
 // New makes a Log, which writes each event that it keeps as a line of JSON that names the proxy. nil: it writes none.
 // lines must not block.
 func New(lines io.Writer, proxy string) *Log {
-	if lines == nil {
-		return &Log{}
-	}
-	return &Log{lines: newHandler(lines).WithAttrs([]slog.Attr{slog.String("proxy", proxy)})}
+	return &Log{lines: lines, proxy: proxy}
 }
 
 // Add keeps an event, if there is room for it in this second.
@@ -71,10 +67,12 @@ var seed = maphash.MakeSeed()
 // keep puts an event into its ring and, as a line, out. mu is held.
 func (l *Log) keep(e Event, size int) {
 	l.last++
-	e.ID = l.last
+	e.ID, e.At = l.last, e.At.UTC()
 	l.byKind[e.Kind].add(e, size)
 	if l.lines != nil {
-		_ = l.lines.Handle(context.Background(), e.record()) // what is behind lines says by itself what was not written
+		e.Proxy = l.proxy
+		line, _ := e.MarshalJSON() // it has nothing that JSON has not
+		_, _ = l.lines.Write(line) // what is behind lines says by itself what was not written
 	}
 }
 

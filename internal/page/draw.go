@@ -96,11 +96,16 @@ func (d *document) cards(s lock.Stats, badly bool) {
 // empty says what a part without lines has in their place.
 func (d *document) empty(m markup) { d.put(`<p class="none">` + m + "</p>\n") }
 
+// silent says which proxies have not answered what there is.
+func (d *document) silent(v proxies.View, what markup) {
+	if silent := v.Silent(); len(silent) > 0 {
+		d.put(`<p class="count bad"><a href="/proxies">No answer</a> says `+what+" at %s.</p>\n", display.Whole(strings.Join(silent, ", ")))
+	}
+}
+
 func (d *document) locks(v *view) {
 	d.put("\n")
-	if silent := v.Silent(); len(silent) > 0 {
-		d.put(`<p class="count bad"><a href="/proxies">No answer</a> says what is held and waited for at %s.</p>`+"\n", display.Whole(strings.Join(silent, ", ")))
-	}
+	d.silent(v.View, "what is held and waited for")
 	of, shown := display.Number(int64(v.Of)), len(v.Locks)
 	switch {
 	case shown == 0 && len(v.asked.Name) > 0:

@@ -9,44 +9,48 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/events"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
-// mostEvents is how many events one answer in JSON has.
-const mostEvents = 10000
-
-// about says whether an event is about a lock with that in its name; "": about anything.
-func about(name string) func(*events.Event) bool {
-	return func(e *events.Event) bool { return name == "" || e.Lock && strings.Contains(e.Key, name) }
+// eventsAsked is which events a request wants to see.
+func eventsAsked(r *http.Request, most int, since time.Time) proxies.Question {
+	kind := r.URL.Query().Get("kind")
+	return proxies.Question{Name: asked(r).Name, Kind: kind[:min(len(kind), mostFilter)], Since: since, Events: min(most, mostRows)}
 }
 
-// eventsView is what has happened: see internal/events.
+// eventsView is what has happened at all proxies: see internal/events.
 func (p *Page) eventsView(r *http.Request) []section {
-	part, kind := r.URL.Query().Get("name"), r.URL.Query().Get("kind")
-	all := p.Events.Latest(mostRows, kind, about(part))
+	which := eventsAsked(r, mostRows, time.Time{})
+	v := p.Ask(r.Context(), which)
 	return []section{{name: "events", title: "Events", beside: func(d *document) {
 		d.put(`<form method="get" action="/events" role="search">
 <label>Name contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
 <label>Kind <select id="kind" name="kind">
 <option value="">any</option>
-`, part)
+`, string(which.Name))
 		for _, k := range events.Kinds() {
 			d.put(`<option value="%s"`, k)
-			d.when(k == kind, ` selected`)
+			d.when(k == which.Kind, ` selected`)
 			d.put(">%s</option>\n", k)
 		}
 		d.put(`</select></label>
 <button>Show</button>
 </form>
 `)
-	}, draw: func(d *document) { d.events(all, "Nothing of that has happened.") }}}
+	}, draw: func(d *document) { d.events(v) }}}
 }
 
 // events draws a table of them.
-func (d *document) events(all []events.Event, none markup) {
-	list(d, all, none, `<th scope="col">When (UTC)</th><th scope="col">What</th><th scope="col">Why</th><th scope="col">Who</th>`, d.event)
+func (d *document) events(v proxies.View) {
+	d.silent(v, "what has happened")
+	d.when(len(v.Events) < v.Of, `<p class="count">The last %s of %s events: a part of a name shows others.</p>`, display.Number(int64(len(v.Events))), display.Number(int64(v.Of)))
+	at := others(v)
+	list(d, v.Events, "Nothing of that has happened.", `<th scope="col">When (UTC)</th><th scope="col">What</th><th scope="col">Why</th><th scope="col">Who</th>`,
+		func(e events.Event) { d.event(e, at[e.Proxy]) })
 }
 
-func (d *document) event(e events.Event) {
+// event draws one, of this proxy or of another.
+func (d *document) event(e events.Event, other string) {
 	d.put("<tr")
 	d.when(e.Kind == events.Loss, ` class="bad"`)
 	d.put(`><td class="fig"><time datetime="%s">%s</time></td>
@@ -66,11 +70,12 @@ func (d *document) event(e events.Event) {
 	d.note(`<code>%s</code> `, display.Shown(e.Addr))
 	d.note(`<bdi>%s</bdi> `, display.Shown(e.Name))
 	d.note(`<span class="note">as <bdi>%s</bdi></span> `, display.Shown(e.User))
-	d.note(`<bdi class="owner">%s</bdi>`, display.Shown(e.Owner))
+	d.note(`<bdi class="owner">%s</bdi> `, display.Shown(e.Owner))
+	d.note(`<span class="note">at <bdi>%s</bdi></span>`, display.Shown(other))
 	d.put("</td>\n")
 }
 
-// eventsJSON answers with the same: ?name=, ?kind=, ?since= a time as in RFC 3339, ?limit=.
+// eventsJSON answers with the same: here=1 those of this proxy alone, ?name=, ?kind=, ?since= a time as in RFC 3339, ?limit=.
 func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	limit, err := strconv.Atoi(either(q.Has("limit"), q.Get("limit"), "100"))
@@ -78,19 +83,14 @@ func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 	if q.Has("since") && err == nil {
 		since, err = time.Parse(time.RFC3339, q.Get("since"))
 	}
-	kind, named := q.Get("kind"), about(r.URL.Query().Get("name"))
-	switch known := kind == "" || slices.Contains(events.Kinds(), kind); {
-	case err != nil, limit < 0, !known:
+	switch kind := q.Get("kind"); {
+	case err != nil, limit < 0, kind != "" && !slices.Contains(events.Kinds(), kind):
 		http.Error(w, "kind is one of "+strings.Join(events.Kinds(), ", ")+"; since is a time as 2026-01-31T03:12:00Z; limit is a number", http.StatusBadRequest)
 		return
 	}
-	answer := struct {
-		Proxy  string          `json:"proxy"`
-		Events []*events.Event `json:"events"`
-	}{p.About.Proxy, []*events.Event{}}
-	all := p.Events.Latest(min(limit, mostEvents), kind, func(e *events.Event) bool { return !e.At.Before(since) && named(e) })
-	for i := range all {
-		answer.Events = append(answer.Events, &all[i])
-	}
-	sendJSON(w, answer)
+	view := p.askAllOrHere(r, eventsAsked(r, limit, since))
+	sendJSON(w, struct {
+		summary
+		Events []events.Event `json:"events"`
+	}{p.summary(view), append([]events.Event{}, view.Events...)})
 }

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/events"
+	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
 // happened are events as an engine would tell of them.
 func happened() *engine {
 	grant := lost("orders:1", "u:1", "")
 	grant.Kind, grant.Verb, grant.Waited, grant.Client = events.Grant, "LOCK", 5*time.Millisecond, events.Client{Addr: "10.1.1.1:1", User: "app", Name: "job"}
-	wait := grant
+	loss, wait := lost("orders:1", "u:1", "unrenewed"), grant
 	wait.Kind, wait.Key, wait.Reason, wait.DB, wait.Side = events.Wait, "orders:2", "granted", 3, "read"
 	more := events.Event{At: time.Now(), Kind: events.Login, Client: events.Client{Addr: "10.6.6.6:6"}, Reason: "WRONGPASS <no>"}
-	return &engine{lost: []events.Event{grant, lost("orders:1", "u:1", "unrenewed"), wait, more}}
+	return &engine{lost: []events.Event{grant, loss, wait, more}}
 }
 
 // The page of events shows them newest first, of one kind or of some locks if that is asked for.
@@ -34,6 +35,32 @@ func TestPageOfEvents(t *testing.T) {
 		if got := strings.Count(text, `<td class="fig">`); got != want {
 			t.Errorf("%s: %d events", query, got)
 		}
+	}
+}
+
+// What has happened at other proxies stands there with its proxy, and so does who has not answered.
+func TestEventsOfOtherProxies(t *testing.T) {
+	const other, gone = "11111111-d9cb-469f-a165-70867728950e", "22222222-d9cb-469f-a165-70867728950e"
+	e := happened()
+	e.others = []proxies.State{{Proxy: proxies.Proxy{ID: other, Host: "<east>"}, State: "up"}, {Proxy: proxies.Proxy{ID: gone, Host: "west"}, State: "down"}}
+	away := lost("orders:9", other+":1", "failover")
+	away.Proxy = other
+	e.away = []events.Event{away}
+	p := New(e.options())
+	text := ask(t, p, "GET", home+"/events", "").Body.String()
+	has(t, text, "orders:9", "failover", "at <bdi>&lt;east&gt; "+other[:8], "says what has happened at west "+gone[:8])
+	if strings.Count(text, "at <bdi>") != 1 {
+		t.Errorf("this proxy is named:\n%s", text)
+	}
+	var got struct {
+		Silent []string
+		Events []struct{ Proxy string }
+	}
+	if err := json.Unmarshal(ask(t, p, "GET", home+"/events.json", "").Body.Bytes(), &got); err != nil || len(got.Silent) != 1 || len(got.Events) != 5 || got.Events[4].Proxy != other {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if text := ask(t, p, "GET", home+"/events.json?here=1", "").Body.String(); strings.Contains(text, other) {
+		t.Errorf("here: %s", text)
 	}
 }
 

@@ -46,20 +46,33 @@ func (p *Page) locksJSON(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "limit is a number", http.StatusBadRequest)
 		return
 	}
-	which, view := asked(r), proxies.View{}
-	if which.Of = mostOfOne; q.Get("here") == "1" {
-		view = p.Here(which)
-	} else {
-		view = p.Ask(r.Context(), which)
-	}
+	which := asked(r)
+	which.Of = mostOfOne
+	view := p.askAllOrHere(r, which)
 	sendJSON(w, struct {
-		Proxy  string         `json:"proxy"`
-		Of     int            `json:"of"` // how many there are
-		Age    int64          `json:"age_ms"`
-		Silent []string       `json:"silent"` // proxies that have not answered
-		Locks  []proxies.Lock `json:"locks"`
-	}{p.About.Proxy, view.Of, time.Since(view.At).Milliseconds(), append([]string{}, view.Silent()...),
-		append([]proxies.Lock{}, view.Locks[:min(limit, len(view.Locks))]...)})
+		summary
+		Locks []proxies.Lock `json:"locks"`
+	}{p.summary(view), append([]proxies.Lock{}, view.Locks[:min(limit, len(view.Locks))]...)})
+}
+
+// summary is whose answers an answer in JSON has.
+type summary struct {
+	Proxy  string   `json:"proxy"`
+	Of     int      `json:"of"` // how many there are
+	Age    int64    `json:"age_ms"`
+	Silent []string `json:"silent"` // proxies that have not answered
+}
+
+func (p *Page) summary(v proxies.View) summary {
+	return summary{p.About.Proxy, v.Of, time.Since(v.At).Milliseconds(), append([]string{}, v.Silent()...)}
+}
+
+// askAllOrHere asks all proxies, or with here=1 this one alone.
+func (p *Page) askAllOrHere(r *http.Request, q proxies.Question) proxies.View {
+	if r.URL.Query().Get("here") == "1" {
+		return p.Here(q)
+	}
+	return p.Ask(r.Context(), q)
 }
 
 // proxiesJSON answers with this proxy and the others.

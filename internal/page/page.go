@@ -22,7 +22,7 @@ import (
 const (
 	// mostRows is how many locks are shown at once, mostOf how many holders and waiters of each. The numbers say how
 	// many there are.
-	mostRows, mostOf = proxies.MostLocks, 4
+	mostRows, mostOf = proxies.MostRows, 4
 	// mostOfOne is how many holders and waiters the page of one lock shows.
 	mostOfOne = proxies.MostOf
 	// mostFilter is how long a filter may be, in bytes.

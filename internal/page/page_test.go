@@ -41,6 +41,7 @@ type engine struct {
 	kept   bool     // a force frees nothing
 	freed  []string // of which other proxies were told
 	others []proxies.State
+	away   []events.Event // of the others
 	fails  error
 	unable error
 
@@ -63,12 +64,12 @@ func (e *engine) Forced(int, string) {}
 
 // alone is an exchange of this proxy with itself, which remembers nothing.
 func (e *engine) alone() *proxies.Exchange {
-	return proxies.New(proxies.Options{Self: proxies.Proxy{ID: "the-id-of-a-proxy", Host: "here"}, Locks: e})
+	return proxies.New(proxies.Options{Self: proxies.Proxy{ID: "the-id-of-a-proxy", Host: "here"}, Locks: e, Events: e.events})
 }
 
 func (e *engine) Ask(ctx context.Context, q proxies.Question) proxies.View {
 	v := e.alone().Ask(ctx, q)
-	v.Proxies = append(v.Proxies, e.others...)
+	v.Proxies, v.Events = append(v.Proxies, e.others...), append(v.Events, e.away...)
 	return v
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
@@ -35,7 +36,7 @@ func (p *Page) locksView(r *http.Request) []section {
 	v.at = others(v.View)
 	return []section{
 		{name: "cards", title: "This proxy since its start", class: "quiet", draw: func(d *document) {
-			d.cards(p.Stats(), len(p.Events.Latest(1, "loss", about(""))) > 0)
+			d.cards(p.Stats(), len(p.Events.Latest(1, "loss", func(*events.Event) bool { return true })) > 0)
 		}},
 		{name: "locks", title: "Locks", beside: func(d *document) { d.picking(v) }, draw: func(d *document) { d.locks(v) }},
 		{name: "redis", title: "Locks in Redis, also of Redisson", beside: func(d *document) { d.searching("", 0) }},

@@ -5,13 +5,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 const (
-	// MostLocks is how many locks an answer has, MostOf how many holders and waiters of each.
-	MostLocks, MostOf = 200, 100
+	// MostRows is how many locks or events an answer has, MostOf how many holders and waiters of each lock.
+	MostRows, MostOf = 200, 100
 	// mostText is how long the names that a client has chosen for itself are told, in bytes.
 	mostText = 128
 )
@@ -31,21 +32,26 @@ func (p *Proxy) valid() bool {
 	return lockstore.IsUUID(p.ID) && len(p.Host) <= mostText && len(p.Version) <= mostText
 }
 
-// Question is what is asked of each proxy: which of its locks, and how many.
+// Question is what is asked of each proxy: which of its locks, or of what has happened there, and how many.
 type Question struct {
-	Name  []byte `json:"name"`            // a part of their names; or, with Exact, the name
+	Name  []byte `json:"name"`            // a part of the names of locks; or, with Exact, the name
 	Exact bool   `json:"exact,omitempty"` // the lock of that name in the database DB
 	DB    int    `json:"db,omitempty"`
 	Sort  string `json:"sort,omitempty"` // name, held, or else by how long one has waited
 	Locks int    `json:"locks"`
 	Of    int    `json:"of"` // holders and waiters of each
+
+	Events int       `json:"events,omitempty"` // no locks then
+	Kind   string    `json:"kind,omitempty"`   // "": any
+	Since  time.Time `json:"since,omitzero"`
 }
 
 // Answer is what a proxy answers.
 type Answer struct {
 	Proxy
-	Of    int    `json:"of"` // so many locks are asked for; those that are told are the first of them
-	Locks []Lock `json:"locks"`
+	Of     int            `json:"of"` // so many locks, or events, are asked for; those that are told are the first of them
+	Locks  []Lock         `json:"locks"`
+	Events []events.Event `json:"events,omitempty"` // the newest first
 }
 
 // Lock is one lock, as proxies know it. Its times are in ms.
@@ -71,7 +77,7 @@ func Bytes(name string) []byte {
 
 func clip(text string) string { return text[:min(len(text), mostText)] }
 
-// text is the answer as JSON, with as many of its locks as fit.
+// text is the answer as JSON, with as many of its locks and events as fit.
 func (a Answer) text() string {
 	for {
 		text, err := json.Marshal(a)
@@ -81,6 +87,8 @@ func (a Answer) text() string {
 			return "" // it has no value that JSON has not
 		case len(text) <= mostAnswer:
 			return string(text)
+		case len(a.Events) > 0:
+			a.Events = a.Events[:len(a.Events)*3/4]
 		case n > 1:
 			a.Locks = a.Locks[:n*3/4]
 		default:
@@ -92,8 +100,11 @@ func (a Answer) text() string {
 
 // read reads the text of an answer, and says whether a proxy may have said that.
 func read(text string) (a Answer, ok bool) {
-	if json.Unmarshal([]byte(text), &a) != nil || !a.valid() || len(a.Locks) > MostLocks {
+	if json.Unmarshal([]byte(text), &a) != nil || !a.valid() || len(a.Locks)+len(a.Events) > MostRows {
 		return a, false
+	}
+	for i := range a.Events {
+		a.Events[i].Proxy = a.ID
 	}
 	for i := range a.Locks {
 		l := &a.Locks[i]

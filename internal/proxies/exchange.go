@@ -1,4 +1,4 @@
-// Package proxies is how the proxies before one Redis know of each other: the one that is to show all locks asks on a
+// Package proxies is how the proxies before one Redis know of each other: the one that is to show all locks, or events, asks on a
 // channel, and each that hears it answers on another. That is for what people are shown: no lock waits for it, and nothing
 // that is heard changes one.
 package proxies
@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -43,6 +44,8 @@ type Options struct {
 	Self  Proxy
 	Home  *Home // nil: this proxy is alone
 	Locks Locks
+	// Events are what has happened at this proxy.
+	Events *events.Log
 	// Quorum says that locks are elsewhere: their proxies may have another Redis for data.
 	Quorum bool
 }
@@ -237,10 +240,14 @@ func (x *Exchange) answer(ctx context.Context, said message) {
 
 // here is the answer of this proxy.
 func (x *Exchange) here(q Question) Answer {
-	q.Locks, q.Of = min(q.Locks, MostLocks), max(0, min(q.Of, MostOf))
+	q.Locks, q.Of, q.Events = min(q.Locks, MostRows), max(0, min(q.Of, MostOf)), min(q.Events, MostRows)
 	a, now := Answer{Proxy: x.o.Self}, x.o.Locks.Stats()
 	a.Holds, a.Waits = int(now.Held), int(now.Waiting)
-	a.Locks, a.Of = look(q, a.ID, a.Holds+a.Waits, x.o.Locks.Each)
+	if q.Events > 0 {
+		a.Events, a.Of = newest(q, a.ID, x.o.Events)
+	} else {
+		a.Locks, a.Of = look(q, a.ID, a.Holds+a.Waits, x.o.Locks.Each)
+	}
 	return a
 }
 
@@ -248,7 +255,7 @@ func (x *Exchange) here(q Question) Answer {
 func (x *Exchange) Here(q Question) View {
 	now := time.Now()
 	a := x.here(q)
-	return View{Locks: a.Locks, Of: a.Of, At: now}
+	return View{Locks: a.Locks, Events: a.Events, Of: a.Of, At: now}
 }
 
 // Ask is what all proxies say, now or a moment ago. It takes answerTime at most for each of those who want something else
@@ -306,7 +313,7 @@ func (x *Exchange) ask(q Question) View {
 	own := x.here(q)
 	v.Proxies = []State{{Proxy: own.Proxy, State: "self", Since: own.Started}}
 	if x.o.Home == nil {
-		v.Locks, v.Of = merge([]Answer{own}, q)
+		v.take([]Answer{own}, q)
 		return v
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
@@ -334,7 +341,7 @@ func (x *Exchange) ask(q Question) View {
 	for range min(x.nameless, mostNameless) {
 		v.Proxies = append(v.Proxies, State{State: "down", Since: now, Trouble: silent})
 	}
-	v.Locks, v.Of = merge(append([]Answer{own}, c.answers...), q)
+	v.take(append([]Answer{own}, c.answers...), q)
 	return v
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -27,6 +28,7 @@ type engine struct {
 	slow   atomic.Int64 // ns that a look takes at least
 	mu     sync.Mutex   // guards forced
 	forced []string
+	log    *events.Log
 }
 
 func (e *engine) Each(fits func(int, string) bool, f func(lock.Entry)) {
@@ -56,7 +58,7 @@ func (e *engine) heard() string {
 func open(t *testing.T, at, id, user string, e *engine) (x *Exchange, end func()) {
 	t.Helper()
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: at, User: user, Password: user}, upstream.ControlOptions{})
-	x = New(Options{Self: Proxy{ID: id, Host: "host-" + id[:1], Started: time.Now()}, Home: At(ctl), Locks: e})
+	x = New(Options{Self: Proxy{ID: id, Host: "host-" + id[:1], Started: time.Now()}, Home: At(ctl), Locks: e, Events: e.log})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { x.Run(ctx) })
@@ -117,6 +119,62 @@ func TestAskAmongManyLocks(t *testing.T) {
 	}
 	endB()
 	seen(t, a, Question{Locks: 5}, "it has gone", func(v View) bool { return len(v.Proxies) == 2 && v.Proxies[1].State == "gone" })
+}
+
+// What has happened at three proxies is one list, the newest first, of those that are asked for; who does not answer is
+// named. Names that are long cost rows, and no answer.
+func TestEventsOfAll(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	began, long := time.Now().Add(-time.Hour), strings.Repeat("\x00", 4096)
+	logs := [3]*events.Log{events.New(nil, ""), events.New(nil, ""), events.New(nil, "")}
+	for i := range 6 {
+		e := events.Event{At: began.Add(time.Duration(i) * time.Minute), Kind: events.Loss, Lock: true, Key: fmt.Sprintf("k%d\xff", i), Reason: "<gone>"}
+		e.Client, e.Held = events.Client{Addr: "10.0.0.1:5", User: "app", Name: "job"}, 3*time.Second
+		logs[i%3].Add(e)
+	}
+	logs[1].Add(events.Event{At: began, Kind: events.Login})
+	for range 20 {
+		logs[2].Add(events.Event{At: time.Now(), Kind: events.Busy, Lock: true, Key: long})
+	}
+	a, _ := open(t, redis.Addr(), idA, "", &engine{log: logs[0]})
+	open(t, redis.Addr(), idB, "", &engine{log: logs[1]})
+	open(t, redis.Addr(), idC, "", &engine{log: logs[2]})
+	seen(t, a, Question{}, "all three", up(2))
+	for _, c := range []struct {
+		q    Question
+		of   int
+		want string // the keys
+	}{
+		{Question{Events: 4, Kind: "loss"}, 6, "k5 k4 k3 k2"},
+		{Question{Events: 200, Name: []byte("k1")}, 1, "k1"},
+		{Question{Events: 200, Kind: "loss", Since: began.Add(270 * time.Second)}, 1, "k5"},
+		{Question{Events: 200, Kind: "login"}, 1, ""},
+		{Question{Events: 200, Kind: "no"}, 0, ""},
+	} {
+		v, keys := a.Ask(t.Context(), c.q), []string{}
+		for _, e := range v.Events {
+			keys = append(keys, strings.TrimSuffix(e.Key, "\xff"))
+		}
+		if v.Of != c.of || strings.Join(keys, " ") != c.want || len(v.Silent()) > 0 {
+			t.Errorf("%+v: %d, %q, %q", c.q, v.Of, keys, v.Silent())
+		}
+	}
+	got := a.Ask(t.Context(), Question{Events: 1, Kind: "loss"}).Events[0]
+	if got.Proxy != idC || got.Reason != "<gone>" || got.Name != "job" || got.Held != 3*time.Second || !got.Lock || !got.At.Equal(began.Add(5*time.Minute)) {
+		t.Errorf("%+v", got)
+	}
+	if v := a.Ask(t.Context(), Question{Events: 200, Kind: "busy"}); v.Of != 20 || len(v.Events) < 5 || len(v.Events) >= 20 || v.Events[0].Key != long {
+		t.Errorf("of long names %d of %d", len(v.Events), v.Of)
+	}
+	if of := a.Here(Question{Events: 200}).Of; of != 2 {
+		t.Errorf("%d here", of)
+	}
+	stranger := redis.Dial(t)
+	if _, err := stranger.Do("SUBSCRIBE", asking); err != nil {
+		t.Fatal(err)
+	}
+	seen(t, a, Question{Events: 10}, "one does not answer", func(v View) bool { return len(v.Silent()) == 1 && len(v.Events) == 10 })
 }
 
 // A proxy that has answered too late is waited for the next time as long as others are.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
@@ -38,7 +39,7 @@ func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.
 		}
 		all[i].count(&e)
 	})
-	clear(at)
+	at = make(map[place]int, q.Locks) // a small one, which is asked about all of them
 	for i, l := range choose(all, q) {
 		first = append(first, Lock{Name: l.Name, DB: l.DB, Bytes: Bytes(l.Name), Holders: []lock.Entry{}, Waiters: []lock.Entry{}})
 		at[place{l.DB, l.Name}] = i
@@ -62,6 +63,21 @@ func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.
 		l.Holders, l.Waiters = told(l.Holders, q.Of, proxy), told(l.Waiters, q.Of, proxy)
 	}
 	return first, len(all)
+}
+
+// newest answers a question with what has happened at this proxy.
+func newest(q Question, proxy string, log *events.Log) (all []events.Event, of int) {
+	all = log.Latest(q.Events, q.Kind, func(e *events.Event) bool {
+		is := !e.At.Before(q.Since) && (len(q.Name) == 0 || strings.Contains(e.Key, string(q.Name)))
+		if is {
+			of++
+		}
+		return is
+	})
+	for i := range all {
+		all[i].Proxy = proxy
+	}
+	return all, of
 }
 
 // count counts one who holds the lock, or waits for it.

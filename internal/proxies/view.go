@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
@@ -40,7 +41,8 @@ func (s *State) Title() string {
 // View is what all proxies have answered to a question.
 type View struct {
 	Locks   []Lock
-	Of      int       // so many locks there are; one that several proxies know counts once for each, unless it is shown
+	Events  []events.Event
+	Of      int       // so many there are; a lock that several proxies know counts once for each, unless it is shown
 	Proxies []State   // this one first, then those that are there
 	At      time.Time // when they were asked
 }
@@ -53,6 +55,16 @@ func (v *View) Silent() (all []string) {
 		}
 	}
 	return all
+}
+
+// take makes one list of what is in all answers, as the question wants it.
+func (v *View) take(answers []Answer, q Question) {
+	v.Locks, v.Of = merge(answers, q)
+	for _, a := range answers {
+		v.Events = append(v.Events, a.Events...)
+	}
+	slices.SortStableFunc(v.Events, func(a, b events.Event) int { return b.At.Compare(a.At) })
+	v.Events = v.Events[:min(len(v.Events), max(0, q.Events))]
 }
 
 // merge makes one list of the locks in all answers, as the question wants it.

@@ -181,7 +181,7 @@ func TestAnswerIsBounded(t *testing.T) {
 	for i := range 500 {
 		many.list = append(many.list, entry(long(0), 0, strings.Repeat("\xff", 250)+fmt.Sprint(i), true, time.Second))
 	}
-	for _, q := range []Question{{Locks: MostLocks, Of: MostOf}, {Locks: 1, Of: MostOf, Name: []byte(long(0)), Exact: true}} {
+	for _, q := range []Question{{Locks: MostRows, Of: MostOf}, {Locks: 1, Of: MostOf, Name: []byte(long(0)), Exact: true}} {
 		told := Answer{Proxy: Proxy{ID: idA}}
 		told.Locks, told.Of = look(q, idA, 0, many.Each)
 		text := told.text()
@@ -189,7 +189,7 @@ func TestAnswerIsBounded(t *testing.T) {
 			t.Errorf("%d bytes, %d of %d locks", len(text), len(a.Locks), a.Of)
 		}
 	}
-	for _, text := range []string{`{"locks":[` + strings.Repeat("{},", MostLocks) + `{}]}`, `{"locks":[` + strings.Repeat("null,", 1<<20) + `{}]}`,
+	for _, text := range []string{`{"locks":[` + strings.Repeat("{},", MostRows) + `{}]}`, `{"locks":[` + strings.Repeat("null,", 1<<20) + `{}]}`,
 		`{"locks":[{"holders":[` + strings.Repeat("{},", MostOf) + `{}]}]}`, `{"locks":{}}`, `{"locks":[[]]}`, `{"locks":"x"}`} {
 		if a, ok := read(`{"id":"` + idA + `",` + text[1:]); ok {
 			t.Errorf("%.40s is read: %d", text, len(a.Locks))
