@@ -55,7 +55,7 @@ type Cluster struct {
 
 	mu         sync.Mutex // guards all below, and the nodes' users, left and closed
 	nodes      map[*Node]struct{}
-	confirming map[credentials]chan struct{} // accounts that all masters are being asked about; a value in the channel has them asked again
+	confirming map[upstream.Identity]chan struct{} // accounts that all masters are being asked about; a value in the channel has them asked again
 	hooks      hooks
 }
 
@@ -84,7 +84,7 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 		o.Node.Logger = slog.Default()
 	}
 	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, refresh: newRefresher(),
-		nodes: map[*Node]struct{}{}, confirming: map[credentials]chan struct{}{}}
+		nodes: map[*Node]struct{}{}, confirming: map[upstream.Identity]chan struct{}{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.snapshot.Store(&Snapshot{})
 	if err := c.look(ctx, nil); err != nil {

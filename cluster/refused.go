@@ -19,9 +19,6 @@ const (
 	confirmAgain = time.Second
 )
 
-// credentials are what a master refuses of an identity: its user and password, or that it has neither.
-type credentials struct{ user, password string }
-
 // OnRefused makes the cluster call f, from then on, for each identity that it refuses when connections are made, or
 // made again: most masters refuse it, and none accepts it. If a single node refuses a user, for example because it
 // lost its ACL, only commands to that node fail. f may run in several goroutines at once, and must not block.
@@ -31,22 +28,22 @@ func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
 	c.hooks.refused = f
 }
 
-// nodeRefused is called by each node. It asks all masters, in a goroutine of its own, of which there is one for an
-// account.
+// nodeRefused is called by each node: it refuses an account, which id has the user and password of, or that has neither.
+// It asks all masters, in a goroutine of its own, of which there is one for an account.
 func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f, who := c.hooks.refused, credentials{id.User, id.Password}
+	f := c.hooks.refused
 	if f == nil || c.ctx.Err() != nil {
 		return
 	}
-	again := c.confirming[who]
+	again := c.confirming[id]
 	if again != nil {
 		retry.Wake(again)
 		return
 	}
 	again = make(chan struct{}, 1)
-	c.confirming[who] = again
+	c.confirming[id] = again
 	c.running.Add(1)
 	go c.confirmRefusal(id, again, func() { f(id, why) })
 }
@@ -55,9 +52,8 @@ func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 // not it asks again, a few times and whenever another node refuses it: users are deleted from one master after another.
 func (c *Cluster) confirmRefusal(id upstream.Identity, again <-chan struct{}, refused func()) {
 	defer c.running.Done()
-	who := credentials{id.User, id.Password}
 	for times := 0; times < confirmTimes && c.ctx.Err() == nil; {
-		said := c.askMasters(who)
+		said := c.askMasters(id)
 		if refusedByCluster(said) {
 			refused()
 			break
@@ -70,12 +66,12 @@ func (c *Cluster) confirmRefusal(id upstream.Identity, again <-chan struct{}, re
 		}
 	}
 	c.mu.Lock()
-	delete(c.confirming, who)
+	delete(c.confirming, id)
 	c.mu.Unlock()
 }
 
 // askMasters asks all masters whether they let an account in; nil stands for one that does.
-func (c *Cluster) askMasters(who credentials) (said []error) {
+func (c *Cluster) askMasters(id upstream.Identity) (said []error) {
 	ctx, cancel := context.WithTimeout(c.ctx, confirmTimeout)
 	defer cancel()
 	masters := c.Snapshot().Masters
@@ -85,19 +81,19 @@ func (c *Cluster) askMasters(who credentials) (said []error) {
 		c.Acquire(n)
 		asked.Go(func() {
 			defer c.Release(n)
-			said[i] = who.askAt(ctx, n.up)
+			said[i] = letsIn(ctx, n.up, id)
 		})
 	}
 	asked.Wait()
 	return said
 }
 
-// askAt asks one node.
-func (who credentials) askAt(ctx context.Context, n *upstream.Node) error {
-	if who == (credentials{}) {
+// letsIn asks one node.
+func letsIn(ctx context.Context, n *upstream.Node, id upstream.Identity) error {
+	if id.Anonymous() {
 		return n.Admit(ctx, "")
 	}
-	return n.Authenticate(ctx, "", who.user, who.password)
+	return n.Authenticate(ctx, "", id.User, id.Password)
 }
 
 func isRefusal(err error) bool { return upstream.Refused(err) != nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,9 +119,77 @@ func TestRefusedSecretIsNoClients(t *testing.T) {
 	}
 	select {
 	case got := <-told:
-		if got != client {
+		if got != client.login() {
 			t.Errorf("told of %v", got)
 		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody is told that a password is not valid any more")
+	}
+}
+
+// TestDeletedUserIsTold: the clients of a user that is deleted hear of it whichever connections they share.
+func TestDeletedUserIsTold(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	for user, of := range map[string]Purpose{"reads": Commands, "writes": Writes, "scripts": Scripts} {
+		n := newNode(t, targetOf(t, s), NodeOptions{})
+		told := make(chan Identity, 100)
+		n.OnRefused(func(id Identity, _ *ReplyError) { told <- id })
+		s.Do(t, "ACL", "SETUSER", user, "on", ">one", "+@all")
+		p, err := n.Open(context.Background(), Identity{User: user, Password: "one", Proto: 2, For: of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release()
+		s.Do(t, "ACL", "DELUSER", user)
+		select {
+		case got := <-told:
+			if want := (Identity{User: user, Password: "one"}); got != want {
+				t.Errorf("%s: told of %v", user, got)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: nobody is told that the user was deleted", user)
+		}
+	}
+}
+
+// TestLossOfWhatMakesThingsQuickerIsNotTold: a password that is over ends no client that has a connection still.
+func TestLossOfWhatMakesThingsQuickerIsNotTold(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	s.Do(t, "ACL", "SETUSER", "alice", "on", ">one", "+@all")
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	told := make(chan Identity, 100)
+	n.OnRefused(func(id Identity, _ *ReplyError) { told <- id })
+	id := Identity{User: "alice", Password: "one", Proto: 2}
+	commands, err := n.Open(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer commands.Release()
+	id.For = Writes
+	writes, err := n.Open(context.Background(), id)
+	if err != nil || writes == commands {
+		t.Fatal(err)
+	}
+	defer writes.Release()
+	var number Gathered
+	if err := writes.Do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, "CLIENT", "ID")}, Sink: &number}); err != nil {
+		t.Fatal(err)
+	}
+	s.Do(t, "ACL", "SETUSER", "alice", "resetpass", ">two")
+	s.Do(t, "CLIENT", "KILL", "ID", strings.Trim(string(number), ":\r\n"))
+	for end := time.Now().Add(20 * time.Second); Refused(writes.state().cause) == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("Redis does not refuse the connection for writes")
+		}
+	}
+	if len(told) > 0 {
+		t.Errorf("told of %v", <-told)
+	}
+	s.Do(t, "CLIENT", "KILL", "USER", "alice")
+	select {
+	case <-told:
 	case <-time.After(20 * time.Second):
 		t.Error("nobody is told that a password is not valid any more")
 	}

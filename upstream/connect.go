@@ -118,7 +118,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 // connect makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any
 // more its clients have to log in again, as at Redis. So is one that only makes things quicker.
 func (p *Pipe) connect() (c *termConn, err error) {
-	if p.state().connected || !p.ofClients() {
+	if p.state().connected || !p.ofClients() || p.id.quicker(p.kind) {
 		return connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	}
 	c, _, err = p.node.connectMore(p.ctx, p.id)

@@ -88,16 +88,12 @@ func (n *Node) connectMore(ctx context.Context, id Identity, last ...step) (c *t
 // login is what Redis is asked about when a client of id comes.
 func (id Identity) login() Identity { return Identity{User: id.User, Password: id.Password} }
 
-// loggedInAs says that Redis was asked about that login for id. An identity with a Secret is the proxy's own, not a
-// client's.
-func (id Identity) loggedInAs(login Identity) bool { return id.Secret == nil && id.login() == login }
-
 // loggedIn says that a connection is there that clients with id's user and password share: when Redis has closed it
-// they have to log in again.
+// they have to log in again. An identity with a Secret is the proxy's own, not a client's.
 func (n *Node) loggedIn(id Identity) (is bool) {
-	login := id.login()
 	n.eachLink(func(other Identity, l *link) {
-		is = is || other.loggedInAs(login) && !l.dead.Load()
+		other.DB, other.Proto, other.For = id.DB, id.Proto, id.For
+		is = is || other == id && !l.dead.Load()
 	})
 	return is && id.Secret == nil
 }

@@ -346,8 +346,8 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	return true
 }
 
-// OnRefused makes the node call f, from then on, whenever the connection that an identity's clients share was lost, and
-// Redis refuses the identity when it is made again. f may run in several goroutines at once, and must not block.
+// OnRefused makes the node call f, from then on, whenever a connection that the clients of a login share was lost, and
+// Redis refuses it when it is made again. f may run in several goroutines at once, and must not block.
 func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 	n.mu.Lock()
 	n.refused = f
@@ -356,27 +356,25 @@ func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 
 // tellRefused calls OnRefused's function if err refuses what the identity's clients have lost. Redis does not end
 // connections when a password changes, or a token is over: so what a client could not have in addition concerns nobody
-// else. A replica's refusal says nothing of the identity, since a replica has users of its own. An identity with a
-// Secret is the proxy's own, not a client's.
+// else, and the loss of a connection that only makes things quicker concerns them if there is no other. A replica's
+// refusal says nothing of the identity, since a replica has users of its own.
 func (p *Pipe) tellRefused(err error) {
-	n := p.node
-	n.mu.Lock()
-	f := n.refused
-	n.mu.Unlock()
 	re := Refused(err)
-	if re == nil || f == nil {
+	if re == nil || !p.ofClients() || !p.state().connected || p.id.quicker(p.kind) && p.node.loggedIn(p.id) {
 		return
 	}
-	if p.state().connected && p.ofClients() { // the connection that all clients of the identity share
-		f(p.id, re)
+	p.node.mu.Lock()
+	f := p.node.refused
+	p.node.mu.Unlock()
+	if f != nil {
+		f(p.id.login(), re)
 	}
 }
 
-// ofClients says that all clients of one identity share the pipe.
+// ofClients says that all clients of one identity share the pipe. An identity with a Secret is the proxy's own, not a
+// client's, and so are its Questions.
 func (p *Pipe) ofClients() bool {
-	clients := p.id.login() // for commands, without reads and without a Secret
-	clients.DB, clients.Proto = p.id.DB, p.id.Proto
-	return p.kind == sharedPipe && p.id == clients
+	return p.kind == sharedPipe && p.id.Secret == nil && p.id.For != Questions
 }
 
 // eachLink calls do for the connection that each pipe has at present.
