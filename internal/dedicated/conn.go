@@ -8,11 +8,13 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -28,21 +30,6 @@ const (
 // ErrGone is why a command has no reply if the connection or the client was already gone.
 var ErrGone = errors.New("the client of the dedicated connection has gone")
 
-// Host is told what becomes of a connection. NotSent is called by whoever uses the connection, the others with the
-// connection's lock held: they must not use the connection, nor block.
-type Host interface {
-	// NotSent answers a command that came just after the connection was lost.
-	NotSent(e *Reply)
-	// RightsChanged is called when commands that may change users' rights have been run, or may have been, as their
-	// replies are lost; last: no other reply is pending.
-	RightsChanged(last bool)
-	// Idle is called when no reply is pending, no transaction is queued, and no command is about to be sent. redirected
-	// is the client to which invalidations go; 0: none.
-	Idle(redirected int64)
-	// Left is called when the connection is given back or lost.
-	Left()
-}
-
 // Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called with the
 // connection's lock held.
 type Interceptor interface {
@@ -56,58 +43,49 @@ type Interceptor interface {
 
 // Config is what a connection is made of.
 type Config struct {
-	Host    Host
-	Client  *client.Client // whose replies these are
-	Timeout time.Duration  // for Redis' reply to a command; 0: none
-	View    *View          // what CLIENT LIST and other goroutines may see of it
-	Node    *cluster.Node  // where it is, in a cluster; else nil
+	Client *client.Client // whose replies these are
+	View   *View          // what CLIENT LIST and other goroutines may see of it
+	Node   *cluster.Node  // where it is, in a cluster; else nil
+
+	// RightsChanged is called when commands that may change users' rights have been run, or may have been, as their
+	// replies are lost; last: no other reply is pending. The connection's lock is held: it must not use the
+	// connection, nor block.
+	RightsChanged func(last bool)
+	// Waits has the connection for whose replies the client's goroutine waits; nil: it waits for none.
+	Waits *atomic.Pointer[Conn]
 }
 
-// Conn is a client's connection of its own. Commands go out as the client sends them, without waiting for replies; what
-// comes back goes to the client from the connection's own goroutine (relay.go). When no reply is pending and no state
-// is left, the connection is given back.
+// Conn is a client's connection of its own. The client's goroutine sends the commands, and waits for their replies at
+// the latest when it has worked off what the client has sent: see Wait. What comes back goes to the client from the
+// connection's own goroutine (relay.go), and so does what nobody has asked for.
 type Conn struct {
 	Config
 	conn  *upstream.Dedicated
-	queue []byte // commands to be sent together; the client's goroutine only
+	queue []byte        // commands to be sent together; the client's goroutine only
+	sent  int           // commands since the last Wait
+	late  *time.Timer   // until the client is watched; nil: it was not needed yet
+	came  chan struct{} // one slot: something has come, or the connection is over
 
 	mu       sync.Mutex // guards all below
-	changed  sync.Cond  // a reply has come, or the connection is over
 	said     conversation
 	frame    incoming
 	out      output
-	silence  silence
+	heard    time.Time          // when Redis sent something last, or got the first pending command
 	kept     downstream.Account // of the bytes that are kept for it
-	greeting bool               // HELLO is answered, and the client has no reply to it yet
+	greeting chan struct{}      // HELLO is answered, and the client has no reply to it yet; nil: it is not so
 
-	life    life
+	over    bool  // the connection is not the client's any more: it is given back, closed, or lost
 	tainted bool  // not to be used by another client
 	unknown bool  // it ended with a command whose outcome is unknown
-	lost    *Lost // what was lost with it, if its client stays
+	lost    *Lost // what was lost with it, if its client stays; nil: it is not lost
 }
-
-// life is where a connection is between its making and its end.
-type life uint8
-
-const (
-	held life = iota // it is about to be used: it is not given back now
-	free             // it is given back as soon as nothing is left to be done with it
-	left             // it is given back, or closed: its user must forget it
-	lost             // so it must, because the connection has ended
-)
-
-// over says that it is not the client's any more.
-func (l life) over() bool { return l >= left }
 
 // New returns a Conn without its connection, which Connect makes.
 func New(c Config) *Conn {
-	p := &Conn{Config: c, kept: c.Client.Writer.NewAccount(), out: output{to: c.Client.Writer.Passage()}}
-	p.changed.L = &p.mu
-	p.silence.start(c.Timeout, p.checkTimeout)
-	return p
+	return &Conn{Config: c, kept: c.Client.Writer.NewAccount(), out: output{to: c.Client.Writer.Passage()}, came: make(chan struct{}, 1)}
 }
 
-// Connect makes the connection at a node, for a client of that name. It is held until Release.
+// Connect makes the connection at a node, for a client of that name.
 func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.Node, name string) (err error) {
 	p.mu.Lock() // no reply is looked at before p.conn is set
 	p.said.state = State{proto: id.Proto, db: id.DB}
@@ -139,7 +117,7 @@ func (p *Conn) Rename(name string) {
 	p.mu.Lock()
 	proto := p.said.state.proto
 	p.mu.Unlock()
-	p.Tell("HELLO", strconv.Itoa(proto), "SETNAME", name)
+	p.Send(&Reply{Own: true}, resp.AppendCommand(nil, "HELLO", strconv.Itoa(proto), "SETNAME", name))
 	p.conn.Name = name
 }
 
@@ -153,11 +131,11 @@ func (p *Conn) Taint() {
 	p.mu.Unlock()
 }
 
-// Locked runs f with the connection's lock held, so that f may change what Host's methods use.
-func (p *Conn) Locked(f func(released bool)) {
+// Locked runs f with the connection's lock held, so that f may change what RightsChanged uses.
+func (p *Conn) Locked(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f(p.life.over())
+	f()
 }
 
 // Status is what the client's other commands depend on.
@@ -166,9 +144,9 @@ type Status struct {
 	Subscribed             bool
 	Mute                   bool // a subscriber in RESP2: most commands are refused
 	None                   bool // it is as if nobody had used it
-	Ended                  bool // it was lost
-	Blocked                bool // a command that may wait is under way
+	Over                   bool // it is given back, closed, or lost
 	Pending                int  // replies
+	Blocked                bool // a command that may wait is under way
 	Redirect               Redirect
 	Caching                string  // what CLIENT CACHING has just said of the next command
 	Moved                  []byte  // the last redirect that the transaction has met
@@ -182,7 +160,28 @@ func (p *Conn) Status() Status {
 	defer p.mu.Unlock()
 	s, q := &p.said.state, &p.said.pending
 	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.now.On, Subscribed: s.subs.total() > 0,
-		Mute: s.mute(), None: s.none(), Ended: p.life == lost, Blocked: q.waits > 0, Pending: len(q.all),
-		Redirect: s.tracking.now.To, Caching: s.tracking.caching,
-		Moved: s.moved, Wrong: s.transaction.phase == aborted, Named: s.transaction.name}
+		Mute: s.mute(), None: s.none(), Over: p.over, Pending: len(q.all), Blocked: q.blocks(),
+		Redirect: s.tracking.now.To, Caching: s.tracking.caching, Moved: s.moved, Wrong: s.transaction.phase == aborted,
+		Named: s.transaction.name}
+}
+
+// Now is the present database, which SELECT within a transaction may have changed, and whether the connection is over.
+func (p *Conn) Now() (db int, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.state.db, p.over
+}
+
+// Lost is what was lost with the connection, which is over; nil: nothing, or its client has gone.
+func (p *Conn) Lost() *Lost {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
+// Unknown says that the connection, which is over, ended with a command whose outcome is unknown.
+func (p *Conn) Unknown() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unknown
 }

@@ -14,86 +14,47 @@ type Lost struct {
 	Cause        error
 }
 
-// Held is what Hold finds.
-type Held struct {
-	Released bool
-	Unknown  bool  // it ended with a command whose outcome is unknown
-	Lost     *Lost // what was lost with it
-	DB       int   // SELECT within a transaction may have changed it
-}
-
-// Hold keeps the connection from being given back until Release, if it still is there.
-func (p *Conn) Hold() Held {
+// GiveBack gives the connection back if Redis keeps nothing for its client, or closes it if another client could not use
+// it as a new one; false: Redis keeps something, or a reply is pending.
+func (p *Conn) GiveBack() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life == free {
-		p.life = held
+	switch {
+	case p.over:
+		return true
+	case p.said.pending.oldest() != nil, !p.said.state.none(), !p.frame.none(), p.View.Targets.Load() > 0:
+		return false
 	}
-	return Held{p.life.over(), p.unknown, p.lost, p.said.state.db}
-}
-
-// Release says that the connection is not about to be used: it may be given back.
-func (p *Conn) Release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.life == held {
-		p.life = free
-		p.idle()
-	}
-}
-
-// Released says whether it is given back or lost.
-func (p *Conn) Released() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.life.over()
-}
-
-// idle is called when a command may have been the last for now. Once none is under way, about to be sent or queued, the
-// host is told where invalidations go, and the connection is given back if Redis keeps nothing for it.
-func (p *Conn) idle() {
-	s := &p.said.state
-	if p.life != free || p.said.pending.oldest() != nil || s.multi() {
-		return
-	}
-	p.Host.Idle(s.tracking.now.To.Client)
-	if s.none() && p.frame.none() && p.View.Targets.Load() == 0 {
-		p.giveBack()
-	}
-}
-
-// giveBack gives the connection back, or closes it if another client could not use it as a new one.
-func (p *Conn) giveBack() {
-	p.leave(left, "")
+	p.leave("")
 	p.show()
 	used := p.View.Named.Load() + p.View.Targets.Load() // after RedisID is hidden
 	if p.tainted || p.said.state.proto != p.conn.Identity.Proto || used > 0 {
 		p.conn.Close()
-		return
+		return true
 	}
 	p.conn.Identity.DB = p.said.state.db
 	p.conn.GiveBack()
+	return true
 }
 
 // leave notes that the connection is given back, closed, or lost: nothing that was kept for it counts from now on. A
 // client that has a part of a reply is cut off, as why says.
-func (p *Conn) leave(to life, why string) {
-	p.life = to
-	p.silence.stop()
+func (p *Conn) leave(why string) {
+	p.over = true
 	p.unknown = p.said.pending.any((*Reply).changes)
 	p.kept.Set(0)
 	p.out.cut(why)
-	p.Host.Left()
 	if p.said.pending.oldest() != nil { // it may have changed rights
-		p.Host.RightsChanged(true)
+		p.RightsChanged(true)
 	}
-	p.changed.Broadcast()
+	p.greeted()
+	p.tellCame()
 }
 
 // Drop closes the connection with all its state; no reply is pending there. If the client has a part of a message, the
 // rest comes first, unless ctx ends.
 func (p *Conn) Drop(ctx context.Context) {
-	p.awaitWhole(ctx)
+	p.until(ctx, nil, func() bool { return !p.out.within() })
 	p.Close()
 }
 
@@ -101,8 +62,8 @@ func (p *Conn) Drop(ctx context.Context) {
 func (p *Conn) Close() (unknown bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.life.over() {
-		p.leave(left, "left within a reply")
+	if !p.over {
+		p.leave("left within a reply")
 		p.conn.Close()
 		p.said = conversation{interceptor: p.said.interceptor}
 		p.show()
@@ -131,16 +92,17 @@ func (p *Conn) EndedUnsubscribed(cause error) {
 // replies are pending, or if a transaction or subscriptions are lost. A client that holds locks stays, unless it would
 // miss messages, and gets an error in place of each reply.
 func (p *Conn) end(err error) {
-	if p.life.over() {
+	if p.over {
 		return
 	}
-	p.leave(lost, "upstream lost within a reply")
+	p.leave("upstream lost within a reply")
 	p.conn.Close()
 	cause := &upstream.LostError{Cause: err}
 	closes := p.closesClient(p.Client.Closes(cause))
 	if !closes {
-		p.stays(cause)
+		p.out.add(p.said.lost(client.ErrorLine(cause)))
 	}
+	p.lost = &Lost{Multi: p.said.state.multi(), Watch: p.said.state.watched > 0, Cause: cause}
 	for _, e := range p.said.pending.all {
 		e.Lost = err
 	}
@@ -154,7 +116,7 @@ func (p *Conn) end(err error) {
 	}
 	p.Client.Process.LearnAgain()
 	p.show() // before another connection shows itself in the same view
-	p.changed.Broadcast()
+	p.Client.Reader.Notify()
 }
 
 // closesClient says that the client is to be closed for the loss of this connection. Even one that is not lockless is
@@ -169,11 +131,4 @@ func (p *Conn) closesClient(lockless bool) bool {
 		return false
 	}
 	return !s.none() || p.said.pending.any((*Reply).closesClient)
-}
-
-// stays answers what is pending under a client that stays, and notes what was lost.
-func (p *Conn) stays(cause error) {
-	p.out.add(p.said.lost(client.ErrorLine(cause)))
-	s := &p.said.state
-	p.lost = &Lost{Multi: s.multi(), Watch: s.watched > 0, Cause: cause}
 }

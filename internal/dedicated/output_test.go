@@ -33,7 +33,7 @@ func TestOutputIsCut(t *testing.T) {
 func TestIdleConnectionKeepsLittle(t *testing.T) {
 	t.Parallel()
 	p := fed(2, ">B (subscribe:a:1 (subscribe:b:2 >o >o") // o is of the proxy's own
-	p.Host, p.View, p.conn = resting{}, new(View), new(upstream.Dedicated)
+	p.View, p.conn = new(View), new(upstream.Dedicated)
 	p.out.bytes = make([]byte, 0, keepBytes)
 	for replies, most := range []int{keepBytes, idleBytes} {
 		p.Received([]byte("+OK\r\n"))
@@ -42,8 +42,3 @@ func TestIdleConnectionKeepsLittle(t *testing.T) {
 		}
 	}
 }
-
-// resting is a client that needs nothing done when no reply is pending.
-type resting struct{ unmoved }
-
-func (resting) Idle(int64) {}

@@ -7,13 +7,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// When so many replies are pending, no more is read from the client until half of them have come. Behind a command that
-// waits, which may be for ever, fewer replies may be pending.
-const (
-	mostPending = 1 << 14
-	// MostPendingBlocked is how many replies may be pending behind a command that waits.
-	MostPendingBlocked = 1 << 10
-)
+// When so many replies are pending, they are waited for.
+const mostPending = 1 << 12
 
 // pendingBytes is about how much is kept for a pending reply. It counts for --max-reply-memory.
 const pendingBytes = 256
@@ -27,7 +22,6 @@ type Reply struct {
 	Names  []string // those that are not confirmed yet, on a connection for subscriptions
 	Effect Effect
 	Wait   Wait
-	Within time.Duration // for the reply, in place of --upstream-timeout; 0: that
 
 	// What becomes of Redis' reply, if the client does not get it.
 	Own     bool    // asked by this proxy, not by the client: it is not wanted
@@ -81,24 +75,24 @@ func (e *Reply) changesRights() bool {
 	return e.Kind == commandtable.ConnExec || e.Cmd != nil && e.Cmd.Rights
 }
 
-// patience is how long Redis may say nothing before it: at least limit, unless it has a time of its own.
-func (e *Reply) patience(limit time.Duration, multi bool) time.Duration {
+// forEver is longer than anything is waited for.
+const forEver time.Duration = 1 << 60
+
+// patience is for how long Redis may say nothing before it, beside --upstream-timeout.
+func (e *Reply) patience(multi bool) time.Duration {
 	switch {
-	case e.Within > 0:
-		return e.Within
 	case !e.waits(multi):
-		return limit
+		return 0
 	case e.Wait.For == 0:
 		return forEver
 	}
-	return limit + e.Wait.For
+	return e.Wait.For
 }
 
 // queue has the replies that have not come, oldest first.
 type queue struct {
 	all   []*Reply
 	bytes int           // kept for them
-	waits int           // how many of them are to commands that may wait
 	last  time.Duration // when the last one came, by telemetry.Clock
 }
 
@@ -106,9 +100,6 @@ type queue struct {
 func (q *queue) add(e *Reply) {
 	q.all = append(q.all, e)
 	q.bytes += e.bytes()
-	if e.Wait.Blocks {
-		q.waits++
-	}
 }
 
 // oldest returns the command whose reply comes next, or nil.
@@ -123,9 +114,6 @@ func (q *queue) oldest() *Reply {
 // that came later.
 func (q *queue) pop(now time.Duration) (took time.Duration) {
 	e := q.all[0]
-	if e.Wait.Blocks {
-		q.waits--
-	}
 	q.bytes -= e.bytes()
 	q.all[0] = nil
 	if q.all = q.all[1:]; len(q.all) == 0 {
@@ -136,16 +124,14 @@ func (q *queue) pop(now time.Duration) (took time.Duration) {
 	return took
 }
 
+// blocks says that the reply which comes next is to a command that may wait.
+func (q *queue) blocks() bool {
+	e := q.oldest()
+	return e != nil && e.Wait.Blocks
+}
+
 // clear takes all off: the connection is over.
 func (q *queue) clear() { *q = queue{} }
 
 // any says whether is holds for one of them.
 func (q *queue) any(is func(*Reply) bool) bool { return slices.ContainsFunc(q.all, is) }
-
-// most is how many may be pending.
-func (q *queue) most() int {
-	if q.waits > 0 {
-		return MostPendingBlocked
-	}
-	return mostPending
-}

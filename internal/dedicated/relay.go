@@ -68,9 +68,10 @@ func (f *incoming) clear() {
 // Received passes on what Redis sent, as it came, and learns from it which replies are pending and what state the
 // connection is in. The client gets the bytes unchanged, unless the verdict about a frame drops or replaces it.
 func (p *Conn) Received(b []byte) {
+	defer p.tellCame()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life.over() { // the session ended while this waited for mu, or nobody asked for these bytes
+	if p.over { // the session ended while this waited for mu, or nobody asked for these bytes
 		p.conn.Close()
 		return
 	}
@@ -83,7 +84,7 @@ func (p *Conn) Received(b []byte) {
 		}
 		p.piece(b[:n], ends)
 		b = b[n:]
-		if p.awaitGreeted(); p.life.over() {
+		if p.awaitGreeted(); p.over {
 			return
 		}
 	}
@@ -91,11 +92,9 @@ func (p *Conn) Received(b []byte) {
 	if p.said.pending.oldest() == nil {
 		p.out.rest()
 	}
-	p.silence.heard = time.Now()
-	p.idle()
+	p.heard = time.Now()
 	p.count()
 	p.show()
-	p.changed.Broadcast()
 }
 
 // piece takes the next bytes of a frame. They are held back until it is clear whose they are.
@@ -171,40 +170,49 @@ func (p *Conn) answered(e *Reply, frame []byte) {
 	}
 	if e.changesRights() && !p.said.state.multi() {
 		// If others are pending, one of them may be to what changes the rights.
-		p.Host.RightsChanged(p.said.pending.oldest() == nil)
+		p.RightsChanged(p.said.pending.oldest() == nil)
 	}
 	if e.Cmd == commandtable.Unlisted && !bytes.HasPrefix(frame, unknownCommand) {
 		p.tainted = true // nobody knows what it has done to the connection
 	}
 	if _, hello := e.Effect.(Protocol); hello {
-		p.greeting = frame[0] != '-'
+		if frame[0] != '-' {
+			p.greeting = make(chan struct{})
+		}
 	}
 }
 
 // awaitGreeted has what comes behind the answer to HELLO, in the other protocol, wait for Greeted.
 func (p *Conn) awaitGreeted() {
-	if !p.greeting {
+	greeting := p.greeting
+	if greeting == nil {
 		return
 	}
 	p.out.flush()
-	p.changed.Broadcast()
-	for p.greeting && !p.life.over() {
-		p.changed.Wait()
-	}
+	p.mu.Unlock()
+	p.tellCame()
+	<-greeting
+	p.mu.Lock()
 }
 
 // Greeted says that the client has its reply to the HELLO that was answered here.
 func (p *Conn) Greeted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.greeting = false
-	p.changed.Broadcast()
+	p.greeted()
+}
+
+func (p *Conn) greeted() {
+	if p.greeting != nil {
+		close(p.greeting)
+		p.greeting = nil
+	}
 }
 
 // count tells the budget how many bytes are kept, with what has come of a frame and cannot be passed on yet. leave
 // gives them back.
 func (p *Conn) count() {
-	if !p.life.over() {
+	if !p.over {
 		p.kept.Set(p.said.bytes() + beyond(p.frame.begins) + beyond(p.out.bytes))
 	}
 }

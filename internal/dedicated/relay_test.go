@@ -6,21 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/internal/downstream"
 )
-
-// unmoved is a client that does nothing about what it is told of users' rights.
-type unmoved struct{ Host }
-
-func (unmoved) RightsChanged(bool) {}
 
 // fed returns a Conn, without its connection, on which that was said.
 func fed(proto int, steps string) *Conn {
 	c := talkIn(proto)
 	c.run(steps)
-	return &Conn{Config: Config{Host: unmoved{}}, said: c.conversation}
+	return &Conn{Config: Config{RightsChanged: func(bool) {}}, said: c.conversation}
 }
 
 // feed has an answer come in pieces of that size.
@@ -97,12 +89,10 @@ func TestRestOfExecIsAwaited(t *testing.T) {
 	over, end := context.WithCancel(t.Context())
 	end() // so that nothing waits: what is told is how it is now
 	p := fed(2, "M+OK B+QUEUED >E")
-	p.Client = &client.Client{Conn: new(downstream.Conn), Process: &client.Process{Context: over}}
-	p.changed.L = &p.mu
 	answered := func(when string, want bool) {
 		t.Helper()
-		if p.Settled() != want || p.Await(over) != want {
-			t.Errorf("%s: Settled %v, Await %v, want %v", when, p.Settled(), p.Await(over), want)
+		if got := p.Await(over); got != want {
+			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
 	answered("before the reply", false)

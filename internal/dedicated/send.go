@@ -9,57 +9,49 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
+// watchedAfter is how long a command that may wait has waited before its client is watched: most get what they wait
+// for soon, and to watch costs more than that.
+const watchedAfter = 20 * time.Millisecond
+
 // Send queues a command, whose reply goes where e says. Replies that did not come over this connection are written
-// first, because the command is answered with an error at once if the connection has ended.
-func (p *Conn) Send(e *Reply, raw []byte) {
+// first. false: the connection has ended, and those that were pending have been answered.
+func (p *Conn) Send(e *Reply, raw []byte) bool {
 	p.Client.Flush()
 	e.quiet = p.Client.Replies.Silent
 	if e.Cmd != nil && e.forClient() && e.Instead == "" {
 		e.sent = telemetry.Clock()
 	}
-	p.mu.Lock()
-	if !p.add(e) { // lost: the replies pending before have been answered
-		p.mu.Unlock()
-		if e.Lost = ErrGone; e.Got == nil {
-			p.Host.NotSent(e)
-		}
-		return
+	if !p.add(e) {
+		e.Lost = ErrGone
+		return false
 	}
-	most := p.said.pending.most()
-	crowded := len(p.said.pending.all) >= most
-	p.mu.Unlock()
 	p.queue = append(p.queue, raw...)
 	if len(p.queue) >= flushAt {
 		p.Flush()
 	}
-	if crowded {
-		p.settle(most / 2)
-	}
-}
-
-// add notes that the reply to e is pending, with mu held; false: the connection is over.
-func (p *Conn) add(e *Reply) bool {
-	if p.life.over() {
-		return false
-	}
-	p.silence.sent(e, p.said.pending.oldest() == nil)
-	p.said.state.sent(e)
-	p.said.pending.add(e)
-	p.count()
-	p.View.Pending.Store(int32(len(p.said.pending.all)))
-	if e.Wait.Blocks {
-		p.show()
+	if p.sent++; p.sent == mostPending {
+		p.Wait()
 	}
 	return true
 }
 
-// Tell sends a command of this proxy's own; nobody wants its reply.
-func (p *Conn) Tell(args ...string) {
+// add notes that the reply to e is pending; false: the connection is over.
+func (p *Conn) add(e *Reply) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.add(&Reply{Own: true}) {
-		p.queue = resp.AppendCommand(p.queue, args...)
+	if p.over {
+		return false
 	}
+	if p.said.pending.oldest() == nil {
+		p.heard = time.Now()
+	}
+	p.said.state.sent(e)
+	p.said.pending.add(e)
+	p.count()
+	if e.Wait.Blocks {
+		p.show()
+	}
+	return true
 }
 
 // Own sends a command of this proxy's own, and keeps its reply for Answer.
@@ -82,12 +74,12 @@ func (p *Conn) Answer(e *Reply) ([]byte, error) {
 	return *e.Got, nil
 }
 
-// Ask sends a command and waits for its reply. No other reply may be pending. If Redis has said nothing for that time,
-// the connection is closed.
+// Ask sends a command and waits for its reply. No other reply may be pending. If Redis has not answered within that
+// time, the connection is closed.
 func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, error) {
-	e.Got, e.Within = new([]byte), within
+	e.Got = new([]byte)
 	p.Send(e, resp.AppendCommand(nil, args...))
-	if !p.Settled() {
+	if !p.WaitFor(within) {
 		return nil, &upstream.NotSentError{Cause: ErrGone}
 	}
 	return p.Answer(e)
@@ -100,12 +92,11 @@ func (p *Conn) Flush() {
 		return
 	}
 	p.Client.Flush()
+	p.Waits.Store(p)
+	p.Client.Step.Next()
 	var late *time.Timer
 	p.Client.End.WhenOver(func() { late = time.AfterFunc(LastReplies, p.conn.Close) })
-	began := time.Now()
-	p.silence.writes.Store(&began)
 	_ = p.conn.Write(p.queue) // Ended tells
-	p.silence.writes.Store(nil)
 	p.Client.End.WhenOver(nil)
 	if late != nil && !late.Stop() {
 		p.Taint()
@@ -116,55 +107,98 @@ func (p *Conn) Flush() {
 	}
 }
 
-// Settled waits until all replies have come whole, and says whether that is so and the client is still there.
-func (p *Conn) Settled() bool { return p.settle(0) }
-
-// settle waits until at most so many replies are pending: see Settled.
-func (p *Conn) settle(most int) (settled bool) {
+// Wait sends what is queued, and waits until all replies have come whole, or the connection is over; false: the client
+// has gone.
+func (p *Conn) Wait() (answered bool) {
 	p.Flush()
-	few := func() bool { return len(p.said.pending.all) <= most }
+	p.sent = 0
+	p.Waits.Store(p)
+	defer p.Waits.Store(nil)
+	c := p.Client
+	answered = p.until(c.Context(), p.unwatched(), p.settled)
+	if !answered && !c.End.Over() {
+		c.Watch(func(ctx context.Context) { answered = p.Await(ctx) })
+	}
+	return answered && !c.End.Over()
+}
+
+// unwatched is for how long a reply is waited for while nobody watches the client; nil: until it is there.
+func (p *Conn) unwatched() <-chan time.Time {
 	p.mu.Lock()
-	settled = few()
-	waits := p.said.pending.waits
+	blocks := p.said.pending.blocks()
 	p.mu.Unlock()
 	switch {
-	case settled:
-	case waits > 0:
-		p.Client.Watch(func(ctx context.Context) { settled = p.await(ctx, few) })
+	case !blocks:
+		return nil
+	case p.late == nil:
+		p.late = time.NewTimer(watchedAfter)
 	default:
-		ctx, cancel := context.WithCancel(p.Client.Process.Context)
-		p.Client.End.WhenOver(cancel)
-		settled = p.await(ctx, few)
-		p.Client.End.WhenOver(nil)
-		cancel()
+		p.late.Reset(watchedAfter)
 	}
-	return settled && !p.Client.End.Over()
+	return p.late.C
 }
 
-// Await waits until all replies have come whole, as if they had once the connection is over, or ctx ends, and says
-// whether they have.
+// settled says that no reply is pending, with mu held.
+func (p *Conn) settled() bool { return p.said.pending.oldest() == nil }
+
+// WaitFor is Wait, and gives the connection up if that takes longer.
+func (p *Conn) WaitFor(most time.Duration) bool {
+	defer time.AfterFunc(most, func() { p.Ended(upstream.ErrTimeout) }).Stop()
+	return p.Wait()
+}
+
+// Await waits until all replies have come whole, or the connection is over, or ctx ends, and says whether they have.
 func (p *Conn) Await(ctx context.Context) bool {
-	return p.await(ctx, func() bool { return p.said.pending.oldest() == nil })
+	return p.until(ctx, nil, p.settled)
 }
 
-// awaitWhole waits until the client has no part of a reply, or ctx ends.
-func (p *Conn) awaitWhole(ctx context.Context) {
-	p.await(ctx, func() bool { return !p.out.within() })
-}
-
-// await waits until holds returns true, as Received and Ended may bring about, or ctx ends, and returns its last
-// answer. holds is called with mu held.
-func (p *Conn) await(ctx context.Context, holds func() bool) bool {
-	stop := context.AfterFunc(ctx, func() {
+// until waits until holds returns true, as Received and Ended may bring about, or ctx ends, or it is late, and returns
+// its last answer. holds is called with mu held.
+func (p *Conn) until(ctx context.Context, late <-chan time.Time, holds func() bool) bool {
+	for over := false; ; {
 		p.mu.Lock()
-		p.changed.Broadcast()
+		is := holds()
 		p.mu.Unlock()
-	})
-	defer stop()
+		if is || over {
+			return is
+		}
+		select {
+		case <-p.came:
+		case <-ctx.Done():
+			over = true
+		case <-late:
+			over = true
+		}
+	}
+}
+
+// tellCame wakes the client's goroutine if that waits.
+func (p *Conn) tellCame() {
+	select {
+	case p.came <- struct{}{}:
+	default:
+	}
+}
+
+// Quiet is for how long Redis has sent nothing while it owes a reply. A command that waits has its own time besides, and
+// it is 0 while the client is written to. Any goroutine may call it; it does not block.
+func (p *Conn) Quiet() time.Duration {
+	if !p.mu.TryLock() {
+		return 0
+	}
+	defer p.mu.Unlock()
+	e := p.said.pending.oldest()
+	if e == nil {
+		return 0
+	}
+	return time.Since(p.heard) - e.patience(p.said.state.multi())
+}
+
+// EndWait ends the connection as if Redis had, if the client waits for a reply at that step.
+func (p *Conn) EndWait(step uint64, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !holds() && ctx.Err() == nil {
-		p.changed.Wait()
+	if p.Client.Step.Now() == step && p.said.pending.oldest() != nil {
+		p.end(cause)
 	}
-	return holds()
 }

@@ -13,7 +13,6 @@ type View struct {
 	Blocked                    atomic.Bool
 	Watch, Monitor             atomic.Bool
 	Watched                    atomic.Int32                 // keys
-	Pending                    atomic.Int32                 // replies
 	RedisID                    atomic.Int64                 // CLIENT ID at Redis; 0: there is none
 	Node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
 	Named                      atomic.Int32                 // others are using RedisID: no other client may get the connection
@@ -47,10 +46,9 @@ func (p *Conn) show() {
 	v.Tracking.BCast.Store(last.BCast)
 	v.Tracking.redirect.Store(last.To.Client)
 	v.Monitor.Store(s.monitor)
-	v.Pending.Store(int32(len(p.said.pending.all)))
-	v.Blocked.Store(p.said.pending.waits > 0 && !s.multi())
+	v.Blocked.Store(p.said.pending.blocks() && !s.multi())
 	id := int64(0)
-	if !p.life.over() {
+	if !p.over {
 		id = p.conn.RedisID()
 	}
 	v.RedisID.Store(id)
@@ -62,11 +60,11 @@ func (v *View) Subscribed() bool {
 	return v.Channels.Load()+v.Patterns.Load()+v.Shards.Load() > 0
 }
 
-// Busy says that the client is in a transaction, watches keys, or has replies pending: a drain lets it finish.
-func (v *View) Busy() bool { return v.Multi.Load() > 0 || v.Watch.Load() || v.Pending.Load() > 0 }
+// Busy says that the client is in a transaction, or watches keys: a drain lets it finish.
+func (v *View) Busy() bool { return v.Multi.Load() > 0 || v.Watch.Load() }
 
-// Awaits says that the client waits for messages, or for replies.
-func (v *View) Awaits() bool { return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 }
+// Hears says that the client waits for messages.
+func (v *View) Hears() bool { return v.Subscribed() || v.Monitor.Load() }
 
 // Redirected is the redir field of CLIENT INFO: -1 without tracking, 0 when the client gets its invalidations itself.
 func (v *View) Redirected() int64 {

@@ -11,7 +11,6 @@ import (
 // Client is the session behind a connection, as far as the connection must know it. The goroutine that reads calls its
 // methods; Subscribed and MayIdle may be called by any goroutine that writes, too.
 type Client interface {
-	FlushReplies()          // a protocol error ends the connection: replies that are pending are to be written now
 	End()                   // the connection is over
 	Notified()              // Notify was called, and no command is at work
 	MustAuthenticate() bool // Redis asks for a password, and this client has not sent one
@@ -62,7 +61,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 		}
 		var bad *resp.ProtocolError
 		if errors.As(err, &bad) {
-			c.Client().FlushReplies()
 			c.Writer.Write(resp.AppendError(nil, "ERR "+bad.Error()))
 			c.End.HangUp(Left, bad.Error())
 		}

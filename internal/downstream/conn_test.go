@@ -33,7 +33,6 @@ func (c *slowConn) SetWriteDeadline(time.Time) error {
 // anybody is a client nothing is known of.
 type anybody struct{}
 
-func (anybody) FlushReplies()          {}
 func (anybody) End()                   {}
 func (anybody) Notified()              {}
 func (anybody) MustAuthenticate() bool { return false }

@@ -82,7 +82,7 @@ func (f *Fence) look() (done begun, err error) {
 		f.sendOwn("CLIENT", "CACHING", f.Caching)
 	}
 	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
-	if !f.Conn.Settled() {
+	if !f.Conn.Wait() {
 		// The client is gone: what takes effect here later is not undone, so nobody else gets this connection.
 		f.Conn.Taint()
 	}
@@ -199,10 +199,10 @@ func (f *Fence) run() (done bool, err error) {
 	p.Send(q, resp.Command(f.Args))
 	e := &dedicated.Reply{Cmd: f.Command, Kind: commandtable.ConnExec, Fenced: true, Got: &answered}
 	p.Send(e, exec)
-	p.Settled()
+	p.Wait()
 	var ran, sent, in bool
 	var lost error
-	p.Locked(func(bool) {
+	p.Locked(func() {
 		ran, sent, lost, in = e.Ran, !errors.Is(q.Lost, dedicated.ErrGone), e.Lost, len(answered) > 0
 	})
 	switch {
@@ -252,13 +252,13 @@ func (f *Fence) undo(what begun) {
 	default:
 		return
 	}
-	f.Conn.Settled()
+	f.Conn.Wait()
 	_, err := f.answer(e)
 	if err == nil {
 		return
 	}
 	now := f.Conn.Status()
-	if now.Ended { // the session deals with what the client has lost
+	if now.Over { // the session deals with what the client has lost
 		return
 	}
 	f.Host.Abandon(!now.None, "FENCED could not end its transaction: "+err.Error())

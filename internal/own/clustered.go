@@ -43,11 +43,10 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 	case u.mutes(p, c):
 		u.sendMute(cmd, c, here)
 		return true
-	case !p.Settled():
+	case !p.Wait():
 		return true
 	}
-	u.release() // it is given back if Redis keeps nothing for it: the next one may be for another node
-	p = u.current()
+	p = u.rest()                                                                  // the next one may be for another node
 	needsOwn := c.Conn.Starts() || p != nil && c.Conn == commandtable.ConnUnwatch // without WATCH that changes nothing
 	if !needsOwn || u.forwarder.Instead(c) != nil {                               // what concerns all nodes is answered otherwise
 		return false
@@ -69,7 +68,7 @@ func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command)
 		u.subscribe(cmd, c)
 	case commandtable.ConnUnwatch:
 		u.send(p, cmd, c)
-		p.Settled()
+		p.Wait()
 		p.slots.unwatched()
 	case commandtable.ConnAlone:
 		if p = u.at(p, backend.NoSlot, c); p != nil {
@@ -209,8 +208,7 @@ func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
 
 // letGo gives the client's own connection back, or closes it if Redis keeps state for it.
 func (u *clustered) letGo() {
-	u.release()
-	if u.current() != nil {
+	if u.rest() != nil {
 		u.drop()
 	}
 }
@@ -224,7 +222,7 @@ func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, ov
 	}
 	e.Refusal = &got
 	p.Send(e, raw)
-	if !p.Settled() || e.Lost != nil {
+	if !p.Wait() || e.Lost != nil {
 		return nil, true
 	}
 	return got, false
@@ -359,7 +357,7 @@ func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *clust
 		return subscription.Link{}, err
 	}
 	relay := func(cmd redcon.Command, c *commandtable.Command) { h.u.send(p, cmd, c) }
-	return subscription.Link{Conn: p.Conn, Relay: relay, End: p.drop}, nil
+	return subscription.Link{Conn: p.Conn, Relay: relay, Rest: p.giveBack, End: p.drop}, nil
 }
 
 // Hello implements subscription.Host.

@@ -31,7 +31,7 @@ func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	p.forgetQueued()
 	p.slots.tx = tx
 	u.send(p, cmd, c)
-	p.Settled()
+	p.Wait()
 }
 
 // multiAnywhere is MULTI of a client without a connection, at any node: at another one if the first is lost, or in
@@ -42,7 +42,7 @@ func (u *clustered) multiAnywhere(tx *transaction, cmd redcon.Command, c *comman
 		e := &dedicated.Reply{Cmd: c, Kind: c.Conn}
 		well := u.whileWell(p, func() {
 			p.Own(e, cmd.Raw)
-			p.Settled()
+			p.Wait()
 		})
 		answer, err := p.Answer(e)
 		switch {
@@ -93,7 +93,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	kind := c.Conn
 	switch {
 	case leaves(c, cmd):
-		return !p.Settled()
+		return !p.Wait()
 	case here && c.Barred:
 		p.bar(c)
 		return true
@@ -108,7 +108,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	case commandtable.ConnExec, commandtable.ConnDiscard, commandtable.ConnMulti:
 		forwarded()
 		p.Send(&dedicated.Reply{Cmd: c, Kind: kind, Args: len(cmd.Args) - 1, InMulti: true}, cmd.Raw)
-		if p.Settled() && !p.InTransaction() {
+		if p.Wait() && !p.InTransaction() {
 			p.forgetQueued()
 			p.slots.unwatched()
 			u.nodes.Refusal(p.Node, p.Status().Moved) // looks at the topology, so that the client's next try goes elsewhere
@@ -145,7 +145,7 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 // begunAt has a transaction begin again at the node of its first key, with which a command of so many arguments has
 // come. If it returns nil, the client has been given the error.
 func (u *clustered) begunAt(slot int, p *conn, tx *transaction, c *commandtable.Command, args int) *conn {
-	if !p.Settled() {
+	if !p.Wait() {
 		return nil
 	}
 	now := p.Status()
@@ -198,7 +198,7 @@ func (p *conn) forgetQueued() {
 // queue. With an error there is no transaction, and no connection.
 func (tx *transaction) begin(p *conn, wrong bool) error {
 	begun := p.Own(&dedicated.Reply{Kind: commandtable.ConnMulti}, multiCommand)
-	p.Settled()
+	p.Wait()
 	reply, err := p.Answer(begun)
 	if err == nil {
 		err = upstream.ErrorIn(reply)
@@ -207,14 +207,14 @@ func (tx *transaction) begin(p *conn, wrong bool) error {
 		p.o.drop()
 		return err
 	}
-	p.Locked(func(bool) { p.rights = tx.rights })
+	p.Locked(func() { p.rights = tx.rights })
 	for _, q := range tx.head {
 		p.Own(&dedicated.Reply{Cmd: q.cmd, Effect: q.effect}, q.raw)
 	}
 	if wrong {
 		p.Own(&dedicated.Reply{}, marking)
 	}
-	if !p.Settled() || p.InTransaction() {
+	if !p.Wait() || p.InTransaction() {
 		return nil
 	}
 	p.o.drop()

@@ -14,19 +14,19 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// conn is a client's own connection, and that connection's dedicated.Host.
+// conn is a client's own connection.
 type conn struct {
 	*dedicated.Conn
-	o     *Connections
-	slots slots // of a cluster
+	o       *Connections
+	slots   slots          // of a cluster
+	targets []*Connections // the clients whose connections it redirects invalidations to
+	gone    bool           // it is known that it is not the client's any more
 
-	// Guarded by Conn.Locked.
-	targets []*Connections       // the clients whose connections it redirects invalidations to
-	rights  backend.RightsChange // that commands sent here may cause, in a transaction perhaps
+	rights backend.RightsChange // that commands sent here may cause, in a transaction perhaps; guarded by Conn.Locked
 }
 
-// Settled is that of dedicated.Conn; on no connection no reply is pending.
-func (p *conn) Settled() bool { return p == nil || p.Conn.Settled() }
+// Wait is that of dedicated.Conn; on no connection no reply is pending.
+func (p *conn) Wait() bool { return p == nil || p.Conn.Wait() }
 
 // InTransaction is that of dedicated.Conn; without a connection the client is in none.
 func (p *conn) InTransaction() bool { return p != nil && p.Conn.Status().Multi }
@@ -35,7 +35,7 @@ func (p *conn) InTransaction() bool { return p != nil && p.Conn.Status().Multi }
 // client's own connection is the one with the client's View as v.
 func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*conn, error) {
 	p := &conn{o: o, slots: slots{watched: backend.NoSlot}}
-	p.Conn = dedicated.New(dedicated.Config{Host: p, Client: o.client, Timeout: o.Timeout, View: v, Node: of})
+	p.Conn = dedicated.New(dedicated.Config{Client: o.client, View: v, Node: of, RightsChanged: p.rightsChanged, Waits: &o.awaited})
 	if err := p.Connect(ctx, id, n, o.client.Name()); err != nil {
 		return nil, err
 	}
@@ -46,36 +46,40 @@ func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstrea
 // locks by that.
 func (p *conn) end() {
 	o := p.o
-	p.forgetQueued()
 	defer time.AfterFunc(dedicated.LastReplies, func() { o.client.End.CloseNow() }).Stop()
-	p.Hold() // else another client might have the connection, whose command would be unblocked
 	now := p.Status()
 	blocked := now.Blocked
-	if blocked && now.Pending == 1 && o.client.Held() > 0 && p.unblock() {
+	if blocked && o.client.Held() > 0 && p.unblock() {
 		blocked = false
 	}
 	if how, _ := o.client.End.Reason(); how == downstream.Gone && !blocked {
-		p.awaitLast()
+		ctx, cancel := context.WithTimeout(o.Context, dedicated.LastReplies)
+		p.Flush()
+		p.Await(ctx)
+		cancel()
 	}
-	if p.Close() {
-		o.client.LeaveToExpire()
-	}
+	p.Close()
+	p.left()
 }
 
-// awaitLast waits for the pending replies of a client that has gone.
-func (p *conn) awaitLast() {
-	ctx, cancel := context.WithTimeout(p.o.Context, dedicated.LastReplies)
-	p.Await(ctx)
-	cancel()
+// giveBack gives the connection back, unless Redis keeps something for it.
+func (p *conn) giveBack() bool {
+	if p.GiveBack() {
+		p.left()
+		return true
+	}
+	if len(p.targets) > 0 {
+		if now := p.Status(); !now.Multi {
+			p.dropTargets(now.Redirect.Client)
+		}
+	}
+	return false
 }
 
 // endAside ends the use of a connection beside the client's own.
 func (p *conn) endAside() {
-	p.Release()
-	if held := p.Hold(); !held.Released {
+	if !p.giveBack() {
 		p.end()
-	} else if held.Unknown {
-		p.o.client.LeaveToExpire()
 	}
 }
 
@@ -83,6 +87,23 @@ func (p *conn) endAside() {
 // rest comes first.
 func (p *conn) drop() {
 	p.Drop(p.o.client.Context())
+	p.left()
+}
+
+// left notes that the connection is not the client's any more.
+func (p *conn) left() {
+	if p.gone {
+		return
+	}
+	p.gone = true
+	p.forgetQueued()
+	p.dropTargets(0)
+	if p.Node != nil {
+		p.o.nodes.Release(p.Node)
+	}
+	if p.Unknown() {
+		p.o.client.LeaveToExpire()
+	}
 }
 
 // unblock ends the wait of the command there, as the service account, and says whether its reply has come.
@@ -100,26 +121,8 @@ func (p *conn) unblock() bool {
 	return err == nil && p.Await(ctx)
 }
 
-// What becomes of the connection: see dedicated.Host, and fenced.Host.
-
-var (
-	_ dedicated.Host = (*conn)(nil)
-	_ fenced.Host    = (*conn)(nil)
-)
-
-// NotSent implements dedicated.Host.
-func (p *conn) NotSent(e *dedicated.Reply) {
-	o := p.o
-	o.current() // notes what was lost
-	if o.lost.loss != lostTransaction {
-		o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
-		return
-	}
-	o.answerLost(nil, e.Kind, e.Args)
-}
-
-// RightsChanged implements dedicated.Host.
-func (p *conn) RightsChanged(last bool) {
+// rightsChanged tells of a change of rights: see dedicated.Config.
+func (p *conn) rightsChanged(last bool) {
 	if !p.rights.Any {
 		return
 	}
@@ -129,20 +132,25 @@ func (p *conn) RightsChanged(last bool) {
 	}
 }
 
-// Idle implements dedicated.Host: of targets it keeps only the client to which invalidations go.
-func (p *conn) Idle(redirected int64) {
-	if len(p.targets) > 0 {
-		p.dropTargets(redirected)
+// notSent answers a command that came just after the connection was lost.
+func (p *conn) notSent(e *dedicated.Reply) {
+	o := p.o
+	o.current() // notes what was lost
+	if o.lost.loss != lostTransaction {
+		o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
+		return
+	}
+	o.answerLost(nil, e.Kind, e.Args)
+}
+
+// Send is that of dedicated.Conn, and answers a command that is not sent because the connection was lost.
+func (p *conn) Send(e *dedicated.Reply, raw []byte) {
+	if !p.Conn.Send(e, raw) && e.Got == nil {
+		p.notSent(e)
 	}
 }
 
-// Left implements dedicated.Host.
-func (p *conn) Left() {
-	p.dropTargets(0)
-	if p.Node != nil {
-		p.o.nodes.Release(p.Node)
-	}
-}
+var _ fenced.Host = (*conn)(nil)
 
 // Sending implements fenced.Host.
 func (p *conn) Sending(c *commandtable.Command, args [][]byte) { p.note(c, args) }

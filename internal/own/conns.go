@@ -1,11 +1,8 @@
 package own
 
 import (
-	"context"
-	"slices"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -23,20 +20,22 @@ func (all conns) send(raw []byte, wait time.Duration) []*dedicated.Reply {
 	return sent
 }
 
-// await says whether all replies come before the client goes, at most for so long; 0: for as long as it takes.
-func (all conns) await(c *client.Client, most time.Duration) (come bool) {
+// await waits for all replies, and gives up each connection that takes longer than most; 0: none. false: the client has
+// gone.
+func (all conns) await(most time.Duration) bool {
 	for _, p := range all {
 		p.Flush()
 	}
-	c.Watch(func(ctx context.Context) {
+	for _, p := range all {
+		wait := p.Wait
 		if most > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, most)
-			defer cancel()
+			wait = func() bool { return p.WaitFor(most) }
 		}
-		come = !slices.ContainsFunc(all, func(p *conn) bool { return !p.Await(ctx) })
-	})
-	return come
+		if !wait() {
+			return false
+		}
+	}
+	return true
 }
 
 // answers returns the replies, or an error that is among them.
@@ -59,7 +58,8 @@ func (all conns) answers(to []*dedicated.Reply) ([]resp.Reply, error) {
 // end gives the connections back, or closes those on which replies are pending.
 func (all conns) end() {
 	for _, p := range all {
-		p.Release()
-		p.Close()
+		if !p.giveBack() {
+			p.drop()
+		}
 	}
 }

@@ -21,7 +21,6 @@ var (
 // refuses when the lock has changed since, or run out. What EXEC answers is passed on without its head. nil: the
 // client has its reply.
 func (o *Connections) Fenced(locks *lock.Client, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
-	defer o.release()
 	return o.path.fenced(o.current(), &fenced.Fence{Client: o.client, Forwarder: o.forwarder, Locks: locks, Request: r, Command: c, Args: args, Holds: locks.ReadHoldsHere(r)})
 }
 

@@ -24,20 +24,21 @@ func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 	if _, err := o.open(); err != nil {
 		t.Fatal(err)
 	}
-	o.release() // so that there is one in the pool
+	o.Settle() // so that there is one in the pool
 	server.Stop()
 	failed := make(chan error)
 	go func() {
 		cmd, _ := command("DECR", "stock")
 		failed <- o.Fenced(holds, lock.HoldRequest{Key: "orders", Owner: "j"}, &commandtable.Command{Name: "decr"}, cmd.Args)
 	}()
-	waitUntil(t, "FENCED asks", func() bool { return o.View.Pending.Load() > 0 })
+	waitUntil(t, "FENCED asks", func() bool { return o.awaited.Load() != nil })
 	o.client.End.HangUp(downstream.Left, "killed")
 	if err := <-failed; !errors.Is(err, dedicated.ErrGone) {
 		t.Errorf("FENCED failed with %v", err)
 	}
 	server.Cont()
-	waitUntil(t, "Redis has answered", func() bool { return o.View.Pending.Load() == 0 })
+	waitUntil(t, "Redis has answered", func() bool { return o.conn.Status().Pending == 0 })
+	o.End()
 	waitUntil(t, "no connection is in a transaction", func() bool {
 		return !strings.Contains(string(server.Do(t, "CLIENT", "LIST").([]byte)), " multi=0")
 	})

@@ -14,7 +14,6 @@ func (o *Connections) Authenticate(id upstream.Identity, words ...string) error 
 	if p == nil {
 		return nil
 	}
-	defer o.release()
 	err := change(p.Conn, &dedicated.Reply{}, words...)
 	if err == nil {
 		p.Authenticated(id)
@@ -25,7 +24,6 @@ func (o *Connections) Authenticate(id upstream.Identity, words ...string) error 
 // Hello has the client's own connections speak id's protocol, or, if it fails, none.
 func (o *Connections) Hello(id upstream.Identity) error {
 	if p := o.current(); p != nil {
-		defer o.release()
 		if err := o.hello(p.Conn, id); err != nil {
 			return err
 		}
@@ -72,8 +70,7 @@ func (o *Connections) SelectDB(n int, word []byte) (reply []byte, has bool, err 
 		return nil, false, nil
 	}
 	reply, err = p.Ask(&dedicated.Reply{Effect: dedicated.Select(n)}, backend.QuestionTime, "SELECT", string(word))
-	o.current() // calls Selected
-	o.release()
+	o.current() // the client is in that database
 	return reply, true, err
 }
 
@@ -81,6 +78,5 @@ func (o *Connections) SelectDB(n int, word []byte) (reply []byte, has bool, err 
 func (o *Connections) Rename(name string) {
 	if p := o.current(); p != nil {
 		p.Rename(name)
-		o.release()
 	}
 }

@@ -115,7 +115,7 @@ func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Com
 	if c.Always || o.lost.loss == lostNothing { // QUIT, RESET
 		return false
 	}
-	return !p.Settled() || o.answerLost(o.current(), c.Conn, len(cmd.Args)-1)
+	return !p.Wait() || o.answerLost(o.current(), c.Conn, len(cmd.Args)-1)
 }
 
 // answerLost is afterLoss of a command with so many arguments when no reply is pending on p.
@@ -134,7 +134,7 @@ func (o *Connections) answerLost(p *conn, k commandtable.ConnKind, args int) (ta
 		if p != nil { // what it watches was watched for this transaction
 			p.slots.unwatched()
 			p.Own(&dedicated.Reply{Kind: commandtable.ConnUnwatch}, unwatchCommand)
-			p.Settled()
+			p.Wait()
 		}
 		o.lose(lostTransaction, o.lost.cause)
 		o.client.OK()

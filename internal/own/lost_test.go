@@ -238,11 +238,11 @@ func TestMessagesComeBehindHello(t *testing.T) {
 		subscribe, c := command("SUBSCRIBE", "c")
 		o.Run(subscribe, nil, c, false)
 		p := o.conn
-		p.Settled()
+		p.Wait()
 		server.Stop() // so that both come at once
 		var received sync.WaitGroup
 		received.Go(func() {
-			for o.View.Pending.Load() == 0 {
+			for o.awaited.Load() == nil {
 				runtime.Gosched()
 			}
 			p.Received([]byte(hello + message))
@@ -273,8 +273,7 @@ func TestConnectionOfAnUnlistedCommand(t *testing.T) {
 		if !o.Run(cmd, nil, commandtable.Unlisted, false) {
 			t.Fatalf("%s would be forwarded", line)
 		}
-		o.conn.Settled()
-		o.ReleaseUnneeded()
+		o.Settle()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			used, waiting := o.Backend.Node().DedicatedCount()
 			if used == 0 && waiting == idle {

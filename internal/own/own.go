@@ -23,7 +23,6 @@ import (
 type Common struct {
 	*backend.Common
 	Backend   backend.Backend
-	Timeout   time.Duration                   // for Redis' reply to a command; 0: none
 	Listeners subscription.Listeners          // of a cluster
 	Client    func(number int64) *Connections // finds another client's by its number; nil: it has gone. Any goroutine may call it
 }
@@ -38,11 +37,12 @@ type Connections struct {
 	client    *client.Client
 	forwarder *backend.Forwarder
 	path      path
-	next      []redcon.Command           // those that follow the present one in the same pipeline
-	conn      *conn                      // nil: there is none
-	greeting  []*dedicated.Conn          // have answered a HELLO to which the client has no reply yet
-	request   atomic.Pointer[chan int64] // somebody wants it to have one
-	lost      lostState                  // by one before
+	next      []redcon.Command               // those that follow the present one in the same pipeline
+	conn      *conn                          // nil: there is none
+	awaited   atomic.Pointer[dedicated.Conn] // for whose replies it waits
+	greeting  []*dedicated.Conn              // have answered a HELLO to which the client has no reply yet
+	request   atomic.Pointer[chan int64]     // somebody wants it to have one
+	lost      lostState                      // by one before
 
 	nodes         *backend.Clustered          // nil: one Redis
 	subscriptions *subscription.Subscriptions // before a cluster they have connections of their own; nil: none yet
@@ -88,7 +88,6 @@ func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandt
 	o.next = next
 	p := o.current()
 	taken = o.afterLoss(p, cmd, c) || o.waits(p, cmd, c) || o.path.run(p, cmd, c, here)
-	o.release()
 	o.next = nil
 	return taken
 }
@@ -101,53 +100,72 @@ func (o *Connections) any() bool {
 // Has says that the client has a connection of its own.
 func (o *Connections) Has() bool { return o.conn != nil }
 
-// Busy says that a drain lets the client finish what it does on connections of its own. Any goroutine may call it.
-func (o *Connections) Busy() bool { return o.View.Busy() || o.Waits.Busy() }
-
 // Blocked says that a command of the client's may wait there. Any goroutine may call it.
 func (o *Connections) Blocked() bool { return o.View.Blocked.Load() || o.Waits.Blocked.Load() }
 
-// Awaits says that the client waits for messages, or for replies, there. Any goroutine may call it.
-func (o *Connections) Awaits() bool { return o.View.Awaits() || o.Waits.Awaits() }
+// Quiet is for how long Redis has sent nothing while it owes the reply that the client waits for on a connection of its
+// own. Any goroutine may call it.
+func (o *Connections) Quiet() time.Duration {
+	if p := o.awaited.Load(); p != nil {
+		return p.Quiet()
+	}
+	return 0
+}
 
-// Flush sends what is queued.
-func (o *Connections) Flush() {
-	if o.conn != nil {
-		o.conn.Flush()
+// EndWait gives up the connection for whose reply the client waits at that step. Any goroutine may call it; it does not
+// block.
+func (o *Connections) EndWait(step uint64, cause error) {
+	if p := o.awaited.Load(); p != nil {
+		go p.EndWait(step, cause)
 	}
 }
 
-// current returns the client's own connection, nil if it has none. The connection is not given back before release.
+// Settle sends what is queued, and waits until all replies have come. Connections for which
+// Redis keeps nothing are given back. false: the client has gone.
+func (o *Connections) Settle() bool {
+	if p := o.conn; p != nil {
+		if !p.Wait() {
+			return false
+		}
+		o.rest()
+	}
+	if o.subscriptions != nil {
+		o.subscriptions.Rest()
+	}
+	return true
+}
+
+// rest gives the client's own connection back if Redis keeps nothing for it, and returns the one that the client still
+// has, or nil. No reply is pending.
+func (o *Connections) rest() *conn {
+	p := o.current()
+	if p != nil && p.giveBack() {
+		o.conn, p = nil, nil
+	}
+	return p
+}
+
+// current returns the client's own connection, nil if it has none, or has lost it.
 func (o *Connections) current() *conn {
 	p := o.conn
 	if p == nil {
 		return nil
 	}
-	held := p.Hold()
-	if held.DB != o.client.Identity().DB { // SELECT within a transaction
+	db, over := p.Now()
+	if db != o.client.Identity().DB { // SELECT within a transaction
 		id := o.client.Identity()
-		id.DB = held.DB
+		id.DB = db
 		o.forwarder.SetIdentity(id)
 	}
-	if !held.Released {
+	if !over {
 		return p
 	}
 	o.conn = nil
-	if held.Unknown {
-		o.client.LeaveToExpire()
-	}
-	if held.Lost != nil {
-		p.forgetQueued()
-		o.lose(lossOf(held.Lost), held.Lost.Cause)
+	p.left()
+	if lost := p.Lost(); lost != nil {
+		o.lose(lossOf(lost), lost.Cause)
 	}
 	return nil
-}
-
-// release says that the client's own connection is not about to be used: it may be given back.
-func (o *Connections) release() {
-	if p := o.conn; p != nil {
-		p.Release()
-	}
 }
 
 // open gives the client a connection of its own.
@@ -159,21 +177,8 @@ func (o *Connections) open() (*conn, error) {
 	return p, err
 }
 
-// ReleaseUnneeded gives back a connection that only other clients needed, while no command is at work.
-func (o *Connections) ReleaseUnneeded() {
-	if o.any() {
-		o.current()
-		o.release()
-	}
-}
-
-// FlushReplies waits for the pending replies, so that they come before the error that ends the client's connection,
-// unless a command waits.
-func (o *Connections) FlushReplies() {
-	if p := o.conn; p != nil && !p.Status().Blocked {
-		p.awaitLast()
-	}
-}
+// ReleaseUnneeded gives back a connection that only other clients needed, or that was lost, while no command is at work.
+func (o *Connections) ReleaseUnneeded() { o.Settle() }
 
 // End ends all connections. It waits for replies first, so that outcomes are known, but not for a command that waits:
 // that is unblocked, if the client holds locks.
@@ -204,7 +209,6 @@ func (o *Connections) dropSubscriptions() {
 func (o *Connections) drop() {
 	if p := o.conn; p != nil {
 		o.conn = nil
-		p.forgetQueued()
 		p.drop()
 	}
 }

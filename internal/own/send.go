@@ -61,7 +61,9 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 	}
 	forwarded()
 	p.note(c, cmd.Args)
-	p.Send(e, cmd.Raw)
+	if p.Send(e, cmd.Raw); e.Wait.Blocks { // what comes behind it waits, as at Redis
+		p.Wait()
+	}
 }
 
 // note notes whether a command that is about to be sent may change users' rights, and whether others may use the
@@ -71,7 +73,7 @@ func (p *conn) note(c *commandtable.Command, args [][]byte) {
 		p.Taint()
 	}
 	if c.Rights {
-		p.Locked(func(bool) { p.rights.Note(c, args) })
+		p.Locked(func() { p.rights.Note(c, args) })
 	}
 }
 
@@ -134,7 +136,7 @@ func (p *conn) undo() {
 	p.slots.unwatched()
 	if p.InTransaction() {
 		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
-		p.Settled()
+		p.Wait()
 	}
 }
 

@@ -36,11 +36,10 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 // notHere applies the rules of transactions, and those for subscribers in RESP2, to a command that lockproxy answers,
 // once all earlier replies have come. false: lockproxy is to answer the command.
 func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) bool {
-	if !p.Settled() {
+	if !p.Wait() {
 		return true
 	}
-	u.release()
-	p = u.current()
+	p = u.rest()
 	switch {
 	case leaves(c, cmd):
 		return false

@@ -65,17 +65,15 @@ func (p *conn) connectionOf(id int64) (redisID int64, found bool) {
 	if c == nil || c.client.End.Over() {
 		return 0, false
 	}
-	c.View.Targets.Add(1) // first: giveBackIfUnused looks at Targets once more after it has hidden RedisID
+	c.View.Targets.Add(1) // first: GiveBack looks at Targets once more after it has hidden RedisID
 	if redisID = c.View.RedisID.Load(); redisID == 0 {
 		redisID = c.requestConn(o.Context)
 	}
-	p.Locked(func(released bool) {
-		if redisID == 0 || released {
-			c.noTarget()
-		} else {
-			p.targets = append(p.targets, c)
-		}
-	})
+	if redisID == 0 {
+		c.noTarget()
+	} else {
+		p.targets = append(p.targets, c)
+	}
 	return redisID, true
 }
 
@@ -87,7 +85,7 @@ func (o *Connections) noTarget() {
 }
 
 // dropTargets lets the clients to whose connections p redirected give those back, except for the client with that
-// number; mu is held.
+// number.
 func (p *conn) dropTargets(but int64) {
 	kept := false // once: it may have been named several times
 	p.targets = slices.DeleteFunc(p.targets, func(c *Connections) bool {
@@ -137,8 +135,8 @@ func (o *Connections) ServeRequest(refused error) {
 		*request <- 0
 		return
 	}
+	defer o.Settle()
 	p := o.current()
-	defer o.release()
 	fresh := p == nil
 	if fresh {
 		var err error
@@ -153,7 +151,7 @@ func (o *Connections) ServeRequest(refused error) {
 		*request <- 0
 		return
 	}
-	p.Flush()
+	p.Wait()
 	*request <- id
 }
 
@@ -165,7 +163,6 @@ func (o *Connections) About(args [][]byte) (answer []byte, to dedicated.Redirect
 		answer, err = o.forwarder.Ask(args, backend.Place{})
 		return answer, to, err
 	}
-	defer o.release()
 	answer, err = p.Ask(&dedicated.Reply{}, backend.QuestionTime, string(args[0]), string(args[1]))
 	return answer, p.Status().Redirect, err
 }

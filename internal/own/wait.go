@@ -1,6 +1,7 @@
 package own
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,9 +33,9 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 	switch {
 	case c.Conn != commandtable.ConnWait, !counts(c, cmd.Args): // Redis refuses it
 		return false
-	case !p.Settled():
+	case !p.Wait():
 		return true
-	case p != nil && p.Status().Ended, o.path.mutes(p, c):
+	case p != nil && p.Status().Over, o.path.mutes(p, c):
 		return false
 	}
 	w := &waitCall{o: o, cmd: c, args: cmd.Args}
@@ -54,13 +55,13 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 // waitForNothing is for a Redis before 7.2, which waits for what was written up to the connection's last command: this
 // one makes that now. A user who may wait may do this. A WAIT that does not run at once needs none.
 func (p *conn) waitForNothing(c *commandtable.Command) {
-	if !p.Settled() {
+	if !p.Wait() {
 		return
 	}
 	if now := p.Status(); now.Multi || now.Mute {
 		return
 	}
-	p.Tell(nothing(c)...)
+	p.Conn.Send(&dedicated.Reply{Own: true}, resp.AppendCommand(nil, nothing(c)...))
 }
 
 // nothing is a WAIT or WAITAOF for nothing.
@@ -164,10 +165,13 @@ func (w *waitCall) write(all conns) error {
 	if err := w.await(all, most); err != nil {
 		return err
 	}
-	if _, err := all.answers(asked); err != nil {
-		return err
+	_, err := all.answers(asked)
+	if err == nil {
+		_, err = all.answers(written)
 	}
-	_, err := all.answers(written)
+	if errors.Is(err, upstream.ErrTimeout) {
+		return &upstream.ReplyError{Line: "ERR Redis has made no write in time: " + w.needs()}
+	}
 	if refusal := upstream.Refused(err); refusal != nil {
 		w.denied = strings.HasPrefix(refusal.Line, "NOPERM")
 		return &upstream.ReplyError{Line: strings.TrimSuffix(refusal.Line, ".") + ": " + w.needs()}
@@ -204,13 +208,10 @@ func (w *waitCall) wait(all conns) ([]byte, error) {
 
 // await waits for all replies, at most for so long; 0: for as long as it takes.
 func (w *waitCall) await(all conns, most time.Duration) error {
-	if all.await(w.o.client, most) {
+	if all.await(most) {
 		return nil
 	}
-	if w.o.client.End.Over() {
-		return &upstream.NotSentError{Cause: dedicated.ErrGone}
-	}
-	return &upstream.ReplyError{Line: "ERR Redis has made no write in time: " + w.needs()}
+	return &upstream.NotSentError{Cause: dedicated.ErrGone}
 }
 
 // least is the smallest of the masters' answers, number by number.

@@ -32,16 +32,13 @@ func (s *Session) Notified() {
 }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
-func (s *Session) MayIdle() bool { return s.own.Awaits() || s.client.Held() > 0 }
+func (s *Session) MayIdle() bool { return s.own.View.Hears() || s.client.Held() > 0 }
 
 // MustAuthenticate implements downstream.Client.
 func (s *Session) MustAuthenticate() bool { return s.access.must() }
 
 // Subscribed says that the client waits for messages.
 func (s *Session) Subscribed() bool { return s.own.View.Subscribed() }
-
-// FlushReplies implements downstream.Client.
-func (s *Session) FlushReplies() { s.own.FlushReplies() }
 
 // Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
 func (s *Session) Ahead(begun []byte) {

@@ -89,7 +89,7 @@ func (s *Session) underWay() bool { return !s.atRest() || s.client.Step.Now() !=
 
 // atRest says that the client holds no lock, is in no transaction and waits for no reply.
 func (s *Session) atRest() bool {
-	return s.client.Held() == 0 && !s.own.Busy()
+	return s.client.Held() == 0 && !s.own.View.Busy()
 }
 
 // MayLeave says that a drain may close the client.

@@ -133,7 +133,7 @@ func doubtfulWrites(t *testing.T, arrived, dedicated bool) {
 	for i, d := range doubts {
 		lines := []string{fmt.Sprintf("SET x%d new", i)}
 		if dedicated {
-			lines = []string{"BLPOP nothing 0.001", lines[0]}
+			lines = []string{"WATCH nothing", lines[0]}
 		}
 		if d.pipe != "" {
 			lines = append(lines, strings.ReplaceAll(d.pipe, "KEY", key(i)))

@@ -203,7 +203,7 @@ func TestDrainSaysWhomItWaitedFor(t *testing.T) {
 		multi.expect("+OK\r\n", "MULTI")
 		watch.expect("+OK\r\n", "WATCH", "k")
 		waits.send("BLPOP", "q", "0")
-		eventually(t, "it waits", p.sessionOf(waits).own.View.Busy)
+		eventually(t, "it waits", p.sessionOf(waits).own.Blocked)
 		for range holders {
 			dialWire(t, p.addr).expect("+OK\r\n", "LOCK", "l", "PX", "60000")
 		}

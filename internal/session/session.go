@@ -106,7 +106,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 // replies.
 func (s *Session) writeAll() {
 	s.pipes.Send()
-	s.own.Flush()
+	s.own.Settle()
 	s.client.Flush()
 }
 

@@ -70,6 +70,9 @@ func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (
 		if most > 0 && waited >= most && c.pipes.Quiet() >= most { // not when it is the client that reads slowly
 			c.pipes.EndWait(step, upstream.ErrTimeout)
 		}
+		if most > 0 && waited >= most && c.own.Quiet() >= most {
+			c.own.EndWait(step, upstream.ErrTimeout)
+		}
 		if waited >= stuckAfter && !c.client.Reader.Watched() {
 			long = append(long, c)
 		}

@@ -85,7 +85,6 @@ func (x *Subscriptions) listen(c *commandtable.Command, kind dedicated.Subscript
 		if err == nil {
 			_, err = x.sent(e, c, names)
 			r = x.Nodes.RefusalIn(n, err)
-			e.rest()
 		}
 		if err != nil {
 			return r, err
@@ -103,10 +102,9 @@ func (x *Subscriptions) unlisten(kind dedicated.SubscriptionKind, names [][]byte
 	c := x.Routes.Load().Table.Find([][]byte{[]byte(dedicated.UnsubscribeVerbs[kind])})
 	listens := false
 	for _, e := range x.live() {
-		if e.use == forEvents && e.hold() {
+		if e.use == forEvents {
 			_, _ = x.sent(e, c, names) // one that has not answered is closed, and its client with it
-			e.rest()
-			listens = listens || !e.p.Released()
+			listens = listens || e.p.Status().Subscribed
 		}
 	}
 	if !listens {

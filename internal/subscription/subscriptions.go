@@ -42,6 +42,7 @@ type Host interface {
 type Link struct {
 	*dedicated.Conn
 	Relay func(cmd redcon.Command, c *commandtable.Command) // sends the client's own command there
+	Rest  func() (left bool)                                // gives it back if nothing is subscribed to there
 	End   func()                                            // closes it; no reply is pending there
 }
 
@@ -142,25 +143,28 @@ func (x *Subscriptions) confirm(out []byte, proto int, verb string, k dedicated.
 // live returns the connections that still exist.
 func (x *Subscriptions) live() []*subscriptionConn {
 	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
-		return e.p.Released()
+		over := e.p.Status().Over
+		if over {
+			e.p.End()
+		}
+		return over
 	})
 	return x.all
 }
 
-// hold keeps a connection from being given back until rest; false: it is gone.
-func (c *subscriptionConn) hold() bool { return !c.p.Hold().Released }
-
-// rest ends hold: a connection on which nothing is subscribed to is given back.
-func (c *subscriptionConn) rest() { c.p.Release() }
+// Rest gives the connections back on which nothing is subscribed to. No reply is pending there.
+func (x *Subscriptions) Rest() {
+	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool { return e.p.Rest() })
+}
 
 // open finds a connection of the client's identity, or makes one, at a node, but for channels and patterns at any, for
-// as long as that is not in trouble. It is held until rest.
+// as long as that is not in trouble.
 func (x *Subscriptions) open(of use, at *cluster.Node) (*subscriptionConn, error) {
 	as := x.Client.Identity()
 	as.Proto = 0
 	for _, e := range x.live() {
 		fits := e.p.Node == at || of == forAny && !e.p.Node.InTrouble()
-		if e.use == of && (e.as == as || of == forEvents) && fits && e.hold() {
+		if e.use == of && (e.as == as || of == forEvents) && fits {
 			return e, nil
 		}
 	}
@@ -265,7 +269,6 @@ func (x *Subscriptions) ask(c *commandtable.Command, kind dedicated.Subscription
 		x.passOver(useFor(kind))
 		return names, r, err
 	}
-	defer e.rest()
 	if rest, err = x.sent(e, c, names); upstream.IsNotSent(err) {
 		x.passOver(e.use)
 		return rest, cluster.Unreached, err
@@ -292,11 +295,12 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 		defer done()
 		defer context.AfterFunc(ctx, func() { e.p.EndedUnsubscribed(context.Cause(ctx)) })()
 	}
-	if e.use == forEvents {
-		o.Within = eventsTimeout
-	}
 	e.p.Send(o, request)
-	if !e.p.Settled() && o.Lost == nil {
+	settled := e.p.Wait
+	if e.use == forEvents {
+		settled = func() bool { return e.p.WaitFor(eventsTimeout) }
+	}
+	if !settled() && o.Lost == nil {
 		o.Lost = dedicated.ErrGone
 	}
 	rest = names[len(names)-len(o.Names):]
@@ -326,9 +330,8 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 		x.confirmEnd(c, kind, nil)
 	}
 	for _, name := range names {
-		if e := x.at(kind, name); e != nil && e.hold() {
-			_, err := x.sent(e, c, [][]byte{name})
-			if e.rest(); err == nil {
+		if e := x.at(kind, name); e != nil {
+			if _, err := x.sent(e, c, [][]byte{name}); err == nil {
 				continue
 			}
 		}
@@ -353,10 +356,9 @@ func (x *Subscriptions) confirmEnd(c *commandtable.Command, kind dedicated.Subsc
 // none any more.
 func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
 	for _, e := range x.live() {
-		if e.use != forEvents && e.p.Status().Subscribed && e.hold() {
+		if e.use != forEvents && e.p.Status().Subscribed {
 			e.p.Relay(cmd, c)
-			e.p.Settled()
-			e.rest()
+			e.p.Wait()
 			return true
 		}
 	}
