@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -48,9 +49,10 @@ type Dedicated struct {
 
 	unused *time.Timer // closes it when it has been idle for idleFor
 
-	mu   sync.Mutex
-	to   Receiver // nil: idle, or closed
-	over bool     // the goroutine has ended, or is about to
+	mu    sync.Mutex
+	to    Receiver // nil: idle, or closed
+	over  bool     // the goroutine has ended, or is about to
+	cause error    // that Fail was given
 }
 
 // Dedicate returns a connection for one client alone: one that was given back, or a new one. The errors are those of
@@ -170,6 +172,14 @@ func (p *Dedicated) GiveBack() {
 	}
 }
 
+// Fail ends the connection as if Redis had, for that reason: the Receiver is told. It does not block.
+func (p *Dedicated) Fail(cause error) {
+	p.mu.Lock()
+	p.cause = cmp.Or(p.cause, cause)
+	p.mu.Unlock()
+	p.conn.Close()
+}
+
 // Close ends the connection. The Receiver is not called any more, except for a call that is under way.
 func (p *Dedicated) Close() {
 	p.mu.Lock()
@@ -245,5 +255,8 @@ func (p *Dedicated) end(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errClosedByRedis
 	}
+	p.mu.Lock()
+	err = cmp.Or(p.cause, err)
+	p.mu.Unlock()
 	to.Ended(err)
 }

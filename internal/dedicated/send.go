@@ -85,8 +85,7 @@ func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, erro
 	return p.Answer(e)
 }
 
-// Flush sends what is queued, after the replies that did not come over this connection. A Redis that takes no bytes
-// holds up a client that is still there, but one that has gone only for LastReplies.
+// Flush sends what is queued, after the replies that did not come over this connection.
 func (p *Conn) Flush() {
 	if len(p.queue) == 0 {
 		return
@@ -94,13 +93,7 @@ func (p *Conn) Flush() {
 	p.Client.Flush()
 	p.Waits.Store(p)
 	p.Client.Step.Next()
-	var late *time.Timer
-	p.Client.End.WhenOver(func() { late = time.AfterFunc(LastReplies, p.conn.Close) })
 	_ = p.conn.Write(p.queue) // Ended tells
-	p.Client.End.WhenOver(nil)
-	if late != nil && !late.Stop() {
-		p.Taint()
-	}
 	p.queue = p.queue[:0]
 	if cap(p.queue) > keepBytes {
 		p.queue = nil
@@ -180,25 +173,15 @@ func (p *Conn) tellCame() {
 	}
 }
 
-// Quiet is for how long Redis has sent nothing while it owes a reply. A command that waits has its own time besides, and
-// it is 0 while the client is written to. Any goroutine may call it; it does not block.
-func (p *Conn) Quiet() time.Duration {
-	if !p.mu.TryLock() {
-		return 0
+// EndQuiet gives the connection up if its client waits for a reply at that step, and Redis has sent nothing for so long.
+// A command that waits has its own time besides. Any goroutine may call it; it does not block.
+func (p *Conn) EndQuiet(step uint64, most time.Duration) {
+	if !p.mu.TryLock() { // what Redis has sent is at work, perhaps for as long as the client does not read
+		return
 	}
 	defer p.mu.Unlock()
 	e := p.said.pending.oldest()
-	if e == nil {
-		return 0
-	}
-	return time.Since(p.heard) - e.patience(p.said.state.multi())
-}
-
-// EndWait ends the connection as if Redis had, if the client waits for a reply at that step.
-func (p *Conn) EndWait(step uint64, cause error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.Client.Step.Now() == step && p.said.pending.oldest() != nil {
-		p.end(cause)
+	if e != nil && p.Client.Step.Now() == step && time.Since(p.heard)-e.patience(p.said.state.multi()) >= most {
+		p.conn.Fail(upstream.ErrTimeout)
 	}
 }

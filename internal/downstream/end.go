@@ -20,11 +20,10 @@ const (
 type End struct {
 	of *stream
 
-	over  atomic.Bool
-	mu    sync.Mutex // guards all below
-	how   How
-	why   string
-	onEnd func() // of WhenOver
+	over atomic.Bool
+	mu   sync.Mutex // guards all below
+	how  How
+	why  string
 
 	ctx  context.Context // of Context; nil: it has not been needed
 	stop context.CancelFunc
@@ -53,23 +52,10 @@ func (e *End) note(how How, why string, before func()) {
 	if first && e.ctx != nil {
 		e.stop()
 	}
-	if first && e.onEnd != nil {
-		e.onEnd()
-	}
 }
 
 // CloseNow closes the socket without waiting for anything.
 func (e *End) CloseNow() { closeNow(e.of.Conn) }
-
-// WhenOver makes the end of the connection call f, at once if it is over already; nil takes that back.
-func (e *End) WhenOver(f func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.onEnd = f
-	if f != nil && e.over.Load() {
-		f()
-	}
-}
 
 // Reason is how and why the connection ended.
 func (e *End) Reason() (How, string) {

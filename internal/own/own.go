@@ -103,20 +103,11 @@ func (o *Connections) Has() bool { return o.conn != nil }
 // Blocked says that a command of the client's may wait there. Any goroutine may call it.
 func (o *Connections) Blocked() bool { return o.View.Blocked.Load() || o.Waits.Blocked.Load() }
 
-// Quiet is for how long Redis has sent nothing while it owes the reply that the client waits for on a connection of its
-// own. Any goroutine may call it.
-func (o *Connections) Quiet() time.Duration {
+// EndQuiet gives up the connection for whose reply the client waits at that step, if Redis has sent nothing there for so
+// long. Any goroutine may call it; it does not block.
+func (o *Connections) EndQuiet(step uint64, most time.Duration) {
 	if p := o.awaited.Load(); p != nil {
-		return p.Quiet()
-	}
-	return 0
-}
-
-// EndWait gives up the connection for whose reply the client waits at that step. Any goroutine may call it; it does not
-// block.
-func (o *Connections) EndWait(step uint64, cause error) {
-	if p := o.awaited.Load(); p != nil {
-		go p.EndWait(step, cause)
+		p.EndQuiet(step, most)
 	}
 }
 

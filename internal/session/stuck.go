@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -67,11 +68,14 @@ func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (
 			continue
 		}
 		waited := now.Sub(p.since)
-		if most > 0 && waited >= most && c.pipes.Quiet() >= most { // not when it is the client that reads slowly
-			c.pipes.EndWait(step, upstream.ErrTimeout)
+		if most > 0 && waited >= most {
+			if c.pipes.Quiet() >= most { // not when it is the client that reads slowly
+				c.pipes.EndWait(step, upstream.ErrTimeout)
+			}
+			c.own.EndQuiet(step, most)
 		}
-		if most > 0 && waited >= most && c.own.Quiet() >= most {
-			c.own.EndWait(step, upstream.ErrTimeout)
+		if waited >= dedicated.LastReplies && c.client.End.Over() { // Redis takes nothing that is sent
+			c.own.EndQuiet(step, dedicated.LastReplies)
 		}
 		if waited >= stuckAfter && !c.client.Reader.Watched() {
 			long = append(long, c)
