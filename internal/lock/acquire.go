@@ -144,7 +144,12 @@ func (a *acquire) finish(ctx context.Context, got lockstore.Acquired, err error)
 // settle is finish of a record that stays busy, unless the lock was granted.
 func (a *acquire) settle(ctx context.Context, got lockstore.Acquired, err error) (Grant, error) {
 	if lockstore.Unknown(err) {
-		a.unanswered(got.Final)
+		if a.Queues {
+			a.w.final = lockstore.Later(a.w.final, got.Final)
+		}
+		if hs := a.c.m.holds; a.busy {
+			hs.apply(a.rec, unanswered{hs.moment(got.Final), lockstore.Milliseconds(a.Lease)})
+		}
 	}
 	if err != nil {
 		return Grant{}, err
@@ -196,16 +201,6 @@ func (a *acquire) settleNamed(ctx context.Context, got lockstore.Acquired) (Gran
 	a.c.m.leases.note(a.c, a.ID, lockstore.Milliseconds(a.r.Lease), got.Until())
 	a.c.m.lines.callOwner(a.ID)
 	return got, nil
-}
-
-// unanswered notes that the reply to the request was lost.
-func (a *acquire) unanswered(final time.Time) {
-	if a.Queues {
-		a.w.final = lockstore.Later(a.w.final, final)
-	}
-	if a.rec != nil {
-		a.c.m.holds.apply(a.rec, unanswered{a.c.m.holds.moment(final), lockstore.Milliseconds(a.Lease)})
-	}
 }
 
 // unusable is why a grant does not count; nil: it does.

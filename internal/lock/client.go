@@ -24,14 +24,6 @@ type ClientInfo struct {
 	Close func(why string) // closes it; must not block
 }
 
-// without is the same of a connection that is not to be kept for as long: its names as they are now, and nothing to
-// call.
-func (ci ClientInfo) without() ClientInfo {
-	name, user := ci.Name(), ci.User()
-	return ClientInfo{ID: ci.ID, Addr: ci.Addr, Name: func() string { return name },
-		User: func() string { return user }}
-}
-
 // CloseHow says how a connection ended, which decides what becomes of its locks.
 type CloseHow int
 

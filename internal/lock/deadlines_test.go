@@ -150,7 +150,7 @@ func TestChunksByDeadline(t *testing.T) {
 	var first *record
 	for i := range 1200 {
 		rec := &record{client: c, id: lockstore.ID{Key: fmt.Sprint(i), Owner: "o", Kind: Kind(i % 2)}.Hold()}
-		rec.hold = hold{counts: lockstore.Counts{Writes: 1}, watched: true, lease: time.Minute, sure: now.add(time.Duration(2000-i) * time.Second), visit: now}
+		rec.hold = hold{counts: lockstore.Counts{Writes: 1}, is: watched, lease: time.Minute, sure: now.add(time.Duration(2000-i) * time.Second), visit: now}
 		m.watchdog.enqueue(rec)
 		if first == nil {
 			first = rec

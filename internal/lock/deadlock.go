@@ -97,7 +97,7 @@ func (w *waiter) behindAlone() bool {
 }
 
 // lasts says whether a live hold does not end before its connection ends it. holds.mu is held.
-func (rec *record) lasts() bool { return rec.client != nil && rec.watched }
+func (rec *record) lasts() bool { return rec.client != nil && rec.is == watched }
 
 // mostNamed is the number of keys that a DEADLOCK names.
 const mostNamed = 8

@@ -41,16 +41,14 @@ func seen(values [][]byte) (has lockstore.Seen) {
 // Holds says whether the values of HoldFields are those of a lock that the owner holds. The error is LOCKKIND: it holds a
 // lock that has no sides, and one was named.
 func (r HoldRequest) Holds(values [][]byte) (bool, error) {
-	switch has := seen(values); {
+	has := seen(values)
+	switch {
 	case r.Side == Plain:
-		return len(has.Sides()) > 0, nil
+		return has.Any(), nil
 	case has.Plain:
 		return false, otherKind(r.Key)
-	case r.Side == Read:
-		return has.Reads, nil
-	default:
-		return has.Writes, nil
 	}
+	return has.On(r.Side), nil
 }
 
 // ReadHolds are the keys of the owner's read holds, by the values of HoldFields; none if the owner holds the lock

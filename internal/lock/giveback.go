@@ -87,7 +87,7 @@ func (g *giveBacks) giveBackBusy(rec *record) {
 func (hs *holds) givingBack(rec *record) *unlocking {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if !rec.live() || rec.runsOut {
+	if !rec.live() || rec.is == runsOut {
 		hs.leaveToExpire(rec)
 		hs.free(rec)
 		return nil
@@ -116,7 +116,7 @@ func (g *giveBacks) clear(rec *record) {
 		return // a verb has told it meanwhile
 	}
 	has := h.counts
-	if h.givenUp {
+	if h.is == givenUp {
 		has = lockstore.Counts{}
 	}
 	_, err := g.store.Release(context.Background(),

@@ -60,7 +60,7 @@ func TestVerbsBehindOneOfUnknownOutcome(t *testing.T) {
 					link.Heal()
 					eventually(t, time.Minute, "Redis has what the connection is told", func() bool {
 						count := ""
-						if has := m.holds.peek(lockstore.ID{Key: "k", Owner: c.Owner()}); has.live() && !has.givenUp {
+						if has := m.holds.peek(lockstore.ID{Key: "k", Owner: c.Owner()}); has.live() && has.is != givenUp {
 							count = fmt.Sprint(has.counts.Writes)
 						}
 						return hash(t, s, "k")[c.Owner()] == count

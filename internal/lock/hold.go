@@ -9,6 +9,7 @@ import (
 // hold is what this proxy knows of what one connection has of one lock. It is a value: what becomes of it is decided by
 // the events below, which have no clock, no mutex and no store. hold_test.go has a table of them.
 type hold struct {
+	is      holdState
 	counts  lockstore.Counts // how often the connection is in the lock; zero: it has none
 	end     moment           // of one that is not watched: when its connection wants it to end
 	lease   time.Duration    // of a renewal when watched, else as its connection has chosen
@@ -26,14 +27,21 @@ type hold struct {
 	suspect string // the reason of the loss, if Redis does not have it any more; "": nothing is suspected
 	recheck moment // when it was last said that the watchdog is to come at once: what was sent before does not do
 
-	watched bool // the watchdog renews it until the connection gives it back
-	runsOut bool // an earlier command of its connection may still take effect: it is neither renewed nor given back
-	givenUp bool // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
-
 	// When Redis is to be told what the connection has of it, or that it has none any more; 0: it has been, or need not
 	// be.
 	clear moment
 }
+
+// holdState is what becomes of a hold if nothing happens to it.
+type holdState int8
+
+const (
+	none    holdState = iota
+	watched           // the watchdog renews it until its connection gives it back
+	withEnd           // it ends when its connection has chosen
+	givenUp           // its UNLOCK was refused or had no answer: it is not renewed, and its end is no loss
+	runsOut           // an earlier command of its connection may still take effect: it is neither renewed nor given back
+)
 
 // terms are what all holds of an engine have in common.
 type terms struct {
@@ -72,18 +80,18 @@ func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMo
 func (h hold) live() bool { return h.counts.Total() > 0 }
 
 // kept says whether the watchdog lets the hold last: its end is a loss then.
-func (h hold) kept() bool { return h.live() && !h.givenUp && !h.runsOut }
+func (h hold) kept() bool { return h.is == watched || h.is == withEnd }
 
 // wanted is the hold, or none if the connection has given it up: its LOCK begins anew then.
 func (h hold) wanted() hold {
-	if h.givenUp {
+	if h.is == givenUp {
 		return hold{}
 	}
 	return h
 }
 
 // has says whether the connection has that side, and has not given it up.
-func (h hold) has(side Kind) bool { return h.counts.Of(side) > 0 && !h.givenUp }
+func (h hold) has(side Kind) bool { return h.wanted().counts.Of(side) > 0 }
 
 // due is when the hold ends unless something happens before; 0: there is none.
 func (h hold) due(t terms) (at moment) {
@@ -92,9 +100,9 @@ func (h hold) due(t terms) (at moment) {
 		return 0
 	case !h.kept():
 		at = h.sure
-	case !h.watched && h.nearEnd(h.sure, t):
+	case h.is == withEnd && h.nearEnd(h.sure, t):
 		at = min(h.end, h.sure) // its connection has chosen it
-	case h.watched:
+	case h.is == watched:
 		at = h.sure.add(-reserve(t.watchdog))
 	default:
 		at = h.sure.add(-reserve(h.lease))
@@ -134,7 +142,7 @@ func (h hold) toClear(now moment) bool { return h.clear != 0 && h.clear <= now }
 // shorter than Redis has promised.
 func (h hold) asserts(now moment, t terms) time.Duration {
 	lease := t.watchdog
-	if !h.watched {
+	if h.is != watched {
 		left := h.end.sub(now)
 		lease = left + 2*t.drift(left)
 	}
@@ -143,7 +151,7 @@ func (h hold) asserts(now moment, t terms) time.Duration {
 
 // outlived says whether a watched hold is to end by max-hold.
 func (h hold) outlived(now moment, t terms) bool {
-	return h.watched && t.maxHold > 0 && now.sub(h.granted) >= t.maxHold
+	return h.is == watched && t.maxHold > 0 && now.sub(h.granted) >= t.maxHold
 }
 
 // promised notes that Redis has answered to what was sent at that time that it keeps the hold for so long. A promise
@@ -165,7 +173,7 @@ func (h hold) planned(next, sent moment) hold {
 
 // beforeMaxHold has the watchdog come no later than max-hold is over.
 func (h hold) beforeMaxHold(t terms) hold {
-	if t.maxHold > 0 && h.watched {
+	if t.maxHold > 0 && h.is == watched {
 		h.visit = min(h.visit, h.granted.add(t.maxHold))
 	}
 	return h
@@ -191,7 +199,7 @@ func (h hold) lost(reason string, now moment, t terms) (hold, effects) {
 		clear = max(now, h.counted())
 	}
 	silent := !h.kept()
-	if h.runsOut {
+	if h.is == runsOut {
 		clear = 0
 	}
 	h, fx := h.ended(clear)
@@ -204,7 +212,7 @@ func (h hold) lost(reason string, now moment, t terms) (hold, effects) {
 // whyGone is the reason why Redis does not have the hold.
 func (h hold) whyGone(now moment) string {
 	switch {
-	case !h.watched && now.add(time.Millisecond) >= h.end: // Redis counts in ms
+	case h.is == withEnd && now.add(time.Millisecond) >= h.end: // Redis counts in ms
 		return reasonExpired
 	case h.suspect != "":
 		return h.suspect
@@ -221,17 +229,18 @@ type acquired struct {
 }
 
 func (e acquired) on(h hold, now moment, t terms) (hold, effects) {
-	if first := !h.live() || h.givenUp; first {
+	if first := !h.wanted().live(); first {
 		h = hold{granted: now, late: h.late}
 		h.visit = e.sent.add(t.watchdog / 3)
 	}
 	h.counts, h.clear = e.counts, 0
 	end := e.sent.add(e.lease - t.drift(e.lease))
 	switch {
+	case h.is == runsOut:
 	case e.lease == 0:
-		h.watched, h.lease = true, t.watchdog
-	case !h.watched && end > h.end:
-		h.end, h.lease = end, e.lease
+		h.is, h.lease = watched, t.watchdog
+	case h.is != watched && end > h.end:
+		h.is, h.end, h.lease = withEnd, end, e.lease
 	}
 	return h.promised(e.sent, e.ttl).beforeMaxHold(t), effects{}
 }
@@ -245,7 +254,7 @@ type unanswered struct {
 
 func (e unanswered) on(h hold, now moment, _ terms) (hold, effects) {
 	h.late = max(h.late, max(now, e.final).add(e.lease))
-	if !h.runsOut {
+	if h.is != runsOut {
 		h.clear = e.final // the connection has been told of no grant
 	}
 	return h, effects{}
@@ -286,7 +295,9 @@ type extended struct {
 }
 
 func (e extended) on(h hold, now moment, t terms) (hold, effects) {
-	h.mayBe, h.watched, h.lease = 0, false, e.lease
+	if h.mayBe, h.lease = 0, e.lease; h.kept() {
+		h.is = withEnd
+	}
 	h.end = e.sent.add(e.lease - t.drift(e.lease))
 	h.sure, h.asked = e.sent.add(e.ttl), e.sent
 	if now >= h.end {
@@ -299,8 +310,8 @@ func (e extended) on(h hold, now moment, t terms) (hold, effects) {
 type handedOver struct{}
 
 func (handedOver) on(h hold, _ moment, t terms) (hold, effects) {
-	if h.live() {
-		h.watched, h.lease = true, t.watchdog
+	if h.kept() {
+		h.is, h.lease = watched, t.watchdog
 	}
 	return h.beforeMaxHold(t), effects{}
 }
@@ -319,7 +330,7 @@ func (e visited) on(h hold, now moment, t terms) (hold, effects) {
 	if h.recheck < e.sent {
 		h.suspect = ""
 	}
-	if h.watched {
+	if h.is == watched {
 		h.renewals++
 		h.renewed = e.sent
 	}
@@ -334,7 +345,7 @@ type notVisited struct{ sent, late moment }
 func (e notVisited) on(h hold, now moment, t terms) (hold, effects) {
 	h.late = max(h.late, e.late)
 	pause := min(h.due(t).sub(now)/4, time.Second)
-	if h.watched {
+	if h.is == watched {
 		pause = max(min(pause, h.lease/12), h.lease/100)
 	}
 	return h.planned(now.add(max(pause, 10*time.Millisecond)), e.sent), effects{}
@@ -376,8 +387,11 @@ func (e notUnlocked) on(h hold, _ moment, _ terms) (hold, effects) {
 		}
 		return h, effects{}
 	}
-	h.watched, h.givenUp, h.end = false, true, h.sure
-	if e.unknown && !h.runsOut {
+	if h.is == runsOut {
+		return h, effects{}
+	}
+	h.is, h.end = givenUp, h.sure
+	if e.unknown {
 		h.clear = e.final
 	}
 	return h, effects{}
@@ -395,7 +409,7 @@ func (e cleared) on(h hold, now moment, _ terms) (hold, effects) {
 		h.clear = now.add(clearPause)
 		return h, effects{}
 	}
-	if h.givenUp {
+	if h.is == givenUp {
 		return h.ended(0)
 	}
 	h.clear = 0
@@ -411,7 +425,9 @@ func (left) on(h hold, _ moment, _ terms) (hold, effects) { return h.ended(0) }
 type unsettled struct{}
 
 func (unsettled) on(h hold, _ moment, _ terms) (hold, effects) {
-	h.runsOut = h.live()
+	if h.live() {
+		h.is, h.clear = runsOut, 0
+	}
 	return h, effects{}
 }
 
@@ -449,7 +465,7 @@ func (overdue) on(h hold, now moment, t terms) (hold, effects) {
 	switch {
 	case at == 0 || at > now: // it was put off
 		return h, effects{}
-	case h.watched || !h.nearEnd(now, t) && h.mayBe == 0:
+	case h.is == watched || !h.nearEnd(now, t) && h.mayBe == 0:
 		return h.lost(reasonUnrenewed, now, t)
 	}
 	return h.lost(reasonExpired, now, t)

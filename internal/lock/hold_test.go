@@ -67,11 +67,11 @@ func told(h hold, fx effects) string {
 	switch {
 	case !h.live():
 		s = append(s, "none")
-	case h.givenUp:
+	case h.is == givenUp:
 		s = append(s, fmt.Sprint(h.counts.Total(), ", given up"))
-	case h.runsOut:
+	case h.is == runsOut:
 		s = append(s, fmt.Sprint(h.counts.Total(), ", running out"))
-	case h.watched:
+	case h.is == watched:
 		s = append(s, fmt.Sprint(h.counts.Total(), ", renewed"))
 	default:
 		s = append(s, fmt.Sprint(h.counts.Total(), ", until ", since(h.end)))
@@ -215,14 +215,14 @@ func TestHoldTable(t *testing.T) {
 			"1, given up; over 30s",
 			"1, given up; over 1m0s",
 			"1, given up; over 30s",
-			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none",
 		}},
 		{"UNLOCK had no answer", 5 * time.Second, notUnlocked{unknown: true, final: at(8 * time.Second)}, [5]string{
 			"1, given up, clear 8s; over 30s",
 			"1, given up, clear 8s; over 1m0s",
 			"1, given up, clear 8s; over 30s",
-			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"none, clear 8s",
 		}},
 		{"UNLOCK of an inner section was refused", 5 * time.Second, notUnlocked{counts: once}, [5]string{
@@ -263,7 +263,7 @@ func TestHoldTable(t *testing.T) {
 		{"an earlier command may still take effect", 5 * time.Second, unsettled{}, [5]string{
 			"1, running out; over 30s",
 			"1, running out; over 1m0s",
-			"1, given up; over 30s",
+			"1, running out; over 30s",
 			"1, running out; over 30s",
 			"none",
 		}},

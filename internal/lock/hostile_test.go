@@ -479,7 +479,7 @@ func TestTakenAnewAfterALostRenewal(t *testing.T) {
 // TestLostWhenARenewalFailsAtTheDeadline: a watched lock whose renewal fails when its deadline has just passed is told lost now, not a second later.
 func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 	now, t0 := start, terms{watchdog: 30 * time.Second, drift: func(time.Duration) time.Duration { return 0 }}
-	h := hold{counts: lockstore.Counts{Writes: 1}, watched: true, lease: 30 * time.Second, sure: now}
+	h := hold{counts: lockstore.Counts{Writes: 1}, is: watched, lease: 30 * time.Second, sure: now}
 	h, _ = h.on(notVisited{now, now}, now, t0)
 	if due := h.due(t0); due > now {
 		t.Errorf("it is told %v later", due.sub(now))
@@ -497,7 +497,7 @@ func TestClockAhead(t *testing.T) {
 		sent time.Duration
 		sure time.Duration
 	}{{-time.Second, 50 * time.Second}, {time.Second, time.Minute}} {
-		h := hold{counts: lockstore.Counts{Writes: 1}, watched: true}.promised(now.add(c.sent), time.Minute-c.sent)
+		h := hold{counts: lockstore.Counts{Writes: 1}, is: watched}.promised(now.add(c.sent), time.Minute-c.sent)
 		h, _ = h.on(shortened{10 * time.Second, now}, now, t0)
 		if got := h.sure.sub(now); got != c.sure {
 			t.Errorf("sent %v after: believed in for %v, not %v", c.sent, got, c.sure)

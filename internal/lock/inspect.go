@@ -28,7 +28,7 @@ type Holder struct {
 	Renewals int64  `json:"renewals,omitempty"`
 	Lease    int64  `json:"lease_ms,omitempty"` // of a renewal when it is watched, else as it was taken
 
-	by ClientInfo // the connection whose hold it is, or that named the owner last; the zero value: nobody's here
+	by ClientInfo // the connection whose hold it is, or that waits; the zero value: nobody's here
 }
 
 // Introduce fills in whose the hold is. It asks the client's connection, so no mutex is held.
@@ -273,7 +273,7 @@ func (hs *holds) entry(id lockstore.ID, now time.Time) (e Entry) {
 func (rec *record) entry(side Kind, by clock, now time.Time) Entry {
 	e := Entry{DB: rec.id.DB, Key: rec.id.Key, Left: millis(by.time(rec.sure).Sub(now)), Holder: Holder{
 		Owned: lockstore.Owned{Owner: rec.id.Owner, Kind: side, Holds: rec.counts.Of(side)}, Local: true,
-		Held: millis(now.Sub(by.time(rec.granted))), Watched: rec.watched, Renewed: -1, Renewals: rec.renewals,
+		Held: millis(now.Sub(by.time(rec.granted))), Watched: rec.is == watched, Renewed: -1, Renewals: rec.renewals,
 		Lease: millis(rec.lease),
 	}}
 	if renewed := by.time(rec.renewed); !renewed.IsZero() {
@@ -335,7 +335,7 @@ func (ls *leases) entry(id lockstore.ID, now time.Time) (e Entry) {
 func (l *lease) entry(now time.Time) Entry {
 	return Entry{DB: l.id.DB, Key: l.id.Key, Left: millis(l.until.Sub(now)), Holder: Holder{
 		Owned: lockstore.Owned{Owner: l.id.Owner, Kind: l.id.Kind, Holds: 1}, Local: true,
-		Held: millis(now.Sub(l.granted)), Renewed: -1, Lease: millis(l.length), by: l.by,
+		Held: millis(now.Sub(l.granted)), Renewed: -1, Lease: millis(l.length), ClientID: l.client, Addr: l.by.Addr, Name: l.by.Name, User: l.by.User,
 	}}
 }
 

@@ -26,7 +26,8 @@ type leases struct {
 // lease is one of them.
 type lease struct {
 	id      lockstore.ID
-	by      ClientInfo    // the connection that named the owner last
+	client  int64         // the number of the connection that named the owner last,
+	by      events.Client // and who that was
 	granted time.Time     // when it was first noted
 	length  time.Duration // as the owner has chosen it last
 	until   time.Time
@@ -45,7 +46,7 @@ func newLeases(to *events.Log, s *shares) *leases {
 
 // note notes a lease that was granted or renewed through a connection.
 func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until time.Time) {
-	by := c.info.without() // asks the connection, so no mutex is held
+	by := c.who() // asks the connection, so no mutex is held
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
@@ -59,7 +60,7 @@ func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until t
 		l.user = c.share.user
 		c.share.hold()
 	}
-	l.by, l.length, l.until = by, length, until
+	l.client, l.by, l.length, l.until = c.info.ID, by, length, until
 	ls.ends.Put(l, until)
 }
 
@@ -114,7 +115,7 @@ func (ls *leases) sweep(now time.Time) (next time.Duration) {
 		ls.drop(l)
 		if e := eventOf(events.End, l.until, l.id); events.Long(l.until.Sub(l.granted)) {
 			e.Held, e.Reason = l.until.Sub(l.granted), reasonExpired
-			e.Client = events.Client{Addr: l.by.Addr, User: l.by.User(), Name: l.by.Name()}
+			e.Client = l.by
 			ls.events.Add(e)
 		}
 		ls.vacate(l.id, now, l.until.Add(expirySlack))

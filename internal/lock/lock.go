@@ -237,7 +237,7 @@ func (rec *record) inside() bool { return rec != nil && rec.wanted().live() }
 // those that wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) has(id lockstore.ID) bool {
 	seen, err := m.store.Look(id, time.Time{}, time.Now())
-	return err == nil && (len(seen.Sides()) > 0 || seen.Unsure)
+	return err == nil && (seen.Any() || seen.Unsure)
 }
 
 func outcomeWord(err error) string {

@@ -41,11 +41,11 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		rec, _, err := c.m.holds.own(c, c.id(r.Side, r.DB, r.Key, ""))
 		switch {
 		case err != nil:
-		case rec.runsOut:
+		case rec.is == runsOut:
 			err = &Error{Code: "ERR",
 				Text: "not renewed: an earlier command of this connection may still take effect, " +
 					"so the lock runs out by itself"}
-		case rec.givenUp:
+		case rec.is == givenUp:
 			err = notHeld(r.Key, c.library.Load())
 		}
 		return rec, err

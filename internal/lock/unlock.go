@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/events"
@@ -51,7 +50,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 	var side Kind
 	if _, err := c.m.holds.enter(ctx, patience, func() (rec *record, err error) {
 		rec, side, err = c.m.holds.own(c, id)
-		if err == nil && rec.runsOut {
+		if err == nil && rec.is == runsOut {
 			err = &Error{Code: "ERR",
 				Text: fmt.Sprintf("not released: an earlier command of this connection may still "+
 					"take effect; the lock runs out by itself within %d ms", max(rec.sure.sub(c.m.holds.now()).Milliseconds(), 0))}
@@ -59,7 +58,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 		return rec, err
 	}, func(rec *record) {
 		left := rec.counts.Of(side) - 1
-		if r.All || rec.givenUp {
+		if r.All || rec.is == givenUp {
 			left = 0
 		}
 		u = c.m.holds.unlocking(rec, side, rec.counts.With(side, left))
@@ -128,7 +127,7 @@ type unlocking struct {
 
 // unlocking is a step after which a connection's hold has these counts.
 func (hs *records) unlocking(rec *record, side Kind, left lockstore.Counts) *unlocking {
-	u := &unlocking{rec: rec, granted: rec.granted, givenUp: rec.givenUp, Release: lockstore.Release{ID: rec.id.As(side), Counts: left}}
+	u := &unlocking{rec: rec, granted: rec.granted, givenUp: rec.is == givenUp, Release: lockstore.Release{ID: rec.id.As(side), Counts: left}}
 	if left.Total() == 0 {
 		rec.releasing, u.inARow = true, rec.inARow
 		u.shared = hs.shared(u.ID, rec)
@@ -215,7 +214,7 @@ func (c *Client) onNamedSide(id lockstore.ID, verb func(lockstore.ID) error) err
 	if id.Kind, err = sideOf(id, seen); err != nil {
 		return err
 	}
-	if len(seen.Sides()) == 0 {
+	if !seen.Any() {
 		return notHeld(id.Key, false)
 	}
 	return verb(id)
@@ -255,7 +254,7 @@ func (c *Client) whatBecame(id lockstore.ID, final time.Time, lost error) error 
 	if err != nil || seen.Unsure {
 		return explained("UNLOCK", lost)
 	}
-	if slices.Contains(seen.Sides(), id.Kind) {
+	if seen.On(id.Kind) {
 		return about(id.Key, "ERR", "the reply to this UNLOCK was lost, and the owner has '%s': "+
 			"say UNLOCK again, unless it has taken the lock since")
 	}

@@ -112,7 +112,7 @@ func TestLeaseOfAConnectionIsVisited(t *testing.T) {
 // A connection's hold whose visit is answered long after its end, before anything else has noticed that, is told.
 func TestEndNotedByALateVisit(t *testing.T) {
 	now, t0 := start, terms{watchdog: 30 * time.Second, drift: func(time.Duration) time.Duration { return 0 }}
-	h := hold{counts: lockstore.Counts{Writes: 1}, lease: time.Minute, end: now.add(-2 * time.Second), sure: now.add(-2 * time.Second)}
+	h := hold{is: withEnd, counts: lockstore.Counts{Writes: 1}, lease: time.Minute, end: now.add(-2 * time.Second), sure: now.add(-2 * time.Second)}
 	h, fx := h.on(visited{there: true, lease: time.Millisecond, sent: now.add(-3 * time.Second)}, now, t0)
 	if !h.live() || fx.lost != "" {
 		t.Fatalf("told %q", fx.lost) // that is for the deadline

@@ -63,7 +63,7 @@ func (hs *holds) dispatchDue(enqueue func(*record), least time.Duration) (toClea
 			}
 		case rec.outlived(now, hs.terms):
 			hs.happen(rec, outlived{})
-		case rec.watched || rec.end > now: // else watchDeadlines ends it
+		case rec.is == watched || rec.end > now: // else watchDeadlines ends it
 			enqueue(rec)
 		}
 		yield(&hs.mu, &done, 1)
@@ -98,7 +98,7 @@ func (hs *holds) renewal(c *chunk) lockstore.Renewal {
 	for i, rec := range c.holds {
 		lease := max(time.Millisecond, rec.asserts(now, hs.terms), c.least)
 		r.Holds[i] = lockstore.Renewed{ID: rec.id, Counts: rec.counts, Lease: lease.Milliseconds()}
-		r.Sets = r.Sets && rec.watched
+		r.Sets = r.Sets && rec.is == watched
 	}
 	return r
 }
@@ -118,7 +118,7 @@ func (hs *holds) noteRenewals(c *chunk, r lockstore.Renewal, out []int64, err er
 			e = notVisited{sent, hs.now().add(c.allow + lease)}
 		}
 		if rec.live() {
-			if hs.happen(rec, e); code == lockstore.StillThere && rec.watched {
+			if hs.happen(rec, e); code == lockstore.StillThere && rec.is == watched {
 				hs.counts.renewals.Add(1, "ok", "")
 			}
 		} else if code != lockstore.NotThere {

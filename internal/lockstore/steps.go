@@ -123,18 +123,19 @@ type Seen struct {
 	Unsure               bool // of a quorum: with the nodes that have not answered a majority may have it
 }
 
-// Sides are those on which there is a hold.
-func (s Seen) Sides() (held []Kind) {
-	for _, side := range []struct {
-		Kind
-		held bool
-	}{{Plain, s.Plain}, {Read, s.Reads}, {Write, s.Writes}} {
-		if side.held {
-			held = append(held, side.Kind)
-		}
+// On says whether there is a hold on that side.
+func (s Seen) On(side Kind) bool {
+	switch side {
+	case Plain:
+		return s.Plain
+	case Read:
+		return s.Reads
 	}
-	return held
+	return s.Writes
 }
+
+// Any says whether there is a hold on any side.
+func (s Seen) Any() bool { return s.Plain || s.Reads || s.Writes }
 
 // Renewal lets connections' holds last, all of one kind of lock and in one slot.
 type Renewal struct {
