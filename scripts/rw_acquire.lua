@@ -69,7 +69,10 @@ if named then
     redis.call('HSET', lock, writer, '1')
     lasts, expiry = give_lease(lock, math.max(lease, left), how) -- its reading must not end with the hash
   else
-    set_reads(lock, prefix, reader, '1', before, reading and left or lease)
+    -- What it reads by keeps its expiry, which give_lease looks at: time goes on while a script runs (before Redis 7.2).
+    local least = reading and left or lease
+    if reading and before == 1 then least = 1 end
+    set_reads(lock, prefix, reader, '1', before, least)
     lasts, expiry = give_lease(hold_key(prefix, reader, 1), lease, how)
     outlast(lock, lasts, expiry)
   end

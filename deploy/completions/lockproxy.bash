@@ -47,7 +47,7 @@ _lockproxy() {
 	--drain-delay) mapfile -t COMPREPLY < <(:) ;;
 	--drain-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--max-hold) mapfile -t COMPREPLY < <(:) ;;
-	--cluster-pubsub) mapfile -t COMPREPLY < <(compgen -W "both sharded classic" -- "$cur") ;;
+	--cluster-pubsub) mapfile -t COMPREPLY < <(compgen -W "sharded classic both" -- "$cur") ;;
 	--implicit-reentry) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur") ;;
 	--wait-poll) mapfile -t COMPREPLY < <(:) ;;
 	--max-clients) mapfile -t COMPREPLY < <(:) ;;

@@ -38,7 +38,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l lock-watch
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l drain-delay -x -d 'How long a stopping proxy goes on as before, except that /readyz says no, so that load balancers send new clients elsewhere'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l drain-timeout -x -d 'at the end: wait for locks held'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-hold -x -d 'renew no lock for longer'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-pubsub -x -a 'both sharded classic' -d 'How those who wait for a lock on a cluster are told that it is free'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-pubsub -x -a 'sharded classic both' -d 'How those who wait for a lock on a cluster are told that it is free'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l implicit-reentry -x -a 'auto always never' -d 'May a connection take a lock that it holds again without OWNER or SELF? auto'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l wait-poll -x -d 'How long a waiter waits for a message before it asks Redis about the lock itself'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l max-clients -x -d 'most clients at once'

@@ -209,8 +209,8 @@ each wake took, from the unlock's call to the waiter's answer, through a pipe to
 `
 
 const clusterText = `Three masters and three replicas. Redisson is there with useClusterServers: 4.7.0 tells and hears by sharded messages
-(SPUBLISH), 3.15.0 by classic ones (PUBLISH); lockproxy, with redis-cluster://, by both. Redisson through lockproxy is
-in cluster mode, too: --present cluster.`
+(SPUBLISH), as does lockproxy, with redis-cluster://; 3.15.0 by classic ones (PUBLISH), lockproxy then by both:
+--cluster-pubsub both. Redisson through lockproxy is in cluster mode, too: --present cluster.`
 
 const sentinelText = `A master, two replicas and three Sentinels.
 Redisson is there with useSentinelServers, lockproxy with redis+sentinel://. Only what is quick is tried.`

@@ -84,8 +84,11 @@ func (e *env) forgets(kind string, s side) bool {
 }
 
 func (e *env) proxy(t testing.TB, args ...string) *harness.Proxy {
-	return harness.StartProxy(t, e.url,
-		append([]string{"--lock-watchdog-timeout", watchdog.String(), "--wait-poll", poll.String()}, args...)...)
+	args = append([]string{"--lock-watchdog-timeout", watchdog.String(), "--wait-poll", poll.String()}, args...)
+	if e.cluster != nil && e.version == oldest { // it neither sends nor hears sharded messages
+		args = append(args, "--cluster-pubsub", "both")
+	}
+	return harness.StartProxy(t, e.url, args...)
 }
 
 // jvm starts a JVM with a client beside the proxies and one that goes through the first.

@@ -24,7 +24,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ReusePort: "no", Attached: "no", ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
-		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, PubSub: "both"},
+		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, PubSub: "sharded"},
 		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},
 		Locks:   Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WaitPoll: 3 * time.Second},
 		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxQueryMemory: 1 << 30,

@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -159,7 +160,7 @@ func TestVacantAfterAHandoff(t *testing.T) {
 func TestVacantOnACluster(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{})
+	m := clusterEngine(t, tc, Options{}, node.PubSubBoth)
 	holder, _ := client(m)
 	var waiters []*queued
 	for i := range 3 {

@@ -146,7 +146,7 @@ func (a *Account) unreached(err error, s Site) {
 func (s Site) learn(known *standing) (f found, err error) {
 	f.verb = Publish
 	if s.PubSub != "" {
-		if f.verb, err = s.Node.publishesWith(s.PubSub); err != nil {
+		if f.verb, f.unheard, err = s.Node.publishesWith(s.PubSub); err != nil {
 			return f, err
 		}
 	}
@@ -165,6 +165,9 @@ func (s Site) learn(known *standing) (f found, err error) {
 func (s Site) tell(was, is *standing) {
 	if s.PubSub != "" && is.verb != was.verb && is.verb != s.PubSub.Verb() {
 		s.Log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", is.verb)
+	}
+	if is.unheard > 0 && was.unheard == 0 {
+		s.Log.Warn("somebody hears of locks by SUBSCRIBE, whom SPUBLISH does not reach: set cluster-pubsub to both", "channels", is.unheard)
 	}
 	switch refused := is.trialRefused(); {
 	case refused == was.trialRefused():

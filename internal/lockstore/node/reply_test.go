@@ -93,7 +93,7 @@ func TestOddAnswersToQuestions(t *testing.T) {
 	t.Parallel()
 	for _, says := range []string{"*0\r\n", "*1\r\n:0\r\n", "*1\r\n:-7\r\n", "*1\r\n:999\r\n", ":1\r\n"} {
 		n := saying(t, says)
-		if _, err := n.publishesWith(PubSubBoth); err == nil {
+		if _, _, err := n.publishesWith(PubSubBoth); err == nil {
 			t.Errorf("%q: commands", says)
 		}
 		if _, err := ParseInfo(n.Eval(Info(0, "k", 10), false)); err == nil {

@@ -23,7 +23,8 @@ const (
 
 // found is what a node has answered to one question.
 type found struct {
-	verb string // the command with which a node of a cluster publishes
+	verb    string // the command with which a node of a cluster publishes
+	unheard int64  // how many channels of locks somebody hears whom that does not reach
 	// Redis' words, if it lacks a right or a command that the probe's locks have needed; "": it lacks none
 	cannot string
 	evicts string // the policy by which the node evicts keys; "": it does not, or does not tell

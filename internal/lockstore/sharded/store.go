@@ -63,10 +63,10 @@ func Single(ctl *upstream.Control) lockstore.Opener {
 type PubSub = node.PubSub
 
 // Cluster keeps each lock on the node of its slot. The cluster is to live until the engine has ended. No PubSub:
-// PubSubBoth.
+// PubSubSharded.
 func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
 	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
-		m := newMasters(h, c, cmp.Or(by, node.PubSubBoth))
+		m := newMasters(h, c, cmp.Or(by, node.PubSubSharded))
 		return newStore(m, m.verb, h), lockstore.Rules{Slots: true}
 	}
 }
