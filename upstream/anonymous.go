@@ -77,5 +77,8 @@ func (n *Node) Renew(concerned func(Identity) bool) {
 			l.retire(errRenewed)
 		}
 	})
-	n.dedicated.renew(concerned)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for n.dropOldest(func(c keeps) bool { p, is := c.(*Dedicated); return is && concerned(p.Identity) }) {
+	}
 }

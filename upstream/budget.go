@@ -233,12 +233,8 @@ func (id Identity) account() string {
 // was one.
 func (n *Node) closeIdle(user string) bool {
 	n.mu.Lock()
-	at := slices.IndexFunc(n.idle, func(p *Pipe) bool { return user == "" || p.share.user == user })
-	if at >= 0 {
-		n.drop(n.idle[at])
-	}
-	n.mu.Unlock()
-	return at >= 0 || n.dedicated.closeOldest(user)
+	defer n.mu.Unlock()
+	return n.dropOldest(func(c keeps) bool { return user == "" || c.its().share.user == user })
 }
 
 // ownShare is for a Pipe of the proxy's own.

@@ -39,15 +39,15 @@ type Dedicated struct {
 	// Static after construction.
 	node  *Node
 	conn  *termConn
-	id    int64  // CLIENT ID of the connection at Redis, 0 when it did not tell
-	share *share // of the node's budget
-	spare bool   // its user's password is not valid any more: no other could be had
+	id    int64    // CLIENT ID of the connection at Redis, 0 when it did not tell
+	as    Identity // as which it was made
+	spare bool     // its user's password is not valid any more: no other could be had
 
 	// Name and Identity are what was last set on the connection. Only its present user may touch them.
 	Name     string
 	Identity Identity
 
-	unused *time.Timer // closes it when it has been idle for idleFor
+	place
 
 	mu    sync.Mutex
 	to    Receiver // nil: idle, or closed
@@ -59,8 +59,8 @@ type Dedicated struct {
 // Open.
 func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
 	for {
-		p := n.dedicated.pop(id)
-		if p == nil {
+		p, is := n.idleDedicated(id)
+		if !is {
 			break
 		}
 		if p.conn.term.Err() == nil && p.begin(to) {
@@ -74,12 +74,12 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 	}
 	ctx, cancel := n.whileOpen(ctx)
 	defer cancel()
-	p := &Dedicated{node: n, Identity: id, to: to, share: counted}
+	p := &Dedicated{node: n, Identity: id, as: id, to: to, place: place{share: counted}}
 	if err := n.patiently(ctx, p.connect); err != nil {
 		counted.give()
 		return nil, err
 	}
-	if !n.dedicated.begin(p) {
+	if !n.enter(p) {
 		p.conn.Close()
 		counted.give()
 		return nil, &NotSentError{Cause: ErrClosed}
@@ -167,7 +167,7 @@ func (p *Dedicated) GiveBack() {
 	p.to = nil
 	gone := p.over
 	p.mu.Unlock()
-	if gone || !p.node.dedicated.put(p) {
+	if gone || !p.node.giveBack(p) {
 		p.conn.Close()
 	}
 }
@@ -227,7 +227,7 @@ func (p *Dedicated) run() {
 			}
 		}
 		if err != nil {
-			p.end(err)
+			p.ended(err)
 			return
 		}
 		switch {
@@ -243,12 +243,12 @@ func (p *Dedicated) run() {
 	}
 }
 
-// end tells whoever has the connection that it is over.
-func (p *Dedicated) end(err error) {
+// ended tells whoever has the connection that it is over.
+func (p *Dedicated) ended(err error) {
 	p.conn.Close()
 	p.share.give()
 	to := p.receiver(true)
-	p.node.dedicated.end(p)
+	p.node.leave(p)
 	if to == nil {
 		return
 	}
@@ -259,4 +259,78 @@ func (p *Dedicated) end(err error) {
 	err = cmp.Or(p.cause, err)
 	p.mu.Unlock()
 	to.Ended(err)
+}
+
+// fits says that the connection is id's, and kind one that serves one client at a time.
+func (p *Dedicated) fits(id Identity, kind pipeKind) bool {
+	return kind == dedicatedConn && p.Identity == id
+}
+
+// end closes a connection that nobody uses.
+func (p *Dedicated) end() { p.conn.Close() }
+
+// idleDedicated takes an idle connection of id.
+func (n *Node) idleDedicated(id Identity) (p *Dedicated, is bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p, is = n.find(id, dedicatedConn).(*Dedicated)
+	return p, is
+}
+
+// enter notes a new connection; false: the node is closed.
+func (n *Node) enter(p *Dedicated) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return false
+	}
+	n.alone[p] = struct{}{}
+	p.unused = time.AfterFunc(idleFor, func() { n.closeUnused(p) })
+	n.running.Add(1)
+	return true
+}
+
+// giveBack keeps a connection for its next client; false: it is not the node's any more.
+func (n *Node) giveBack(p *Dedicated) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.alone[p]; !known || n.closed {
+		return false
+	}
+	n.rest(p)
+	return true
+}
+
+// closeUnused closes a connection if it is idle, unless another could not be had.
+func (n *Node) closeUnused(p *Dedicated) {
+	needed := p.spare && n.loggedIn(p.as)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropOldest(func(c keeps) bool { return c == keeps(p) && !needed })
+	if needed {
+		p.unused.Reset(idleFor)
+	}
+}
+
+// leave forgets a connection that is over.
+func (n *Node) leave(p *Dedicated) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p.unused.Stop()
+	n.forget(p)
+}
+
+// DedicatedCount counts the connections that serve one client each: those in use and those that wait for the next. It
+// is for tests of packages above this one.
+func (n *Node) DedicatedCount() (used, idle int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.alone {
+		if _, is := c.(*Dedicated); is && slices.Contains(n.idle, c) {
+			idle++
+		} else if is {
+			used++
+		}
+	}
+	return used, idle
 }

@@ -120,9 +120,8 @@ func TestDedicatedIdleReceivesNothing(t *testing.T) {
 	p.GiveBack()
 	redis.Do(t, "RPUSH", "list", "late")
 	eventually(t, "the reply has come", func() bool {
-		n.dedicated.mu.Lock()
-		defer n.dedicated.mu.Unlock()
-		return len(n.dedicated.idle) == 0
+		_, idle := n.DedicatedCount()
+		return idle == 0
 	})
 	again, e := dedicate(t, n, Identity{Proto: 2})
 	if again == p {
@@ -143,7 +142,7 @@ func TestIdlePinsAreBounded(t *testing.T) {
 	for _, p := range all {
 		p.GiveBack()
 	}
-	if got := len(n.dedicated.idle); got != mostIdle {
+	if _, got := n.DedicatedCount(); got != mostIdle {
 		t.Errorf("%d idle connections, want %d", got, mostIdle)
 	}
 }

@@ -12,7 +12,6 @@ package upstream
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,66 +45,12 @@ type Node struct {
 
 	auths auths // has locks of its own
 
-	dedicated dedicatedPool // has a lock of its own
-
 	contact contact
 
 	mu     sync.Mutex // guards all below; taken before a pipe's mu
 	closed bool
-	pipes
+	kept
 	refused func(Identity, *ReplyError)
-}
-
-// pipes are a node's.
-type pipes struct {
-	shared map[Identity]*Pipe // those that many clients share
-	alone  map[*Pipe]struct{} // all others
-	idle   []*Pipe            // of all, those that are connected and that nobody uses, the oldest first
-}
-
-// add enters a new pipe.
-func (s *pipes) add(p *Pipe) {
-	if p.kind == sharedPipe {
-		s.shared[p.id] = p
-		return
-	}
-	s.alone[p] = struct{}{}
-}
-
-// find is a pipe for one more use by id; nil: there is none.
-func (s *pipes) find(id Identity, kind pipeKind) *Pipe {
-	if kind == sharedPipe {
-		return s.shared[id]
-	}
-	for _, p := range slices.Backward(s.idle) {
-		if p.id == id && p.kind == kind && p.Connected() {
-			return p
-		}
-	}
-	return nil
-}
-
-// taken notes that p is idle no more.
-func (s *pipes) taken(p *Pipe) {
-	if i := slices.Index(s.idle, p); i >= 0 {
-		s.idle = slices.Delete(s.idle, i, i+1)
-	}
-}
-
-// forget drops p. A newer shared pipe of the same identity stays.
-func (s *pipes) forget(p *Pipe) {
-	if s.shared[p.id] == p {
-		delete(s.shared, p.id)
-	}
-	delete(s.alone, p)
-	s.taken(p)
-}
-
-// drop closes a pipe that nobody uses, and gives its room in the Budget back at once.
-func (s *pipes) drop(p *Pipe) {
-	s.forget(p)
-	p.close()
-	p.share.give()
 }
 
 // contact is what is known of whether Redis can be reached.
@@ -137,9 +82,8 @@ func NewNode(t Target, o NodeOptions) *Node {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	n := &Node{target: t, opts: o, pipes: pipes{shared: map[Identity]*Pipe{}, alone: map[*Pipe]struct{}{}}}
+	n := &Node{target: t, opts: o, kept: kept{shared: map[Identity]*Pipe{}, alone: map[keeps]struct{}{}}}
 	n.ctx, n.stop = context.WithCancel(context.Background())
-	n.dedicated = dedicatedPool{node: n, all: map[*Dedicated]struct{}{}}
 	n.auths.logins = newLogins()
 	o.Budget.join(n)
 	return n
@@ -239,16 +183,24 @@ func (n *Node) use(id Identity, kind pipeKind) (*Pipe, error) {
 func (n *Node) pipe(id Identity, kind pipeKind, counted *share) (*Pipe, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := n.find(id, kind)
-	switch {
-	case n.closed:
+	if n.closed {
 		return nil, &NotSentError{Cause: ErrClosed}
+	}
+	p := n.shared[id]
+	if kind != sharedPipe {
+		p, _ = n.find(id, kind).(*Pipe)
+	}
+	switch {
 	case p != nil:
 		n.taken(p)
 		p.users++
 	case counted != nil:
 		p = newPipe(n, id, kind, counted)
-		n.add(p)
+		if kind == sharedPipe {
+			n.shared[id] = p
+		} else {
+			n.alone[p] = struct{}{}
+		}
 		n.running.Go(p.run)
 	}
 	return p, nil
@@ -310,19 +262,13 @@ func (n *Node) release(p *Pipe) {
 	switch {
 	case p.users > 0 || n.closed:
 	case p.kind != asidePipe && p.Connected():
-		if len(n.idle) == mostIdle {
-			n.drop(n.idle[0])
-		}
-		n.idle = append(n.idle, p)
-		if p.unused != nil {
-			p.unused.Reset(idleFor)
-		}
+		n.rest(p)
 	case p.kind == sharedPipe && p.state().phase == backingOff:
 		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again
 		// and again would make a connection each time. When the back-off is over, the pipe forgets itself.
 	default:
 		n.forget(p)
-		p.close()
+		p.end()
 	}
 }
 
@@ -381,17 +327,7 @@ func (p *Pipe) ofClients() bool {
 func (n *Node) eachLink(do func(id Identity, l *link)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	see := func(p *Pipe) {
-		if l := p.link.Load(); l != nil {
-			do(p.id, l)
-		}
-	}
-	for _, p := range n.shared {
-		see(p)
-	}
-	for p := range n.alone {
-		see(p)
-	}
+	n.kept.eachLink(do)
 }
 
 // Upstream says of what kind the node's address is ("redis" or "sentinel"), which address it stands for at present (""
@@ -414,9 +350,11 @@ func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true
 	n.stop() // the pipes, too
+	for c := range n.alone {
+		c.end()
+	}
 	n.mu.Unlock()
 	n.eachLink(func(_ Identity, l *link) { l.fail(ErrClosed) })
-	n.dedicated.close()
 	n.running.Wait()
 	n.auths.close()
 }

@@ -41,7 +41,6 @@ type Pipe struct {
 	node   *Node
 	id     Identity
 	kind   pipeKind
-	share  *share          // of the node's budget
 	ctx    context.Context // ends when the pipe is closed
 	stop   context.CancelFunc
 	demand chan struct{} // one slot: someone needs the pipe that rests, or backs off
@@ -52,8 +51,8 @@ type Pipe struct {
 	standing
 
 	// Guarded by node.mu.
-	users  int
-	unused *time.Timer // drops a private pipe that nobody has used for idleFor; nil: of another kind
+	users int
+	place // its timer is a private pipe's
 }
 
 // standing is the state of a pipe's connection.
@@ -66,7 +65,7 @@ type standing struct {
 }
 
 func newPipe(n *Node, id Identity, kind pipeKind, counted *share) *Pipe {
-	p := &Pipe{node: n, id: id, kind: kind, share: counted, demand: make(chan struct{}, 1), users: 1}
+	p := &Pipe{node: n, id: id, kind: kind, place: place{share: counted}, demand: make(chan struct{}, 1), users: 1}
 	p.standing = standing{changed: make(chan struct{}), attempt: 1}
 	p.ctx, p.stop = context.WithCancel(n.ctx)
 	if kind == privatePipe {
@@ -228,6 +227,11 @@ func (p *Pipe) state() standing {
 	return p.standing
 }
 
+// fits says that the pipe is connected, and is id's of that kind.
+func (p *Pipe) fits(id Identity, kind pipeKind) bool {
+	return p.id == id && p.kind == kind && p.Connected()
+}
+
 // live returns the connection, as far as is known; nil: there is none.
 func (p *Pipe) live() *link {
 	if l := p.link.Load(); l != nil && !l.dead.Load() {
@@ -240,8 +244,8 @@ func (p *Pipe) live() *link {
 // one, Do may wait for it, or fail.
 func (p *Pipe) Connected() bool { return p.live() != nil }
 
-// close ends the pipe for good. The pipe's goroutine is then about to end.
-func (p *Pipe) close() {
+// end ends the pipe for good. The pipe's goroutine is then about to end.
+func (p *Pipe) end() {
 	p.stop()
 	p.drop(ErrClosed)
 }
