@@ -115,10 +115,7 @@ func (g *giveBacks) clear(rec *record) {
 		g.holds.leave(rec)
 		return // a verb has told it meanwhile
 	}
-	has := h.counts
-	if h.is == givenUp {
-		has = lockstore.Counts{}
-	}
+	has := h.wanted().counts
 	_, err := g.store.Release(context.Background(),
 		&lockstore.Release{ID: rec.id, Counts: has, Whole: has.Total() == 0})
 	g.holds.leave(rec, cleared{err == nil, rec.id.Kind.Spec().RW})

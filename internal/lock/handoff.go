@@ -40,17 +40,9 @@ type offer struct {
 // handoff is one release that hands the lock to those who wait next.
 type handoff struct {
 	lockstore.Handoff
-	lines  *lines
-	line   *line
-	to     []successor
-	inARow handoffsInARow // before this one
-}
-
-// successor is a waiter that was claimed, and what it asks for.
-type successor struct {
-	*waiter
-	ticket int64 // when it was claimed
-	ask    *acquire
+	lines *lines
+	line  *line
+	to    []*acquire // of the waiters that were claimed
 }
 
 // claim picks the waiters that are next and may be handed the lock that is given back; nil: nobody here.
@@ -59,17 +51,15 @@ func (ls *lines) claim(u *unlocking) *handoff {
 	if h == nil {
 		return nil
 	}
-	for i, w := range h.to {
-		w.ask = w.c.newAcquire(w.r, w.waiter, w.ticket)
-		if w.r.Owner == "" && !ls.holds.tryEnter(w.ask) {
+	for i, a := range h.to {
+		if a.r.Owner == "" && !ls.holds.tryEnter(a) {
 			for j := range h.to[i:] {
 				h.offerNothing(i + j)
 			}
 			h.to = h.to[:i]
 			break
 		}
-		h.to[i] = w
-		h.Asks = append(h.Asks, &w.ask.Acquire)
+		h.Asks = append(h.Asks, &a.Acquire)
 	}
 	if len(h.to) == 0 {
 		return nil
@@ -91,7 +81,7 @@ func (ls *lines) pickNext(u *unlocking) *handoff {
 	if l == nil {
 		return nil
 	}
-	h := &handoff{lines: ls, line: l, inARow: u.inARow, Handoff: lockstore.Handoff{Line: l.key}}
+	h := &handoff{lines: ls, line: l, Handoff: lockstore.Handoff{Line: l.key}}
 	kind, most := l.waiters.Front().Value.(*waiter).id.Kind, 1
 	if kind.Spec().Shared {
 		most = handoffReaders
@@ -102,12 +92,14 @@ func (ls *lines) pickNext(u *unlocking) *handoff {
 			break
 		}
 		w.state = claimed
-		h.to = append(h.to, successor{waiter: w, ticket: w.ticket})
+		a := w.c.newAcquire(w.r, w, w.ticket)
+		a.inARow = u.inARow.next()
+		h.to = append(h.to, a)
 	}
 	if len(h.to) == 0 {
 		return nil
 	}
-	if h.Turn = !l.key.Fair && h.inARow.over(l.last, time.Now()); h.Turn {
+	if h.Turn = !l.key.Fair && u.inARow.over(l.last, time.Now()); h.Turn {
 		l.heard.forget() // tried sees by those that come from now on whether somebody has used the turn
 	}
 	return h
@@ -160,26 +152,26 @@ func (hs *holds) keepPause(id lockstore.ID, pause time.Duration) {
 
 // given tells the waiters what each has got.
 func (h *handoff) given(done lockstore.Released, err error) {
-	if err == nil {
-		h.lines.noteGrants(h, done.Turn, done.Given[0].Code == lockstore.Granted)
+	if done.Turn {
+		h.lines.leaveTurn(h.line)
 	}
-	for i, w := range h.to {
+	for i, a := range h.to {
 		got := lockstore.Acquired{Final: done.Final}
 		if err == nil {
 			got = done.Given[i]
 		}
-		granted := got.Code == lockstore.Granted
-		if granted || lockstore.Unknown(err) {
-			w.offer <- offer{acquire: w.ask, got: got, err: err}
-			if granted {
-				h.lines.holds.counts.handedOff.Add(1, w.id.Kind.String(), "")
+		switch {
+		case lockstore.Unknown(err):
+		case got.Code == lockstore.Granted:
+			h.lines.holds.counts.handedOff.Add(1, a.ID.Kind.String(), "")
+		default:
+			if a.busy {
+				h.lines.holds.leave(a.rec)
 			}
+			h.offerNothing(i)
 			continue
 		}
-		if w.ask.rec != nil {
-			h.lines.holds.leave(w.ask.rec)
-		}
-		h.offerNothing(i)
+		a.w.offer <- offer{acquire: a, got: got, err: err}
 	}
 	runtime.Gosched() // those who wait next are answered before the one who has given the lock back
 }
@@ -187,23 +179,16 @@ func (h *handoff) given(done lockstore.Released, err error) {
 // offerNothing lets a waiter that was claimed go on by itself. Unless it is the first it may yet share the lock with
 // those claimed before it.
 func (h *handoff) offerNothing(i int) {
-	h.to[i].offer <- offer{}
+	h.to[i].w.offer <- offer{}
 	if i > 0 {
 		h.line.Wake()
 	}
 }
 
-// noteGrants keeps count of the grants in a row.
-func (ls *lines) noteGrants(h *handoff, turn, given bool) {
+// leaveTurn notes that others have a turn now.
+func (ls *lines) leaveTurn(l *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	switch {
-	case turn:
-		h.line.offer(time.Now())
-		h.line.tryAt = h.line.holdBack
-	case given:
-		for _, w := range h.to {
-			w.ask.inARow = h.inARow.next()
-		}
-	}
+	l.offer(time.Now())
+	l.tryAt = l.holdBack
 }
