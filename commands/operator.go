@@ -50,7 +50,7 @@ func (s *Subcommand) arity() int {
 // answer is the subcommand's Answer.
 func (s *Subcommand) answer(c *Client, args [][]byte, out []byte) []byte {
 	switch {
-	case !s.open && !c.Session.Operates():
+	case !s.open && !c.Access.Operates():
 		return resp.AppendError(out,
 			"NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
 	case len(args) > 2+len(strings.Fields(s.takes)):

@@ -17,7 +17,7 @@ import (
 
 // operator is a client that may run LOCKPROXY, or may not.
 type operator struct {
-	Session
+	Access
 	Proxy
 	Operator
 	may     bool
@@ -64,7 +64,7 @@ func (*operator) LogLevel(_ *client.Client, to string) (string, error) {
 // said is what a call is answered.
 func (o *operator) said(call string) string {
 	args := words(call)
-	c := &Client{Client: speaking(o.proto), Session: o, Proxy: o, Operator: o}
+	c := &Client{Client: speaking(o.proto), Access: o, Proxy: o, Operator: o}
 	return string(answers[operatorCommand+"|"+strings.ToLower(string(args[1]))](c, args, nil))
 }
 

@@ -38,8 +38,6 @@ type Session interface {
 	Reset()
 	// Rename gives the client a name; "": none.
 	Rename(name string)
-	// Operates says that the client's user is one of the operators.
-	Operates() bool
 	// AskOwn asks about the client's own connection, and says where that one's invalidations go.
 	AskOwn(args [][]byte) (reply []byte, to dedicated.Redirect, err error)
 
@@ -67,6 +65,8 @@ type Access interface {
 	MayDelete(key []byte) error
 	// SeesClients asks whether the client may see who other clients are: may run CLIENT LIST.
 	SeesClients() bool
+	// Operates says that the client's user is one of the operators.
+	Operates() bool
 }
 
 // Proxy is this proxy and all its clients.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -91,14 +92,13 @@ func (b *Budget) Used() (used, total int) {
 // share is one connection's part of a Budget.
 type share struct {
 	budget *Budget
-	own    bool // of the proxy: see termConn.asOwn
-	once   sync.Once
-
+	own    bool        // of the proxy: see termConn.asOwn
+	given  atomic.Bool // it is counted no more
 	bounds []*bound
 
-	// Guarded by budget.mu once it is counted. The user of an idle connection never changes, and is read without.
-	user  string // "": a shared connection, which is counted for no user
-	given bool   // it is counted no more
+	// user is guarded by budget.mu once it is counted. That of an idle connection never changes, and is read without. "": a
+	// shared connection, which is counted for no user.
+	user string
 }
 
 // admit counts one more connection of id. If there is no room, idle connections are closed. The error is a *FullError.
@@ -167,21 +167,18 @@ func (b *Budget) makeRoom(user string) bool {
 // give takes the connection off the Budget; only the first call does so.
 func (s *share) give() {
 	b := s.budget
-	if b == nil && !s.own {
+	switch {
+	case b == nil && !s.own, s.given.Swap(true):
+		return
+	case s.own:
+		telemetry.UpstreamOwn.Add(-1)
 		return
 	}
-	s.once.Do(func() {
-		if s.own {
-			telemetry.UpstreamOwn.Add(-1)
-			return
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		s.given = true
-		for _, bd := range s.bounds {
-			bd.count(s.user, -1)
-		}
-	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, bd := range s.bounds {
+		bd.count(s.user, -1)
+	}
 }
 
 // move counts a connection that serves one client for id's user from now on, because the client has logged in there. It
@@ -193,7 +190,7 @@ func (s *share) move(id Identity) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.given || s.user == "" {
+	if s.given.Load() || s.user == "" {
 		return
 	}
 	for _, bd := range s.bounds {

@@ -9,39 +9,67 @@ import (
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// access is what Redis lets a client do. Its client's goroutine alone uses it, but for admitted.
+// access is what Redis lets a client do. Its client's goroutine alone uses it, but for login and operates.
 type access struct {
 	srv    *Server
 	client *client.Client
 	pipes  *backend.Forwarder
 
-	remote   bool                      // it came from another machine, and protected mode has yet to let it stay
-	due      func(s *Session, c *call) // comes before the next command: fitsLowered or byCertificate; nil: nothing
-	admitted atomic.Bool               // Redis serves it although it has not authenticated: see Admitted
+	state    atomic.Uint32 // a login
+	operates atomic.Bool   // it has said LOCKPROXY, as an operator
 }
 
 var _ commands.Access = (*access)(nil)
+
+// login is how far the client has come with logging in. Any goroutine may call it.
+func (a *access) login() login { return login(a.state.Load()) }
+
+// begin has the client begin with logging in, or begin again.
+func (a *access) begin(fromElsewhere bool) {
+	a.become(came(a.client.Peer.Operator, fromElsewhere, a.named()))
+}
+
+// named says that the client's certificate names a user that CertificateUser knows.
+func (a *access) named() bool {
+	if a.srv.o.CertificateUser == nil {
+		return false
+	}
+	_, known := a.srv.o.CertificateUser(a.client.Peer.Certificate)
+	return known
+}
+
+func (a *access) become(l login) {
+	a.state.Store(uint32(l))
+	a.client.Reader.SetLimits(a.srv.limitsOf(l))
+}
+
+// on has an event happen to the client, and returns what its session has to do.
+func (a *access) on(e event) deed {
+	after, do := a.login().on(e, a.srv.access.needs.now())
+	a.become(after)
+	return do
+}
 
 // Admitted returns why Redis does not serve this client; nil: it does. One that has authenticated is served. About
 // another one Redis is asked, until it is served: from then on it stays in, as a connection to Redis does when a
 // password is set. See docs/adr/0007.
 func (a *access) Admitted() error {
-	if a.admitted.Load() || !a.client.Identity().Anonymous() || a.client.Peer.Operator {
+	if a.login().in() {
 		return nil
 	}
-	if a.srv.access.mustAuth.Load() && a.srv.asksPassword() {
+	if must := a.login().mustLogIn; must(a.srv.access.needs.now()) && must(a.srv.freshNeed()) {
 		return errNoAuth
 	}
 	if err := elsewhere(a.askAdmission); err != nil {
 		return err
 	}
-	a.admitted.Store(true)
-	a.client.Reader.SetLimits(a.srv.limitsFor(true))
-	a.showToRedis()
+	a.on(redisServes)
+	a.show()
 	return nil
 }
 
@@ -58,18 +86,85 @@ func (a *access) askAdmission() error {
 	}
 }
 
-// showToRedis opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows
+// show opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows
 // that the client must be closed, however idle it is. If no connection can be made now, that shows at the client's next
 // command.
-func (a *access) showToRedis() {
+func (a *access) show() {
 	ctx, cancel := context.WithTimeout(a.client.Context(), backend.QuestionTime)
 	defer cancel()
 	a.pipes.Show(ctx)
 }
 
-// must says that Redis asks for a password, and that this client has neither sent one nor been served before.
-func (a *access) must() bool {
-	return a.srv.access.mustAuth.Load() && !a.admitted.Load() && a.client.Identity().Anonymous() && !a.client.Peer.Operator
+// prepare does what logging in has to do before the client's next command.
+func (s *Session) prepare(c *call) {
+	a := &s.access
+	do := a.on(commandCame)
+	if do == awaitNeed {
+		s.srv.awaitNeed()
+		if do = a.on(waited); do == goOn {
+			do = a.on(commandCame)
+		}
+	}
+	switch do {
+	case deny:
+		a.deny(deniedLine)
+	case denyForNow:
+		a.deny(deniedYet)
+	case holdToLimits:
+		a.holdToLimits(c)
+	case logIn:
+		s.byCertificate(c)
+	}
+}
+
+// needChanged closes a client from another machine that has sent no command yet, once it is known that it may not stay.
+func (a *access) needChanged() {
+	if a.on(needChanged) == deny {
+		a.deny(deniedLine)
+	}
+}
+
+func (a *access) deny(line string) {
+	a.client.Write(resp.AppendError(nil, line)) // best effort
+	a.client.Replies.Finish = true
+	a.client.End.HangUp(downstream.Left, "protected mode")
+}
+
+// holdToLimits closes a client that must log in if its command is larger than Redis takes from one: it was read, at
+// least in part, before RESET took effect, or before there was a password. Redis would close a connection that breaks
+// its limits, and ours is shared.
+func (a *access) holdToLimits(c *call) {
+	if err := resp.UnauthenticatedLimits.Check(c.Args); err != nil {
+		a.pipes.Send()
+		a.client.Error("ERR " + err.Error())
+		a.client.Flush()
+		a.client.End.HangUp(downstream.Left, err.Error())
+	}
+}
+
+// byCertificate logs the client in as the user whom its certificate names, or answers the present command with the
+// error. That is not done before its first command, so that a silent connection costs Redis nothing. A client that Redis
+// refuses is closed, because it believes to be a user that it is not.
+func (s *Session) byCertificate(c *call) {
+	name := s.client.Peer.Certificate
+	password, known := s.srv.o.CertificateUser(name)
+	if !known { // it may not be named any more
+		s.access.begin(false)
+		return
+	}
+	err := s.Login(name, password)
+	if err == nil {
+		return
+	}
+	s.pipes.Send()
+	s.client.Fail(err)
+	if upstream.Refused(err) != nil && s.access.on(refused) == end {
+		s.srv.log.Warn("closed a client whose certificate names a user that could not be logged in", "client",
+			s.client.Peer.Addr, "user", name, "error", err)
+		s.client.Flush()
+		s.client.End.HangUp(downstream.Left, err.Error())
+	}
+	c.over = true
 }
 
 // Ask runs one command that changes nothing, as the client's user, and returns Redis' reply as it came. After a
@@ -84,18 +179,6 @@ func (a *access) Ask(at backend.Place, words ...[]byte) ([]byte, error) {
 		return nil, err
 	}
 	return a.pipes.Ask(words, at)
-}
-
-// certificate notes that the client is to be logged in as the user whom its certificate names, if CertificateUser knows
-// that user.
-func (a *access) certificate() {
-	if a.srv.o.CertificateUser == nil {
-		return
-	}
-	if _, known := a.srv.o.CertificateUser(a.client.Peer.Certificate); known {
-		a.due = (*Session).byCertificate
-		a.client.Reader.SetLimits(a.srv.limitsFor(true))
-	}
 }
 
 func bytesOf(words []string) [][]byte {

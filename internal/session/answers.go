@@ -68,7 +68,7 @@ func answering(run commands.Answer) answer {
 // checked makes the checks that Redis would make first, and then calls run.
 func checked(c *commandtable.Command, run answer) answer {
 	return func(s *Session, args [][]byte) {
-		if err := s.mistake(c, args); err != nil {
+		if err := s.access.mistake(c, args); err != nil {
 			s.client.Fail(err)
 			return
 		}
@@ -77,21 +77,21 @@ func checked(c *commandtable.Command, run answer) answer {
 }
 
 // mistake returns the error with which Redis would refuse this call of c without running it, or nil.
-func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
+func (a *access) mistake(c *commandtable.Command, args [][]byte) error {
 	if !commandtable.ArityFits(c.Arity, len(args)) {
 		return &upstream.ReplyError{Line: commandtable.WrongArity(c.Name)}
 	}
 	if c.Open {
 		return nil
 	}
-	err := s.access.Admitted()
+	err := a.Admitted()
 	if err != nil && commands.IsOperation(c) {
-		return s.refusedOperator(err)
+		return a.srv.refusedOperator(err)
 	}
 	if err != nil || c.Probe == nil {
 		return err
 	}
-	if line := s.access.forbidden(c); line != "" {
+	if line := a.forbidden(c); line != "" {
 		return &upstream.ReplyError{Line: line}
 	}
 	return nil

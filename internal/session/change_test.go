@@ -50,7 +50,7 @@ func TestChangedLimitsOfCommands(t *testing.T) {
 		w.expect("+OK\r\n", "AUTH", "secret")
 		return w
 	}
-	eventually(t, "it is known that Redis asks for a password", p.srv.access.mustAuth.Load)
+	eventually(t, "it is known that Redis asks for a password", p.srv.asksPassword)
 	long, waits, stranger := login(), login(), dialWire(t, p.addr)
 	stranger.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
 	waits.send("BLPOP", "q", "0")

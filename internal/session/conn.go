@@ -24,7 +24,7 @@ func closeHow(how downstream.How) lock.CloseHow {
 
 // Notified does what other sessions ask of this one, and gives back what it does not need any more.
 func (s *Session) Notified() {
-	s.access.refuseRemote()
+	s.access.needChanged()
 	if s.own.Requested() {
 		s.own.ServeRequest(s.access.Admitted())
 	}
@@ -35,7 +35,9 @@ func (s *Session) Notified() {
 func (s *Session) MayIdle() bool { return s.own.View.Hears() || s.client.Held() > 0 }
 
 // MustAuthenticate implements downstream.Client.
-func (s *Session) MustAuthenticate() bool { return s.access.must() }
+func (s *Session) MustAuthenticate() bool {
+	return s.access.login().mustLogIn(s.srv.access.needs.now())
+}
 
 // Subscribed says that the client waits for messages.
 func (s *Session) Subscribed() bool { return s.own.View.Subscribed() }

@@ -56,14 +56,7 @@ func (s *Session) unusual(t *answers, c *call) bool {
 	if c.row == nil || c.answer == nil && !t.Learned() {
 		return true
 	}
-	return s.access.due != nil || s.client.Debugs || s.client.Peer.Operator
-}
-
-// whatIsDue does what has to come before the client's next command.
-func (s *Session) whatIsDue(c *call) {
-	if s.access.due != nil {
-		s.access.due(s, c)
-	}
+	return s.access.login() < served || s.client.Debugs
 }
 
 // heldUp takes a command through the steps of what is unusual, each of which may end its way.
@@ -81,7 +74,7 @@ func (s *Session) heldUp(of *call) (over bool) {
 // unusualSteps are taken in this order.
 var unusualSteps = []func(s *Session, c *call){
 	(*Session).answerAtSocket, // the admin socket has answers of its own
-	(*Session).whatIsDue,      // a login by certificate; after RESET the limits of clients that must log in
+	(*Session).prepare,        // protected mode; a login by certificate; the limits of clients that must log in
 	(*Session).awaitTable,     // Redis tells which commands it has
 	(*Session).undebugged,     // a script is not run that was to be debugged
 	(*Session).resolve,        // Redis is asked what a command is that it has not listed

@@ -82,7 +82,7 @@ func (s *Server) drain(ctx context.Context) error {
 func (s *Session) holdsUp() bool { return !s.shownOperator() || s.underWay() }
 
 // shownOperator says that the client came as an operator, or has shown itself to be one.
-func (s *Session) shownOperator() bool { return s.client.Peer.Operator || s.activity.operates.Load() }
+func (s *Session) shownOperator() bool { return s.client.Peer.Operator || s.access.operates.Load() }
 
 // underWay says that the client holds a lock, or is in the middle of a command, a wait or a transaction.
 func (s *Session) underWay() bool { return !s.atRest() || s.client.Step.Now() != 0 }

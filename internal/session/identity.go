@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -26,24 +25,24 @@ func (s *Session) Login(user, password string) error {
 	if err := s.authenticate(user, password, words); err != nil {
 		return err
 	}
-	s.access.showToRedis()
+	s.access.show()
 	return nil
 }
 
 // authenticate logs the client in as user. Redis must accept the password, and must then accept words on the client's
 // own connection, if there is one; otherwise the client stays who it was. Redis is no longer asked once the client has
-// gone.
+// gone. The caller then has Redis show when it deletes the user.
 func (s *Session) authenticate(user, password string, words []string) error {
-	if err := s.askPassword(user, password); err != nil {
+	if err := s.access.askPassword(user, password); err != nil {
 		return err
 	}
 	if err := s.own.Authenticate(upstream.Identity{User: user, Password: password}, words...); err != nil {
 		return err
 	}
+	s.access.on(passwordRight) // before it has the identity, so that it is closed if that is revoked at this moment
 	id := s.client.Identity()
 	id.User, id.Password = user, password
 	s.identity(id)
-	s.client.Reader.SetLimits(s.srv.limitsFor(true))
 	return nil
 }
 
@@ -92,7 +91,7 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	answer, err = s.pipes.Hello(id)
 	if err == nil {
 		if o.Auth {
-			s.access.showToRedis() // before a connection of the client's own waits for the reply to be written
+			s.access.show() // before a connection of the client's own waits for the reply to be written
 		}
 		err = s.own.Hello(id)
 	}
@@ -131,34 +130,14 @@ func (s *Session) Reset() {
 	s.client.Debugs = false
 	s.identity(s.srv.fresh())
 	s.client.Unsay()
-	s.client.Reader.SetLimits(s.srv.limitsFor(false))
-	if s.access.due = nil; s.srv.access.mustAuth.Load() {
-		s.access.due = (*Session).fitsLowered
-	}
-	s.access.admitted.Store(false)
-	s.access.certificate()
+	s.access.begin(false)
 }
 
 // identity makes the client another user, or none, after Redis has agreed to it.
 func (s *Session) identity(id upstream.Identity) {
 	s.pipes.SetIdentity(id)
-	s.activity.operates.Store(false)
+	s.access.operates.Store(false)
 	if l := s.engine(); l != nil {
-		l.SetUser(s.counted())
-	}
-}
-
-// fitsLowered holds commands that were read, at least in part, before RESET took effect to the limits of a client that
-// must log in. Redis would close a connection that breaks them, and ours is shared: so the client is closed here.
-func (s *Session) fitsLowered(c *call) {
-	if !s.client.Identity().Anonymous() {
-		s.access.due = nil // it has logged in again
-		return
-	}
-	if err := s.srv.limitsFor(false).Check(c.Args); err != nil {
-		s.pipes.Send()
-		s.client.Error("ERR " + err.Error())
-		s.client.Flush()
-		s.client.End.HangUp(downstream.Left, err.Error())
+		l.SetUser(s.access.counted())
 	}
 }

@@ -73,8 +73,7 @@ func (s *Server) learn() error {
 // learnErrors finds out whether an error of a script may look like several replies. Until Redis has said that it may
 // not, scripts share no connection.
 func (s *Server) learnErrors() {
-	service := s.o.Service
-	service.DB, service.Proto = 0, 2
+	service := s.up.common.AsService()
 	reply, err := s.askAs(service, "EVAL", `error({err="ERR of lockproxy's,\nto see whether it has two lines"})`, "0")
 	if err == nil && bytes.HasPrefix(reply, []byte("-ERR of lockproxy's,")) {
 		s.up.common.OneLine.Store(!bytes.Contains(reply, []byte(",\nto")))
@@ -84,8 +83,7 @@ func (s *Server) learnErrors() {
 // learnLimits asks whether Redis closes connections that hold many bytes of replies. One that does not tell is taken to
 // have no such limits, as Redis has none by itself.
 func (s *Server) learnLimits() error {
-	service := s.o.Service
-	service.DB, service.Proto = 0, 2
+	service := s.up.common.AsService()
 	reply, err := s.askAs(service, "CONFIG", "GET", "*client*") // before Redis 7 it takes one name only
 	if err == nil {
 		s.up.common.Limited.Store(backend.LimitsOutput(reply))
@@ -97,8 +95,7 @@ var errNoCommands = &upstream.ReplyError{Line: "NOPERM the service account may n
 
 // learnTable asks for the commands, as the service account.
 func (s *Server) learnTable() error {
-	service := s.o.Service
-	service.DB, service.Proto = 0, 2
+	service := s.up.common.AsService()
 	reply, err := s.askAs(service, "COMMAND")
 	if err != nil {
 		return err
@@ -203,25 +200,11 @@ func (l Limits) bounds() downstream.Bounds {
 		Commands: resp.Limits{Bulk: l.MaxBulk, Command: max(resp.DefaultLimits.Command, 2*l.MaxBulk)}}
 }
 
-// learnAuth asks whether clients must authenticate.
-func (s *Server) learnAuth() error {
-	ctx, cancel := context.WithTimeout(s.ctx, authTime)
-	defer cancel()
-	if err := s.admission(ctx, ""); !client.LogIn(err) {
-		return err
-	}
-	return nil
-}
-
 // askAs asks on a connection of its own, so that a Redis that hangs cannot keep the learner from ending.
 func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
-	return s.askAt(s.up.backend.Node(), id, args...)
-}
-
-func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, backend.QuestionTime)
 	defer cancel()
-	return backend.Ask(ctx, n, id, args...)
+	return backend.Ask(ctx, s.up.backend.Node(), id, args...)
 }
 
 // listed says whether Redis has listed its commands.
@@ -315,23 +298,23 @@ func (s *Session) resolve(c *call) {
 	if s.client.End.Over() {
 		return
 	}
-	c.row, c.answer = s.lookedUp(c.Args)
+	c.row, c.answer = s.access.lookedUp(c.Args)
 	s.batch.Timing.Elsewhere()
 }
 
 // lookedUp asks Redis what a command is: an unknown one, one of a module loaded since, or one that redis.conf has renamed, which
 // COMMAND lists under its old name only. Without Redis' answer the command is refused: it could be any.
-func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {
+func (a *access) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {
 	if len(args[0]) > longestAsked {
-		return refusedFor(s.srv.facts.table.Load().refusal(args))
+		return refusedFor(a.srv.facts.table.Load().refusal(args))
 	}
-	err := s.access.Admitted()
+	err := a.Admitted()
 	if client.LogIn(err) {
-		return refusedFor(s.srv.facts.table.Load().refusal(args))
+		return refusedFor(a.srv.facts.table.Load().refusal(args))
 	}
 	var told []*commandtable.Command
 	if err == nil {
-		told, err = s.describe(args[0])
+		told, err = a.describe(args[0])
 	}
 	switch {
 	case err != nil:
@@ -339,12 +322,12 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 	case len(told) == 0:
 		return commandtable.Unlisted, nil
 	}
-	t := s.srv.facts.table.Load()
+	t := a.srv.facts.table.Load()
 	c := t.Lookup([]byte(told[0].Name))
 	if c == nil {
 		c = told[0]
-		commandtable.MayBlock(told, s.srv.o.Blocking)
-		s.srv.process.LearnAgain()
+		commandtable.MayBlock(told, a.srv.o.Blocking)
+		a.srv.process.LearnAgain()
 	}
 	return t.answered(c.Of(args))
 }
@@ -352,13 +335,13 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 // describe asks Redis about a command, which a module may have added or redis.conf renamed: as the service account, or
 // where that may not ask, as the client. What Redis says does not depend on who asks. Nothing is told of a command that
 // Redis does not have.
-func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
+func (a *access) describe(name []byte) ([]*commandtable.Command, error) {
 	question := []string{"COMMAND", "INFO", string(name)}
-	ctx, cancel := context.WithTimeoutCause(s.client.Context(), backend.QuestionTime, upstream.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(a.client.Context(), backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
-	reply, err := s.srv.up.common.AskAsService(ctx, s.srv.up.backend.Node(), question...)
+	reply, err := a.srv.up.common.AskAsService(ctx, a.srv.up.backend.Node(), question...)
 	if line, bad := resp.ErrorLine(reply); err == nil && bad && strings.HasPrefix(line, "NOPERM") {
-		reply, err = s.access.Ask(backend.Place{}, bytesOf(question)...)
+		reply, err = a.Ask(backend.Place{}, bytesOf(question)...)
 	}
 	if line, bad := resp.ErrorLine(reply); err == nil && bad {
 		if strings.HasPrefix(line, "NOPERM") {
@@ -370,9 +353,9 @@ func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
 	return commandtable.Listed(reply), err
 }
 
-// limitsFor are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.
-func (s *Server) limitsFor(authenticated bool) resp.Limits {
-	if !authenticated && s.access.mustAuth.Load() {
+// limitsOf are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.
+func (s *Server) limitsOf(l login) resp.Limits {
+	if l.small(s.access.needs.now()) {
 		return resp.UnauthenticatedLimits
 	}
 	return s.gate.Bounds().Commands

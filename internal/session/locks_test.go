@@ -138,7 +138,7 @@ func TestWhoMayLockIsRedisWord(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--requirepass sekret", "--user app on >pw ~app:* +@read +@write")
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the need of a password is known", p.srv.access.mustAuth.Load)
+	eventually(t, "the need of a password is known", p.srv.asksPassword)
 	w := dialWire(t, p.addr)
 	w.expect("-NOAUTH Authentication required.\r\n", "LOCK", "app:1")
 	w.expect("+OK\r\n", "AUTH", "app", "pw")

@@ -17,13 +17,13 @@ import (
 
 // What an operator asks of the proxy: see commands.Operator.
 
-// Operates implements commands.Session.
-func (s *Session) Operates() bool {
-	if s.client.Peer.Operator {
+// Operates implements commands.Access.
+func (a *access) Operates() bool {
+	if a.client.Peer.Operator {
 		return true
 	}
-	operates := slices.Contains(s.srv.facts.rules.Load().Operators, client.UserName(s.client.Identity().User))
-	s.activity.operates.Store(operates)
+	operates := slices.Contains(a.srv.facts.rules.Load().Operators, client.UserName(a.client.Identity().User))
+	a.operates.Store(operates)
 	return operates
 }
 
@@ -31,12 +31,15 @@ func (s *Session) Operates() bool {
 // err, whether it may run commands; nil: the call is answered. Operators need LOCKPROXY most while Redis is away, so
 // Redis' last answer counts then: the call is answered if that was that it asks for no password. Before there is any
 // answer nobody is let in. The client is not closed, so that it learns why.
-func (s *Session) refusedOperator(err error) error {
+func (s *Server) refusedOperator(err error) error {
 	away := client.Lost(err) && !errors.Is(err, upstream.ErrLeft) // else the client has left before Redis could answer
-	switch {
-	case away && s.srv.asksPassword(): // this asks Redis once more, which may be back by now
-		return &upstream.ReplyError{Line: noAuth}
-	case away && s.srv.access.protection.isKnown():
+	if !away {
+		return &upstream.ReplyError{Line: client.ErrorLine(err)}
+	}
+	switch s.freshNeed() { // this asks Redis once more, which may be back by now
+	case aPassword:
+		return errNoAuth
+	case noPassword:
 		return nil
 	}
 	return &upstream.ReplyError{Line: client.ErrorLine(err)}

@@ -22,7 +22,7 @@ func TestOperatorsOutliveRedis(t *testing.T) {
 	server, p := startBoth(t, operatedByDefault)
 	other := startProxy(t, server.URL(), nil)
 	for _, one := range []*proxy{p, other} {
-		eventually(t, "it is known whether Redis asks for a password", one.srv.access.protection.isKnown)
+		eventually(t, "it is known whether Redis asks for a password", one.srv.needKnown)
 	}
 	server.Kill()
 	for _, call := range operatorCalls {
@@ -46,12 +46,12 @@ func TestOperatorsOutliveRedis(t *testing.T) {
 func TestNobodyOperatesWithoutThePassword(t *testing.T) {
 	t.Parallel()
 	server, p := startBoth(t, operatedByDefault)
-	eventually(t, "it is known whether Redis asks for a password", p.srv.access.protection.isKnown)
+	eventually(t, "it is known whether Redis asks for a password", p.srv.needKnown)
 	w := dialWire(t, p.addr)
 	w.expect("+PONG\r\n", "PING")
 	do := admin(t, server)
 	do("CONFIG", "SET", "requirepass", "secret")
-	eventually(t, "it is known that Redis asks for a password", p.srv.access.mustAuth.Load)
+	eventually(t, "it is known that Redis asks for a password", p.srv.asksPassword)
 	server.Kill()
 	for _, call := range operatorCalls {
 		if got := p.operate(call...); got != "-"+noAuth+"\r\n" {

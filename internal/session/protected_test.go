@@ -70,7 +70,7 @@ func TestProtectedMode(t *testing.T) {
 	dialWire(t, p.addr).expect("$1\r\nv\r\n", "GET", "k")
 
 	here.expect("+OK\r\n", "CONFIG", "SET", "requirepass", "secret")
-	eventually(t, "the password is known to be asked for", p.srv.access.mustAuth.Load)
+	eventually(t, "the password is known to be asked for", p.srv.asksPassword)
 	far := dialFrom(t, addr, "192.0.2.7")
 	far.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
 	far.expect("+OK\r\n", "AUTH", "secret")
@@ -118,7 +118,7 @@ func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 	redis := startRedis(t, "--requirepass sekret")
 	const limit = 3 * time.Second
 	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = limit })
-	eventually(t, "the need of a password is known", p.srv.access.mustAuth.Load)
+	eventually(t, "the need of a password is known", p.srv.asksPassword)
 	in := dialWire(t, p.addr)
 	in.expect("+OK\r\n", "AUTH", "sekret")
 	var wg sync.WaitGroup
@@ -177,7 +177,7 @@ func TestNodeOfAClusterIsNoticed(t *testing.T) {
 	alone := startRedis(t)
 	var quiet journal
 	q := startProxy(t, alone.URL(), func(o *Options) { o.Logger = quiet.logger() })
-	eventually(t, "all is learned", q.srv.access.protection.isKnown)
+	eventually(t, "all is learned", q.srv.needKnown)
 	if quiet.count("redis-cluster://") > 0 {
 		t.Error("said of a Redis alone")
 	}

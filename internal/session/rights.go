@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -19,43 +18,12 @@ func (s *Server) rightsChanged(r backend.RightsChange) {
 		return
 	}
 	s.access.rights.Add(1)
-	s.access.password.until.Store(0)
+	s.access.needs.until.Store(0)
 	if r.Deleted == nil {
 		return
 	}
 	deleted := r.Deleted // so that r itself, which is passed for every run, does not escape to the heap
 	s.up.backend.Renew(func(id upstream.Identity) bool { return slices.Contains(deleted, id.User) })
-	select {
-	case s.access.deleted <- deleted:
-	default: // Redis closes their connections, which is noticed a little later
-	}
-}
-
-// deletedLoop closes the clients of deleted users, as Redis does, even those without a connection upstream that Redis
-// could close. Serve starts it, Shutdown waits for it.
-func (s *Server) deletedLoop() {
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case users := <-s.access.deleted:
-			for _, id := range s.identitiesOf(users) {
-				s.lookAtIdentity(id)
-			}
-		}
-	}
-}
-
-// identitiesOf lists the identities of the users' clients.
-func (s *Server) identitiesOf(users []string) (all []upstream.Identity) {
-	for _, c := range s.clients.snapshot() {
-		now := c.client.IdentityNow()
-		id := upstream.Identity{User: now.User, Password: now.Password}
-		if slices.Contains(users, id.User) && !slices.Contains(all, id) {
-			all = append(all, id)
-		}
-	}
-	return all
 }
 
 // lookAtIdentity asks Redis whether it takes an identity still, and closes its clients if it does not.
@@ -63,12 +31,10 @@ func (s *Server) lookAtIdentity(id upstream.Identity) (refused bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, authTime)
 	defer cancel()
 	err := s.up.backend.Authenticate(ctx, "", id.User, id.Password)
-	var re *upstream.ReplyError
-	if !client.PasswordRefused(err) || !errors.As(err, &re) {
-		return false
+	if refused = client.PasswordRefused(err); refused {
+		s.identityRefused(id, upstream.Refused(err))
 	}
-	s.identityRefused(id, re)
-	return true
+	return refused
 }
 
 const passwordGone = "password not valid any more"
@@ -84,8 +50,7 @@ func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError)
 	for _, c := range s.clients.snapshot() {
 		now := c.client.IdentityNow()
 		same := client.UserName(now.User) == client.UserName(id.User) && now.Password == id.Password
-		in := c.access.admitted.Load() || !now.Anonymous()
-		if same && in && !c.client.End.Over() {
+		if _, do := c.access.login().on(revoked, aPassword); same && do == end && !c.client.End.Over() {
 			c.client.End.HangUp(downstream.Left, passwordGone)
 			c.client.Reader.Wake()
 			closed++

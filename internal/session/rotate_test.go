@@ -45,7 +45,7 @@ func TestWrongPasswords(t *testing.T) {
 	do := admin(t, server)
 	do("ACL", "SETUSER", "off", "off", ">one")
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the password is known to be needed", p.srv.access.mustAuth.Load)
+	eventually(t, "the password is known to be needed", p.srv.asksPassword)
 	direct, w := dialWire(t, server.Addr()), dialWire(t, p.addr)
 	for _, args := range [][]string{
 		{"AUTH", "wrong"}, {"AUTH", "default", "wrong"}, {"AUTH", "nobody", "wrong"}, {"AUTH", "off", "one"}, {"AUTH", "a", "b", "c"}, {"AUTH"},
@@ -177,7 +177,7 @@ func TestLimitsBehindReset(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t, "--requirepass secret")
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the password is known to be needed", p.srv.access.mustAuth.Load)
+	eventually(t, "the password is known to be needed", p.srv.asksPassword)
 	do := admin(t, server)
 	other := dialWire(t, p.addr)
 	other.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
@@ -205,7 +205,7 @@ func TestLimitsBehindReset(t *testing.T) {
 	}
 	// 6 of them are this test's, and whether Redis asks for a password is asked again now and then, on a connection of its own.
 	n, took := stat(t, do, "total_connections_received")-connections, time.Since(began)
-	if n > 6+6+2*int(took/passwordPeriod) {
+	if n > 6+6+2*int(took/needPeriod) {
 		t.Errorf("%d connections within %v: the shared one was closed", n, took)
 	}
 }

@@ -144,11 +144,9 @@ type facts struct {
 
 // serverAccess is what Redis lets clients do.
 type serverAccess struct {
-	password   passwordAnswer
-	mustAuth   atomic.Bool  // Redis refuses clients that have not authenticated
+	needs      needs
 	protection protection   // see Options.Protected
 	rights     atomic.Int64 // changes when users' rights may have changed
-	deleted    chan []string
 	guesses    *guesses
 }
 
@@ -168,8 +166,8 @@ func NewServer(o Options) *Server {
 		log:   o.Logger,
 		start: time.Now(),
 		facts: facts{known: make(chan struct{})},
-		access: serverAccess{deleted: make(chan []string, 16), guesses: newGuesses(),
-			protection: protection{known: make(chan struct{})}},
+		access: serverAccess{guesses: newGuesses(),
+			needs: needs{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session), proxies: o.Proxies, events: o.Events},
 	}
 	s.clients.about, s.figures = s.about, s.readings()
@@ -184,7 +182,7 @@ func NewServer(o Options) *Server {
 		Deleted: s.lookAtIdentity}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, RefuseRemote: s.refuseRemote,
+		Limits: func() resp.Limits { return s.limitsOf(nobody) }, RefuseRemote: s.refuseRemote,
 		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log, Events: o.Events,
 	})
 	s.setTable(nil)
@@ -214,7 +212,6 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 		s.loops.running.Go(func() { downstream.DropDeadPeers(s.ctx, s.clients.unacknowledged) })
 		// These clients do not read their replies.
 		s.loops.running.Go(func() { downstream.ReadAhead(s.ctx, s.clients.conns) })
-		s.loops.running.Go(s.deletedLoop)
 		s.loops.running.Go(s.stuckLoop)
 	})
 	letIn := func(redcon.Conn) bool { return true } // the gate has done so already

@@ -35,7 +35,6 @@ type activity struct {
 	active   atomic.Int64 // unix nanoseconds of the last batch
 	last     atomic.Pointer[string]
 	waiting  atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
-	operates atomic.Bool                             // it has said LOCKPROXY, as an operator
 	progress progress
 }
 
@@ -67,8 +66,7 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 	c := client.New(&s.process, g, number, s.fresh())
 	x := &Session{srv: s, client: c, pipes: backend.NewForwarder(s.up.backend, s.up.common, c)}
 	x.access.srv, x.access.client, x.access.pipes = s, c, x.pipes
-	x.access.remote = s.o.Protected && !g.Peer.Local
-	x.access.certificate()
+	x.access.begin(s.o.Protected && !g.Peer.Local)
 	x.pushes.to = c
 	x.own = own.New(&s.up.own, c, x.pipes)
 	x.activity.active.Store(time.Now().UnixNano())
@@ -79,9 +77,6 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.activity.active.Store(time.Now().UnixNano())
 	s.client.Reader.CommandCame()
-	if !s.access.mayStay() {
-		return
-	}
 	b := batches.Get().(*batch)
 	s.batch = b
 	s.pipes.Begin(&b.Batch)

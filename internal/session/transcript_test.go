@@ -159,7 +159,7 @@ func TestTranscriptsAreRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redis := startRedis(t, c.args...)
 			p := startProxy(t, redis.URL(), nil)
-			eventually(t, "the need of a password is known", func() bool { return p.srv.access.mustAuth.Load() == (c.args != nil) })
+			eventually(t, "the need of a password is known", func() bool { return p.srv.asksPassword() == (c.args != nil) })
 			for _, block := range c.lines {
 				direct, through := dialWire(t, redis.Addr()), dialWire(t, p.addr)
 				for _, line := range strings.Split(strings.TrimSpace(block), "\n") {

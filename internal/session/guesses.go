@@ -73,23 +73,23 @@ func (g *guesses) wait(address string) time.Duration {
 }
 
 // askPassword asks Redis whether user may log in with password. It takes longer where many wrong ones come from.
-func (s *Session) askPassword(user, password string) error {
-	ctx := s.client.Context()
-	if wait := s.srv.access.guesses.wait(networkOf(s.client.Peer.Addr)); wait > 0 {
+func (a *access) askPassword(user, password string) error {
+	ctx := a.client.Context()
+	if wait := a.srv.access.guesses.wait(networkOf(a.client.Peer.Addr)); wait > 0 {
 		retry.Sleep(ctx, wait, nil)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
 	err := elsewhere(func() error {
-		return s.srv.up.backend.Authenticate(ctx, hostOf(s.client.Peer.Addr), user, password)
+		return a.srv.up.backend.Authenticate(ctx, hostOf(a.client.Peer.Addr), user, password)
 	})
 	if client.PasswordRefused(err) {
-		s.srv.access.guesses.wrong(networkOf(s.client.Peer.Addr))
+		a.srv.access.guesses.wrong(networkOf(a.client.Peer.Addr))
 		telemetry.LoginsFailed.Add(1)
-		s.srv.log.Warn("a login failed: wrong password, or no such user", "client", s.client.Peer.Addr)
-		e := eventOf(events.Login, s.client, err.Error())
+		a.srv.log.Warn("a login failed: wrong password, or no such user", "client", a.client.Peer.Addr)
+		e := eventOf(events.Login, a.client, err.Error())
 		e.User = user
-		s.srv.o.Events.Add(e)
+		a.srv.o.Events.Add(e)
 	}
 	return err
 }
