@@ -155,7 +155,7 @@ func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	lines := strings.Count(p.Log(), "max-query-memory is reached")
 	t.Logf("%d clients with %d MB each beside 20 with less: resident %d MB before, %d MB at most, %v dropped, %d log lines",
 		greedyClients, greedy>>20, before>>20, most>>20, p.Metric("lockproxy_query_dropped_total"), lines)
-	if took := time.Since(began); lines == 0 || lines > 2+int(took/time.Second) { // one in a second
+	if took := time.Since(began); lines == 0 || lines > 8*(1+int(took/(10*time.Second))) { // as of any kind: see loglimit
 		t.Errorf("%d log lines in %v", lines, took)
 	}
 	if most > before+int64(18*bound*harness.Sanitizer()) { // what has been dropped is garbage for a while, the longer the busier the machine is

@@ -79,7 +79,7 @@ var table = []row{
 	{pkg: "internal/commandtable", floor: 1, what: "what a command is, and where it goes: our rows, and what Redis' COMMAND tells",
 		may: []string{"proto/resp", "internal/telemetry"}, libs: stdOnly},
 	{pkg: "internal/downstream", floor: 1, what: "the clients' network: listeners, TLS and PROXY entry, places, the guarded connection and its limits",
-		may: []string{"internal/events", "internal/retry", "internal/socket", "proto/resp", "internal/loglimit", "internal/telemetry"}},
+		may: []string{"internal/events", "internal/retry", "internal/socket", "proto/resp", "internal/telemetry"}},
 	{pkg: "proto/resp", floor: -1, what: "bytes: guard, frame scanner, encoders",
 		libs: []string{"github.com/tidwall/redcon"}},
 	{pkg: "scripts", floor: 0, what: "one .lua a file, and the embed", libs: stdOnly},

@@ -3,18 +3,13 @@ package downstream
 import (
 	"log/slog"
 	"sync"
-	"time"
 
-	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 const (
 	freeBytes = 64 << 10 // bytes of each client that are not counted: most clients never touch a budget
 	drawStep  = 64 << 10 // bytes that are drawn at a time, so that a long command draws rarely
-	logEvery  = time.Second
-	// countedLines is more than come in ten seconds: each has a sum that would be lost with it.
-	countedLines = 20
 )
 
 // budgets are the bounds for all clients together.
@@ -25,7 +20,6 @@ type budgets struct {
 }
 
 func newBudgets(maxQueries, maxReplies int, log *slog.Logger) budgets {
-	log = loglimit.Most(log, countedLines)
 	return budgets{
 		queries: newBudget(maxQueries, "max-query-memory", log, telemetry.QueryBytes, telemetry.QueryDropped),
 		ahead:   newBudget((maxQueries+1)/2, "max-query-memory", log, telemetry.QueryBytes, telemetry.QueryDropped),
@@ -45,8 +39,6 @@ type budget struct {
 	mu       sync.Mutex // guards what follows, and bytes and gone of the accounts
 	used     int
 	accounts map[*Account]struct{} // that have drawn
-	quiet    time.Time             // nothing is logged before
-	unlogged int
 }
 
 func newBudget(limit int, what string, log *slog.Logger, bytes *telemetry.Gauge, dropped *telemetry.Counter) *budget {
@@ -144,7 +136,8 @@ func (b *budget) draw(a *Account, n int) (victims []*Account) {
 
 // evict takes all that v has; its client is then to be dropped. mu is held.
 func (b *budget) evict(v *Account) {
-	b.note(v)
+	b.dropped.Add(1)
+	b.log.Warn("clients dropped, the largest first: "+b.what+" is reached", "client", v.addr, "bytes", v.bytes)
 	b.book(v, 0)
 	v.gone = true
 }
@@ -170,17 +163,4 @@ func (b *budget) largest() (most *Account) {
 		}
 	}
 	return most
-}
-
-// note counts a dropped client, and logs it unless another has been logged just before.
-func (b *budget) note(v *Account) {
-	b.dropped.Add(1)
-	b.unlogged++
-	now := time.Now()
-	if now.Before(b.quiet) {
-		return
-	}
-	b.log.Warn("clients dropped, the largest first: "+b.what+" is reached",
-		"client", v.addr, "bytes", v.bytes, "clients", b.unlogged)
-	b.quiet, b.unlogged = now.Add(logEvery), 0
 }
