@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -110,36 +109,28 @@ func (u *clusteredPath) Instead(c *commandtable.Command) func([][]byte) ([]byte,
 // insteadOfNode answers a command in place of one node.
 type insteadOfNode func(u *clusteredPath, c *commandtable.Command, words [][]byte) ([]byte, error)
 
-// insteadOf returns the function that answers a command for the cluster as a whole, outside of transactions; nil: there
-// is none.
-func insteadOf(name string) insteadOfNode {
-	switch name {
-	case "wait", "waitaof":
+// insteadOf returns the function that answers a command for the cluster as a whole, outside of transactions, as the
+// command table says; nil: there is none.
+func insteadOf(how commandtable.ClusteredHow) insteadOfNode {
+	switch how {
+	case commandtable.ClusteredRefused:
+		return (*clusteredPath).refused
+	case commandtable.ClusteredWaits:
 		return (*clusteredPath).wait
-	case "client|tracking":
-		return (*clusteredPath).tracking
-	case "monitor", "shutdown":
-		return (*clusteredPath).oneNodeOnly
-	case "function|stats":
-		return (*clusteredPath).functionStats
-	case "pubsub|channels", "pubsub|shardchannels":
+	case commandtable.ClusteredUnion:
 		return (*clusteredPath).channels
+	case commandtable.ClusteredRunning:
+		return (*clusteredPath).functionStats
 	}
 	return nil
 }
 
-// oneNodeOnly refuses a command that would be about one of the nodes, and nobody would know which.
-func (u *clusteredPath) oneNodeOnly(_ *commandtable.Command, words [][]byte) ([]byte, error) {
-	return nil, &upstream.ReplyError{Line: "ERR '" + strings.ToUpper(string(words[0])) +
-		"' is of one node: lockproxy does not send it to a cluster"}
-}
-
-// tracking is CLIENT TRACKING: a node tells of its own keys only.
-func (u *clusteredPath) tracking(_ *commandtable.Command, words [][]byte) ([]byte, error) {
+// refused refuses a command that has no sense on a cluster, but for what switches it off.
+func (u *clusteredPath) refused(c *commandtable.Command, words [][]byte) ([]byte, error) {
 	if len(words) == 3 && bytes.EqualFold(words[2], []byte("OFF")) {
 		return okReply, nil
 	}
-	return nil, &upstream.ReplyError{Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes"}
+	return nil, &upstream.ReplyError{Line: commandtable.ClusteredOf(c.Name).Line}
 }
 
 // waitsForEver is as good as for ever.

@@ -87,7 +87,7 @@ func (u *clusteredPath) SelectDB(upstream.Identity) ([]byte, error) {
 		err = upstream.ErrorIn(reply)
 	}
 	if err == nil {
-		err = &upstream.ReplyError{Line: "ERR SELECT is not allowed in cluster mode"}
+		err = &upstream.ReplyError{Line: commandtable.ClusteredOf("select").Line}
 	}
 	return nil, err
 }

@@ -26,7 +26,7 @@ func newRoute(c *commandtable.Command) *route {
 		r.facts = cluster.FactsOf(c.Name, c.Spec.Flags, c.Spec.Tips)
 	}
 	if !c.Refusal {
-		r.instead = insteadOf(c.Name)
+		r.instead = insteadOf(commandtable.ClusteredOf(c.Name).How)
 	}
 	return r
 }

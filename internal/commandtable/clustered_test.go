@@ -1,0 +1,61 @@
+package commandtable
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the list in docs/CLUSTER.md")
+
+// The list in docs/CLUSTER.md is that of the table.
+func TestClusterPage(t *testing.T) {
+	t.Parallel()
+	const page, begin, end = "../../docs/CLUSTER.md", "<!-- go test ./internal/commandtable -update -->\n", "<!-- until here -->\n"
+	have, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(have), begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatal("the page has no such list")
+	}
+	list := begin + "\n| outside of transactions | before a cluster |\n|---|---|\n"
+	for _, row := range clustered {
+		var titles []string
+		for _, name := range row.names {
+			c := Command{Name: name}
+			titles = append(titles, "`"+c.Title()+"`")
+		}
+		list += "| " + strings.Join(titles, ", ") + " | " + row.Note + " |\n"
+	}
+	want := before + list + "\n" + end + after
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if string(have) != want {
+		t.Errorf("%s is stale: go test ./internal/commandtable -update", page)
+	}
+}
+
+// Each row says how, and what it refuses with which words.
+func TestClusteredRows(t *testing.T) {
+	t.Parallel()
+	for _, row := range clustered {
+		refuses := row.How == ClusteredRefused || row.How == ClusteredSent
+		if row.Note == "" || refuses != (row.Line != "") {
+			t.Errorf("%q: %+v", row.names, row.Clustered)
+		}
+		if got := ClusteredOf(row.names[0]); got != row.Clustered {
+			t.Errorf("%q: %+v", row.names, got)
+		}
+	}
+	if got := ClusteredOf("get"); got != (Clustered{}) {
+		t.Errorf("GET: %+v", got)
+	}
+}
