@@ -9,11 +9,8 @@ import (
 )
 
 const (
-	// longReply is the length from which a reply stays in the pieces it came in: copying them together would hold it
-	// twice.
-	longReply = 64 << 10
 	// freeReplies is how many bytes one node may answer in a round before a Holder is asked.
-	freeReplies = 64 << 10
+	freeReplies = resp.Long
 )
 
 // Holder says whether a client may have so many bytes of replies held for it. It is asked by the goroutines that read
@@ -67,7 +64,7 @@ func (c *replyCollector) Reply(p []byte) {
 		return
 	}
 	last := len(c.pieces) - 1
-	if last >= 0 && len(c.pieces[last])+len(p) <= longReply {
+	if last >= 0 && len(c.pieces[last])+len(p) <= resp.Long {
 		c.pieces[last] = append(c.pieces[last], p...)
 		return
 	}
@@ -131,7 +128,7 @@ func (c *replyCollector) cut(dst []reply, n int) []reply {
 				continue
 			case parts == nil:
 				dst = append(dst, reply{whole: part})
-			case size <= longReply || isErrorReply(parts[0]):
+			case size <= resp.Long || isErrorReply(parts[0]):
 				dst = append(dst, reply{whole: slices.Concat(append(parts, part)...)})
 			default:
 				dst = append(dst, reply{pieces: append(parts, part)})

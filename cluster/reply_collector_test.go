@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -52,7 +53,7 @@ func TestLongRepliesGathered(t *testing.T) {
 	cl.e.For(h)
 	var lines, want []string
 	for i := range 40 {
-		value := strings.Repeat(string(rune('a'+i%26)), []int{1, 1000, 60 << 10, longReply - 1, longReply + 1, 700 << 10}[i%6])
+		value := strings.Repeat(string(rune('a'+i%26)), []int{1, 1000, 60 << 10, resp.Long - 1, resp.Long + 1, 700 << 10}[i%6])
 		cl.expect(fmt.Sprintf("SET k%d %s", i, value), "+OK\r\n")
 		lines, want = append(lines, fmt.Sprint("GET k", i)), append(want, bulk(value))
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -33,8 +34,7 @@ type clusterRun struct {
 }
 
 const (
-	flushAt   = 64 << 10 // replies gathered before they are written
-	keepBytes = 2 * flushAt
+	keepBytes = 2 * resp.Long
 	keepRun   = 1024
 )
 

@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Commands that are long, or are known to have long replies, go over a connection that nobody else uses until their replies
+// Commands that are long (see [resp.Long]), or are known to have long replies, go over a connection that nobody else uses until their replies
 // are there, so that others do not wait behind them. After two long replies, close by, that were not expected, all that the
 // client sends goes that way for some time.
 const (
-	// Long is the length above which a command is forwarded by itself, and a reply is remembered.
-	Long     = 64 << 10
 	firstRun = 1 // commands in a run of a client whose replies are not known to be small
 
 	closeBy = 16 // commands between two long replies that were not expected, so that the next ones are not, either
@@ -34,7 +33,7 @@ type longTraffic struct {
 // isLong says whether a command is to go over a private pipe, by itself, because it is long, or because its reply was long
 // when somebody gave it before.
 func (f *Forwarder) isLong(raw []byte, words [][]byte, c *commandtable.Command) bool {
-	return len(raw) > Long || f.replies.expected(c, words)
+	return len(raw) > resp.Long || f.replies.expected(c, words)
 }
 
 // seen notes a long reply that was not expected.
@@ -57,9 +56,9 @@ func (t *longTraffic) runLength() int { return max(t.proof, firstRun) }
 func (f *Forwarder) measure(b *Batch, longest, at, total int) {
 	t, commands := &f.long, len(b.run)
 	switch {
-	case longest <= Long && b.long:
+	case longest <= resp.Long && b.long:
 		f.replies.forget(b.cmds[0], b.nodes.args[0])
-	case longest > Long:
+	case longest > resp.Long:
 		f.replies.note(b.cmds[at], b.nodes.args[at])
 		if !b.long { // others that are not known to be long may follow
 			t.seen()

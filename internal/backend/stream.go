@@ -38,7 +38,7 @@ func (t *stream) Reply(p []byte) {
 			t.ended(len(b.Bytes) + seen)
 		}
 	}
-	if !t.to.Within() && len(b.Bytes)+len(p) < flushAt {
+	if !t.to.Within() && len(b.Bytes)+len(p) < resp.Long {
 		b.Bytes = append(b.Bytes, p...)
 		return
 	}

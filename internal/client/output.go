@@ -6,8 +6,7 @@ import (
 )
 
 const (
-	flushAt    = 64 << 10 // bytes of replies gathered before they are written
-	keepBytes  = 2 * flushAt
+	keepBytes  = 2 * resp.Long
 	pieceBytes = 4 << 20 // of replies gathered in one piece
 )
 
@@ -77,7 +76,7 @@ func (o *Output) Truncate(n int) {
 }
 
 // Full says that enough replies have been gathered to be written.
-func (o *Output) Full() bool { return len(o.Bytes) >= flushAt || o.pieces != nil }
+func (o *Output) Full() bool { return len(o.Bytes) >= resp.Long || o.pieces != nil }
 
 // Flush writes the replies gathered so far; silent: they are not wanted.
 func (o *Output) Flush(silent bool) {

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-const pieceBytes = 64 << 10 // of a reply, in one write
 
 var (
 	errOver   = errors.New("downstream: connection is over")
@@ -51,10 +50,10 @@ func (w *Writer) write(p []byte, behind int) (written int, err error) {
 		}
 		var n int
 		w.noteUnacknowledged() // for a write that blocks
-		n, err = w.to.Write(p[written:min(len(p), written+pieceBytes)])
+		n, err = w.to.Write(p[written:min(len(p), written+resp.Long)])
 		written += n
 		w.noteUnacknowledged()
-		if n > pieceBytes/2 {
+		if n > resp.Long/2 {
 			runtime.Gosched() // a client that takes all at once is not written to for longer than others wait
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || w.exceeds()) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -47,7 +47,7 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 	w.expect(overBound, "BLPOP", "list", "1")
 	w.expect("+OK\r\n", "SET", "k", "v")
 	w.expect("+OK\r\n", "LOCK", "lock", "EX", "600")
-	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", backend.Long+1)) // over the shared one then
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", resp.Long+1)) // over the shared one then
 	w.expect("$1\r\nv\r\n", "GET", "k")
 	if info := w.do("INFO", "lockproxy"); !strings.Contains(info, "\r\nlockproxy_upstream_connections:6\r\n") ||
 		!strings.Contains(info, "\r\nlockproxy_upstream_connections_max:16\r\n") {
@@ -91,7 +91,7 @@ func TestUpstreamConnectionsToAClusterAreBounded(t *testing.T) {
 	for i := range 20 { // at every node
 		w.expect("+OK\r\n", "SET", "k"+strconv.Itoa(i), "v")
 	}
-	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", backend.Long+1))
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", resp.Long+1))
 	w.expect("+OK\r\n", "LOCK", "lock", "EX", "600")
 	w.expect(":1\r\n", "UNLOCK", "lock")
 	for i, other := range others {
@@ -162,7 +162,7 @@ func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
 func TestBigTrafficsConnectionIsGivenBack(t *testing.T) {
 	t.Parallel()
 	p, b := budgeted(t, testredis.Start(t), 1)
-	big := strings.Repeat("x", backend.Long+1)
+	big := strings.Repeat("x", resp.Long+1)
 	first := dialWire(t, p.addr)
 	first.expect("+OK\r\n", "SET", "k", "v")
 	before, _ := b.Used()

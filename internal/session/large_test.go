@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -86,7 +86,7 @@ func TestLongPublishGoesWhereOthersGo(t *testing.T) {
 		if !slices.Contains(short, true) {
 			t.Fatal("the slow logs have no PUBLISH")
 		}
-		w.expect(":0\r\n", "PUBLISH", "news", strings.Repeat("x", backend.Long+1))
+		w.expect(":0\r\n", "PUBLISH", "news", strings.Repeat("x", resp.Long+1))
 		if all := published(); !slices.Equal(all, short) {
 			t.Errorf("a short message was published at %v, a long one besides at %v", short, all)
 		}
@@ -98,7 +98,7 @@ func TestLongCommandsOfMoreClientsThanRedisTakes(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
-	value := strings.Repeat("v", backend.Long+1)
+	value := strings.Repeat("v", resp.Long+1)
 	dialWire(t, p.addr).expect("+OK\r\n", "SET", "long", value)
 	redis.Do(t, "CONFIG", "SET", "maxclients", 12)
 	for range 20 {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -238,7 +237,7 @@ func TestPasswordRotatedBeforeADedicatedConnection(t *testing.T) {
 		idle.want(want)
 	}
 	w.expect("*1\r\n+OK\r\n", "EXEC")
-	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", 2*backend.Long))
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", 2*resp.Long))
 	idle.expect("+OK\r\n", "SET", "k", "v")
 	idle.expect(":1\r\n", "UNLOCK", "l")
 	idle.expect(":1\r\n", "PUBLISH", "c", "m")
@@ -271,7 +270,7 @@ func TestPasswordRotatedInACluster(t *testing.T) {
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "AUTH", "alice", "one")
 	here, there := keyAt(t, redis, redis.Servers[0]), keyAt(t, redis, redis.Servers[1])
-	big := strings.Repeat("x", 2*backend.Long)
+	big := strings.Repeat("x", 2*resp.Long)
 	for _, key := range []string{here, there} {
 		w.expect("$-1\r\n", "GET", key)
 	}

@@ -33,7 +33,7 @@ func (s *Server) stuckLoop() {
 	}
 	timer := time.NewTimer(calm)
 	defer timer.Stop()
-	var long []*Session
+	var overdue []*Session
 	for {
 		select {
 		case <-timer.C:
@@ -43,20 +43,20 @@ func (s *Server) stuckLoop() {
 		now := time.Now()
 		s.runOut.tell(s.log, now)
 		var waits bool
-		long, waits = s.clients.waiting(now, s.o.UpstreamTimeout, long[:0])
+		overdue, waits = s.clients.waiting(now, s.o.UpstreamTimeout, overdue[:0])
 		if waits {
 			timer.Reset(every)
 		} else {
 			timer.Reset(calm)
 		}
-		endDisconnected(long)
-		clear(long)
+		endDisconnected(overdue)
+		clear(overdue)
 	}
 }
 
 // waiting lists the sessions that have waited for the same thing for stuckAfter while nobody reads from their clients,
 // and ends waits that have lasted longer than most; 0: none. It says whether any waits at all.
-func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (_ []*Session, some bool) {
+func (cs *clients) waiting(now time.Time, most time.Duration, overdue []*Session) (_ []*Session, some bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, c := range cs.sessions {
@@ -78,18 +78,18 @@ func (cs *clients) waiting(now time.Time, most time.Duration, long []*Session) (
 			c.own.EndQuiet(step, dedicated.LastReplies)
 		}
 		if waited >= stuckAfter && !c.client.Reader.Watched() {
-			long = append(long, c)
+			overdue = append(overdue, c)
 		}
 	}
-	return long, some
+	return overdue, some
 }
 
 // endDisconnected ends the waits of the sessions whose clients have gone. What such a client has sent before it left is
 // sent on, as Redis would run it, without waiting for replies: so only a wait for something else ends the session. A
 // session that holds locks waits on: once it has its replies, no command of it can take effect any more, and its locks
 // are released. If no reply comes its locks expire, and then its wait is ended too.
-func endDisconnected(long []*Session) {
-	for _, c := range long {
+func endDisconnected(overdue []*Session) {
+	for _, c := range overdue {
 		if c.client.Held() == 0 && c.client.End.ClientGone() && !c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft) {
 			c.client.End.HangUp(downstream.Gone, "end of stream")
 		}

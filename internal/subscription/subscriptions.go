@@ -290,7 +290,7 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
 	request := resp.Command(words)
-	if e.use == forAny && len(request) <= backend.Long { // a long one keeps each node busy, and would go from one to the next
+	if e.use == forAny && len(request) <= resp.Long { // a long one keeps each node busy, and would go from one to the next
 		ctx, done := x.Nodes.Snapshot().While(x.Context, e.p.Node)
 		defer done()
 		defer context.AfterFunc(ctx, func() { e.p.EndedUnsubscribed(context.Cause(ctx)) })()
