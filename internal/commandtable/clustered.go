@@ -1,7 +1,5 @@
 package commandtable
 
-import "slices"
-
 // Clustered is what becomes of a command before a cluster, outside of transactions, where it is not sent to the nodes that
 // its keys, or Redis' tips, name.
 type Clustered struct {
@@ -21,26 +19,18 @@ const (
 	ClusteredRunning                     // it is asked of all masters, and the answer of one that runs a script is told
 )
 
-// clustered are the commands of which there is something to say, in the order of the page.
-var clustered = []struct {
-	names []string
-	Clustered
-}{
-	{[]string{"monitor"}, Clustered{ClusteredRefused, "ERR 'MONITOR' is of one node: lockproxy does not send it to a cluster", "refused"}},
-	{[]string{"shutdown"}, Clustered{ClusteredRefused, "ERR 'SHUTDOWN' is of one node: lockproxy does not send it to a cluster", "refused"}},
-	{[]string{"client|tracking"}, Clustered{ClusteredRefused, "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes", "refused, but for `OFF`"}},
-	{[]string{"select"}, Clustered{ClusteredSent, "ERR SELECT is not allowed in cluster mode", "database 0 only"}},
-	{[]string{"wait", "waitaof"}, Clustered{How: ClusteredWaits, Note: "for all masters; the smallest answer counts"}},
-	{[]string{"pubsub|channels", "pubsub|shardchannels"}, Clustered{How: ClusteredUnion, Note: "those of all nodes"}},
-	{[]string{"function|stats"}, Clustered{How: ClusteredRunning, Note: "of a master that runs a script, or any"}},
+// clustered are the commands of which there is something to say.
+var clustered = map[string]Clustered{
+	"monitor":              {ClusteredRefused, "ERR 'MONITOR' is of one node: lockproxy does not send it to a cluster", "refused"},
+	"shutdown":             {ClusteredRefused, "ERR 'SHUTDOWN' is of one node: lockproxy does not send it to a cluster", "refused"},
+	"client|tracking":      {ClusteredRefused, "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes", "refused, but for `OFF`"},
+	"select":               {ClusteredSent, "ERR SELECT is not allowed in cluster mode", "database 0 only"},
+	"wait":                 {How: ClusteredWaits, Note: "for all masters; the smallest answer counts"},
+	"waitaof":              {How: ClusteredWaits, Note: "as `WAIT`"},
+	"pubsub|channels":      {How: ClusteredUnion, Note: "those of all nodes"},
+	"pubsub|shardchannels": {How: ClusteredUnion, Note: "those of all nodes"},
+	"function|stats":       {How: ClusteredRunning, Note: "of a master that runs a script, or any"},
 }
 
 // ClusteredOf is what becomes of a command before a cluster.
-func ClusteredOf(name string) Clustered {
-	for _, row := range clustered {
-		if slices.Contains(row.names, name) {
-			return row.Clustered
-		}
-	}
-	return Clustered{}
-}
+func ClusteredOf(name string) Clustered { return clustered[name] }

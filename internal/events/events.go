@@ -14,9 +14,10 @@ import (
 // Kind is what has happened.
 type Kind uint8
 
-// The kinds. A verb that asks for a lock ends as one of the first four.
+// The kinds. A verb that asks for a lock ends as one of the first four after unknown.
 const (
-	Grant    Kind = iota // it has the lock
+	unknown  Kind = iota // one that only another proxy knows
+	Grant                // it has the lock
 	Busy                 // it was answered nil: somebody else has the lock
 	Wait                 // either of them, after it has waited for long; or its client has gone meanwhile
 	Refusal              // an error; or a client that is not let in, or a command that is too many for its user's share
@@ -31,25 +32,23 @@ const (
 	Reload               // the settings were read again
 	Rotation             // files of passwords or certificates were
 	Drain                // the process drains
-	kinds                // one that another proxy knows, and this one does not
+	kinds
 )
 
-var kindNames = [kinds + 1]string{"grant", "busy", "wait", "refusal", "release", "end", "loss", "force", "login", "kill", "act", "start",
-	"reload", "rotation", "drain", "unknown"}
+var kindNames = [kinds]string{"unknown", "grant", "busy", "wait", "refusal", "release", "end", "loss", "force", "login", "kill", "act", "start",
+	"reload", "rotation", "drain"}
 
 func (k Kind) String() string { return kindNames[k] }
 
 // Kinds are the names of all kinds.
-func Kinds() []string { return kindNames[:kinds] }
+func Kinds() []string { return kindNames[unknown+1:] }
 
 // MarshalText returns the name of the kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads it.
 func (k *Kind) UnmarshalText(name []byte) error {
-	if *k = kinds; slices.Contains(Kinds(), string(name)) {
-		*k = Kind(slices.Index(Kinds(), string(name)))
-	}
+	*k = Kind(max(0, slices.Index(kindNames[:], string(name))))
 	return nil
 }
 

@@ -215,7 +215,7 @@ func TestLineIsReadBack(t *testing.T) {
 	for _, e := range []Event{
 		{At: time.Unix(1, 5000).UTC(), Kind: Loss, Proxy: "p", ID: 7, Verb: "LOCK", Lock: true, Key: "k\xff<\x00", DB: 3, Side: "read", Owner: "u:1",
 			Client: Client{Addr: "10.0.0.1:1", User: "app", Name: "job"}, Waited: time.Second, Held: 2 * time.Millisecond, Reason: "unrenewed"},
-		{At: time.Unix(2, 0).UTC(), Kind: Grant, Lock: true}, {At: time.Unix(3, 0).UTC(), Kind: Login, More: 9}, {At: time.Unix(4, 0).UTC(), Kind: kinds},
+		{At: time.Unix(2, 0).UTC(), Kind: Grant, Lock: true}, {At: time.Unix(3, 0).UTC(), Kind: Login, More: 9}, {At: time.Unix(4, 0).UTC(), Kind: unknown},
 	} {
 		text, err := e.MarshalJSON()
 		var got Event

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,8 +15,10 @@ import (
 
 // eventsAsked is which events a request wants to see.
 func eventsAsked(r *http.Request, most int, since time.Time) proxies.Question {
-	kind := r.URL.Query().Get("kind")
-	return proxies.Question{Name: asked(r).Name, Kind: kind[:min(len(kind), mostFilter)], Since: since, Events: min(most, mostRows)}
+	q, kind := asked(r), r.URL.Query().Get("kind")
+	q.Kind, q.Since, q.Events = kind[:min(len(kind), mostFilter)], since, min(most, mostRows)
+	q.Locks = 0
+	return q
 }
 
 // eventsView is what has happened at all proxies: see internal/events.
@@ -78,8 +81,8 @@ func (d *document) event(e events.Event, other string) {
 // eventsJSON answers with the same: here=1 those of this proxy alone, ?name=, ?kind=, ?since= a time as in RFC 3339, ?limit=.
 func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	limit, err := strconv.Atoi(either(q.Has("limit"), q.Get("limit"), "100"))
-	since := time.Time{}
+	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), "100"))
+	var since time.Time
 	if q.Has("since") && err == nil {
 		since, err = time.Parse(time.RFC3339, q.Get("since"))
 	}
@@ -88,7 +91,7 @@ func (p *Page) eventsJSON(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "kind is one of "+strings.Join(events.Kinds(), ", ")+"; since is a time as 2026-01-31T03:12:00Z; limit is a number", http.StatusBadRequest)
 		return
 	}
-	view := p.askAllOrHere(r, eventsAsked(r, limit, since))
+	view := p.Ask(r.Context(), eventsAsked(r, limit, since))
 	sendJSON(w, struct {
 		summary
 		Events []events.Event `json:"events"`

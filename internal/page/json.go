@@ -48,7 +48,7 @@ func (p *Page) locksJSON(w http.ResponseWriter, r *http.Request) {
 	}
 	which := asked(r)
 	which.Of = mostOfOne
-	view := p.askAllOrHere(r, which)
+	view := p.Ask(r.Context(), which)
 	sendJSON(w, struct {
 		summary
 		Locks []proxies.Lock `json:"locks"`
@@ -65,14 +65,6 @@ type summary struct {
 
 func (p *Page) summary(v proxies.View) summary {
 	return summary{p.About.Proxy, v.Of, time.Since(v.At).Milliseconds(), append([]string{}, v.Silent()...)}
-}
-
-// askAllOrHere asks all proxies, or with here=1 this one alone.
-func (p *Page) askAllOrHere(r *http.Request, q proxies.Question) proxies.View {
-	if r.URL.Query().Get("here") == "1" {
-		return p.Here(q)
-	}
-	return p.Ask(r.Context(), q)
 }
 
 // proxiesJSON answers with this proxy and the others.

@@ -39,7 +39,6 @@ type Locks interface {
 // Proxies are this proxy and the others: see proxies.Exchange.
 type Proxies interface {
 	Ask(ctx context.Context, q proxies.Question) proxies.View
-	Here(q proxies.Question) proxies.View
 	Of(ctx context.Context, owner string) (of proxies.State, none bool)
 	Freed(ctx context.Context, db int, key string)
 }
@@ -161,7 +160,7 @@ func asset(name string) http.HandlerFunc {
 func asked(r *http.Request) proxies.Question {
 	q := r.URL.Query()
 	name := q.Get("name")
-	which := proxies.Question{Name: []byte(name[:min(len(name), mostFilter)]), Locks: mostRows, Of: mostOf}
+	which := proxies.Question{Name: []byte(name[:min(len(name), mostFilter)]), Locks: mostRows, Of: mostOf, Here: q.Get("here") == "1"}
 	if sort := q.Get("sort"); sort == "name" || sort == "held" {
 		which.Sort = sort
 	}

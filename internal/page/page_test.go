@@ -69,11 +69,12 @@ func (e *engine) alone() *proxies.Exchange {
 
 func (e *engine) Ask(ctx context.Context, q proxies.Question) proxies.View {
 	v := e.alone().Ask(ctx, q)
+	if q.Here {
+		return v
+	}
 	v.Proxies, v.Events = append(v.Proxies, e.others...), append(v.Events, e.away...)
 	return v
 }
-
-func (e *engine) Here(q proxies.Question) proxies.View { return e.alone().Here(q) }
 
 func (e *engine) Of(_ context.Context, owner string) (of proxies.State, none bool) {
 	id, _, _ := lockstore.ConnectionIn(owner)

@@ -44,6 +44,8 @@ type Question struct {
 	Events int       `json:"events,omitempty"` // no locks then
 	Kind   string    `json:"kind,omitempty"`   // "": any
 	Since  time.Time `json:"since,omitzero"`
+
+	Here bool `json:"-"` // only this proxy is asked
 }
 
 // Answer is what a proxy answers.

@@ -251,13 +251,6 @@ func (x *Exchange) here(q Question) Answer {
 	return a
 }
 
-// Here is what this proxy would answer to others.
-func (x *Exchange) Here(q Question) View {
-	now := time.Now()
-	a := x.here(q)
-	return View{Locks: a.Locks, Events: a.Events, Of: a.Of, At: now}
-}
-
 // Ask is what all proxies say, now or a moment ago. It takes answerTime at most for each of those who want something else
 // at the same time.
 func (x *Exchange) Ask(ctx context.Context, q Question) View {
@@ -312,7 +305,7 @@ func (x *Exchange) ask(q Question) View {
 	v := View{At: time.Now()}
 	own := x.here(q)
 	v.Proxies = []State{{Proxy: own.Proxy, State: "self", Since: own.Started}}
-	if x.o.Home == nil {
+	if x.o.Home == nil || q.Here {
 		v.take([]Answer{own}, q)
 		return v
 	}

@@ -167,7 +167,7 @@ func TestEventsOfAll(t *testing.T) {
 	if v := a.Ask(t.Context(), Question{Events: 200, Kind: "busy"}); v.Of != 20 || len(v.Events) < 5 || len(v.Events) >= 20 || v.Events[0].Key != long {
 		t.Errorf("of long names %d of %d", len(v.Events), v.Of)
 	}
-	if of := a.Here(Question{Events: 200}).Of; of != 2 {
+	if of := a.Ask(t.Context(), Question{Events: 200, Here: true}).Of; of != 2 {
 		t.Errorf("%d here", of)
 	}
 	stranger := redis.Dial(t)

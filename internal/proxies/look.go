@@ -68,7 +68,7 @@ func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.
 // newest answers a question with what has happened at this proxy.
 func newest(q Question, proxy string, log *events.Log) (all []events.Event, of int) {
 	all = log.Latest(q.Events, q.Kind, func(e *events.Event) bool {
-		is := !e.At.Before(q.Since) && (len(q.Name) == 0 || strings.Contains(e.Key, string(q.Name)))
+		is := !e.At.Before(q.Since) && strings.Contains(e.Key, string(q.Name))
 		if is {
 			of++
 		}
