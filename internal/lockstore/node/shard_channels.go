@@ -27,11 +27,13 @@ func (s *Subscriber) subscribeShards(ctx context.Context, conn rueidis.Dedicated
 	var strays []string
 	for i, reply := range conn.DoMulti(ctx, commands...) {
 		err := reply.Error()
-		if refusal, refused := rueidis.IsRedisErr(err); refused && strings.Contains(refusal.Error(), "unknown command") {
+		switch refusal, refused := rueidis.IsRedisErr(err); {
+		case err == nil:
+		case refused && strings.Contains(refusal.Error(), "unknown command"):
 			return errNoShards
-		} else if refused {
+		case refused && elsewhere(refusal):
 			strays = append(strays, names[i])
-		} else if err != nil {
+		default: // as of classic channels, whose waiters then do not wait for a subscription
 			return err
 		}
 	}
@@ -48,6 +50,12 @@ func (s *Subscriber) subscribeShards(ctx context.Context, conn rueidis.Dedicated
 	s.mu.Unlock()
 	s.o.Strayed()
 	return nil
+}
+
+// elsewhere says that the node does not have, or no longer, what it was asked about.
+func elsewhere(refusal *rueidis.RedisError) bool {
+	_, moved := refusal.IsMoved()
+	return moved || refusal.IsClusterDown() || refusal.IsTryAgain()
 }
 
 // unsubscribeShards ends subscriptions. Redis has itself ended those whose slots have gone, and refuses to end them
