@@ -111,19 +111,15 @@ func (o *Connections) EndQuiet(step uint64, most time.Duration) {
 	}
 }
 
-// Settle sends what is queued, and waits until all replies have come. Connections for which
-// Redis keeps nothing are given back. false: the client has gone.
-func (o *Connections) Settle() bool {
-	if p := o.conn; p != nil {
-		if !p.Wait() {
-			return false
-		}
+// Settle sends what is queued, and waits until all replies have come, or the client has gone. Then connections for which
+// Redis keeps nothing are given back.
+func (o *Connections) Settle() {
+	if p := o.conn; p != nil && p.Wait() {
 		o.rest()
 	}
 	if o.subscriptions != nil {
 		o.subscriptions.Rest()
 	}
-	return true
 }
 
 // rest gives the client's own connection back if Redis keeps nothing for it, and returns the one that the client still
@@ -167,9 +163,6 @@ func (o *Connections) open() (*conn, error) {
 	}
 	return p, err
 }
-
-// ReleaseUnneeded gives back a connection that only other clients needed, or that was lost, while no command is at work.
-func (o *Connections) ReleaseUnneeded() { o.Settle() }
 
 // End ends all connections. It waits for replies first, so that outcomes are known, but not for a command that waits:
 // that is unblocked, if the client holds locks.

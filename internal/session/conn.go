@@ -28,7 +28,8 @@ func (s *Session) Notified() {
 	if s.own.Requested() {
 		s.own.ServeRequest(s.access.Admitted())
 	}
-	s.own.ReleaseUnneeded()
+	s.own.Settle()
+	s.client.Step.Rest()
 }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.

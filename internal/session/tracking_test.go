@@ -71,10 +71,14 @@ func TestTrackingRedirectToIdleClient(t *testing.T) {
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	target, w, other := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	target.do("HELLO", "3")
+	target.expect("+OK\r\n", "CLIENT", "SETNAME", "target") // which its connection is given, too
 	w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", p.idOf(target))
 	w.expect("$-1\r\n", "GET", "k")
 	other.expect("+OK\r\n", "SET", "k", "v")
 	target.want(pushed)
+	if step := p.sessionOf(target).client.Step.Now(); step != 0 {
+		t.Errorf("a client that got a connection while it was idle is at step %d: a drain would wait for it", step)
+	}
 	target.expect("$1\r\nv\r\n", "GET", "k")
 	// One that is at work in a lock verb is not to be disturbed.
 	other.expect("+OK\r\n", "LOCK", "l")
