@@ -204,8 +204,10 @@ func longJobRecipe(t *testing.T, p *harness.Proxy, b harness.Block) {
 	}
 	harness.Expect(t, w, "$3\r\n100\r\n", "GET", "reindexed")
 
+	w.Do("DEL", "reindexed")
 	stopped := startReplica(t, program)
-	harness.Eventually(t, "the job has its lock", held)
+	// One that is told before it has heard of its lock ends at once, and leaves the lock to its lease.
+	harness.Eventually(t, "the job is at work", func() bool { return w.Do("EXISTS", "reindexed") == ":1\r\n" })
 	stopped.Signal(syscall.SIGTERM)
 	if code := stopped.Exit(t); code == 0 || held() {
 		t.Errorf("a job that was told to stop: exit code %d, its lock is held: %v", code, held())
