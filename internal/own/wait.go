@@ -166,6 +166,9 @@ func (w *waitCall) write(all conns) error {
 		return err
 	}
 	_, err := all.answers(asked)
+	if upstream.Refused(err) != nil {
+		return err
+	}
 	if err == nil {
 		_, err = all.answers(written)
 	}
