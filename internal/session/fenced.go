@@ -42,7 +42,7 @@ func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	within := call{Command: redcon.Command{Args: args}}
 	within.row, within.answer = t.find(args)
 	if within.row == nil {
-		within.row, within.answer = s.access.lookedUp(args)
+		within.row, within.answer = s.lookedUp(args)
 	}
 	s.undebugged(&within)
 	c := within.row

@@ -138,6 +138,6 @@ func (s *Session) identity(id upstream.Identity) {
 	s.pipes.SetIdentity(id)
 	s.access.operates.Store(false)
 	if l := s.engine(); l != nil {
-		l.SetUser(s.access.counted())
+		l.SetUser(s.counted())
 	}
 }

@@ -298,23 +298,23 @@ func (s *Session) resolve(c *call) {
 	if s.client.End.Over() {
 		return
 	}
-	c.row, c.answer = s.access.lookedUp(c.Args)
+	c.row, c.answer = s.lookedUp(c.Args)
 	s.batch.Timing.Elsewhere()
 }
 
 // lookedUp asks Redis what a command is: an unknown one, one of a module loaded since, or one that redis.conf has renamed, which
 // COMMAND lists under its old name only. Without Redis' answer the command is refused: it could be any.
-func (a *access) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {
+func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer) {
 	if len(args[0]) > longestAsked {
-		return refusedFor(a.srv.facts.table.Load().refusal(args))
+		return refusedFor(s.srv.facts.table.Load().refusal(args))
 	}
-	err := a.Admitted()
+	err := s.access.Admitted()
 	if client.LogIn(err) {
-		return refusedFor(a.srv.facts.table.Load().refusal(args))
+		return refusedFor(s.srv.facts.table.Load().refusal(args))
 	}
 	var told []*commandtable.Command
 	if err == nil {
-		told, err = a.describe(args[0])
+		told, err = s.describe(args[0])
 	}
 	switch {
 	case err != nil:
@@ -322,12 +322,12 @@ func (a *access) lookedUp(args [][]byte) (row *commandtable.Command, run answer)
 	case len(told) == 0:
 		return commandtable.Unlisted, nil
 	}
-	t := a.srv.facts.table.Load()
+	t := s.srv.facts.table.Load()
 	c := t.Lookup([]byte(told[0].Name))
 	if c == nil {
 		c = told[0]
-		commandtable.MayBlock(told, a.srv.o.Blocking)
-		a.srv.process.LearnAgain()
+		commandtable.MayBlock(told, s.srv.o.Blocking)
+		s.srv.process.LearnAgain()
 	}
 	return t.answered(c.Of(args))
 }
@@ -335,13 +335,13 @@ func (a *access) lookedUp(args [][]byte) (row *commandtable.Command, run answer)
 // describe asks Redis about a command, which a module may have added or redis.conf renamed: as the service account, or
 // where that may not ask, as the client. What Redis says does not depend on who asks. Nothing is told of a command that
 // Redis does not have.
-func (a *access) describe(name []byte) ([]*commandtable.Command, error) {
+func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
 	question := []string{"COMMAND", "INFO", string(name)}
-	ctx, cancel := context.WithTimeoutCause(a.client.Context(), backend.QuestionTime, upstream.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(s.client.Context(), backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
-	reply, err := a.srv.up.common.AskAsService(ctx, a.srv.up.backend.Node(), question...)
+	reply, err := s.srv.up.common.AskAsService(ctx, s.srv.up.backend.Node(), question...)
 	if line, bad := resp.ErrorLine(reply); err == nil && bad && strings.HasPrefix(line, "NOPERM") {
-		reply, err = a.Ask(backend.Place{}, bytesOf(question)...)
+		reply, err = s.access.Ask(backend.Place{}, bytesOf(question)...)
 	}
 	if line, bad := resp.ErrorLine(reply); err == nil && bad {
 		if strings.HasPrefix(line, "NOPERM") {

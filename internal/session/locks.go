@@ -22,16 +22,16 @@ func (s *Session) Locks() *lock.Client {
 		ID: c.Number, Addr: c.Peer.Addr, Name: c.Name, User: c.User, Push: s.pushes.add, Gone: c.End.ClientGone,
 		Close: func(why string) { c.End.Cut(downstream.Left, why) },
 	})
-	l.SetUser(s.access.counted())
+	l.SetUser(s.counted())
 	c.HasLocks(l)
 	return l
 }
 
 // counted is for whom the client's locks count. Those of one address that have not logged in count together, so that strangers
 // take nothing from the clients of other addresses.
-func (a *access) counted() lock.User {
-	if id := a.client.Identity(); !id.Anonymous() {
+func (s *Session) counted() lock.User {
+	if id := s.client.Identity(); !id.Anonymous() {
 		return lock.User{Name: client.UserName(id.User)}
 	}
-	return lock.User{Address: networkOf(a.client.Peer.Addr)}
+	return lock.User{Address: networkOf(s.client.Peer.Addr)}
 }
