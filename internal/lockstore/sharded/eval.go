@@ -17,14 +17,55 @@ const (
 	lateMost = 4 * notAfter
 )
 
-// limits bound how long one request may be under way.
-type limits struct {
-	allow time.Duration // how long after it was sent Redis may still do it
+// request is a script for the Redis that has a key. It is made when it is known which Redis that is: by whose clock the
+// not-after is, and with which command it publishes there.
+type request struct {
+	key   string
+	build func(at *shard, notAfter string) node.Call
+	send  sending
+	allow time.Duration // how long after it was sent Redis may still do it; 0: it has no not-after
 	again time.Duration // on a cluster: for how long it is sent again while it was surely not done
+
+	sent  time.Time // when it was sent last
+	lost  bool      // a reply to it was lost, and the script may have been done
+	final time.Time // of an unknown outcome: when the script can no longer be done
 }
 
-// untilGivenUp is limits.again of a request that has none of its own: the cluster gives up by itself.
+// untilGivenUp is request.again of one that has none of its own: the cluster gives up by itself.
 const untilGivenUp = time.Hour
+
+// reads is a request that changes nothing.
+func reads(key string, send sending, build func() node.Call) *request {
+	return &request{key: key, send: send, again: untilGivenUp, build: func(*shard, string) node.Call { return build() }}
+}
+
+// sendTo sends the request to one Redis. If it got there too late, that one's clock is read again.
+func (r *request) sendTo(ctx context.Context, to *shard, ask bool) (out []int64, err error) {
+	now, known := to.Clock.Now()
+	if r.allow > 0 && !known {
+		if err := to.sample(); err != nil {
+			return nil, err
+		}
+		now, _ = to.Clock.Now()
+	}
+	until := now + r.allow.Microseconds()
+	c := r.build(to, node.NotAfter(until))
+	_, span := telemetry.Span(ctx, c.Script.Span)
+	defer span.End()
+	if to.is != nil {
+		c = c.Guarded()
+	}
+	out, err = r.send(to, c, ask)
+	switch {
+	case r.allow > 0 && lockstore.Unknown(err):
+		now, _ = to.Clock.Now() // which may have been set meanwhile
+		r.lost, r.final = true, time.Now().Add(time.Duration(until-now)*time.Microsecond+time.Millisecond)
+	case r.allow > 0 && err == nil && node.Late(out):
+		_ = to.sample()
+	}
+	to.Account.Refused(err)
+	return out, err
+}
 
 // sending sends a script that is prepared to a shard. ask: ASKING comes first.
 type sending func(s *shard, prepared node.Call, ask bool) ([]int64, error)
@@ -49,11 +90,4 @@ func replicated(replicas int64, wait time.Duration, acked *int64) sending {
 		out, *acked, err = s.EvalReplicated(prepared, replicas, wait)
 		return out, err
 	}
-}
-
-// eval runs a script on the Redis that has its first key.
-func (d *store) eval(ctx context.Context, l limits, c node.Call, send sending) (out []int64, err error) {
-	_, span := telemetry.Span(ctx, c.Script.Span)
-	defer span.End()
-	return d.do(ctx, l, c, send)
 }

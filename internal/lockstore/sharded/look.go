@@ -23,7 +23,7 @@ func (d *store) Look(id lockstore.ID, final, giveUp time.Time) (lockstore.Seen, 
 		d.host.Sleep(background, wait)
 	}
 	for failures := retry.Insist(); ; {
-		out, err := d.eval(background, limits{notAfter, untilGivenUp}, node.Look(id), aside)
+		out, err := d.do(background, reads(id.Key, aside, func() node.Call { return node.Look(id) }))
 		if err == nil {
 			return node.Seen(out), nil
 		}
@@ -39,10 +39,9 @@ func (d *store) Look(id lockstore.ID, final, giveUp time.Time) (lockstore.Seen, 
 // Info reads a lock. Its reply has more than numbers.
 func (d *store) Info(ctx context.Context, db int, key string, most int) (lockstore.Info, error) {
 	var reply rueidis.RedisMessage
-	_, err := d.eval(ctx, limits{notAfter, untilGivenUp}, node.Info(db, key, most),
-		func(s *shard, prepared node.Call, ask bool) (_ []int64, err error) {
-			reply, err = s.Eval(prepared, ask)
-			return nil, err
-		})
+	_, err := d.do(ctx, reads(key, func(s *shard, prepared node.Call, ask bool) (_ []int64, err error) {
+		reply, err = s.Eval(prepared, ask)
+		return nil, err
+	}, func() node.Call { return node.Info(db, key, most) }))
 	return node.ParseInfo(reply, err)
 }

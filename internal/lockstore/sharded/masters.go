@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -17,20 +16,14 @@ import (
 
 // masters are the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are
 // there, too.
-//
-// Each master has a clock of its own, but times that are remembered here for a request are by the proxy's: see
-// notAfterMark.
 type masters struct {
 	// static after construction
-	host   lockstore.Host
-	c      *cluster.Cluster
-	pubsub PubSub
-	began  time.Time // the proxy's clock counts from then
-	placeholders
+	host    lockstore.Host
+	c       *cluster.Cluster
+	pubsub  PubSub
 	changed chan struct{} // one slot: the topology has changed
 	ctx     context.Context
 	stop    context.CancelFunc
-	lost    atomic.Int64 // until when a request whose reply was lost may be done, in µs of the proxy's clock
 
 	running tasks.Group // shards being closed, and questions to them
 
@@ -48,13 +41,6 @@ type followed struct {
 	second []movedSlots      // to be looked at once more
 }
 
-// placeholders stand in the arguments of a script for what is known only when it is sent, and to which node: see
-// notAfterMark.
-type placeholders struct {
-	mark string // for the not-after
-	verb string // for the command to publish with
-}
-
 // clusterShard is what a shard of a cluster has in addition.
 type clusterShard struct {
 	is          *cluster.Node
@@ -70,8 +56,7 @@ type clusterShard struct {
 
 func newMasters(h lockstore.Host, c *cluster.Cluster, by PubSub) *masters {
 	m := &masters{
-		host: h, c: c, pubsub: by, began: time.Now(), placeholders: placeholders{mark: notAfterMark(),
-			verb: notAfterMark()}, changed: make(chan struct{}, 1),
+		host: h, c: c, pubsub: by, changed: make(chan struct{}, 1),
 		shards: map[*cluster.Node]*shard{}, subscriptions: map[string]*subscription{},
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -123,15 +108,16 @@ func (m *masters) shardOf(n *cluster.Node) *shard {
 			Sharded: sharded, Strayed: m.c.Refresh,
 		}))
 	}
+	sh.steps = func() node.Steps { return node.Steps{Publish: m.verbOf(sh)} }
+	sh.sample = func() error { return m.sampleOf(sh) }
+	sh.site = func() node.Site { return m.site(sh) }
 	m.shards[n] = sh
 	ctx, stop := context.WithCancel(m.ctx)
 	sh.stop = stop
 	for _, s := range sh.subscribers {
 		sh.parts.Go(func() { s.Run(ctx) })
 	}
-	sh.parts.Go(func() {
-		sh.KeepTime(ctx, func() error { return m.sampleOf(sh) }, func() node.Site { return m.site(sh) })
-	})
+	sh.parts.Go(func() { sh.KeepTime(ctx, sh.sample, sh.site) })
 	return sh
 }
 
@@ -181,14 +167,6 @@ func (m *masters) Lane(key string) lockstore.Lane {
 	return lockstore.Lane{Node: m.c.Snapshot().Owner(slot), Slot: slot, AtOnce: renewSmall}
 }
 
-func (m *masters) now() int64 { return m.began.UnixMicro() + time.Since(m.began).Microseconds() }
-
-func (m *masters) notAfter(allow time.Duration) (text string, at int64, err error) {
-	return m.mark, m.now() + allow.Microseconds(), nil
-}
-
-func (m *masters) sample() error { return nil } // see sendTo
-
 // permitted waits until it is known what the shard of a name can do.
 func (m *masters) permitted(ctx context.Context, most time.Duration, name string) (refused, err error) {
 	sh := m.use(cluster.Slot([]byte(name)), nil)
@@ -196,7 +174,7 @@ func (m *masters) permitted(ctx context.Context, most time.Duration, name string
 		return nil, nil
 	}
 	defer m.unuse(sh)
-	return sh.Admit(ctx, most, func() node.Site { return m.site(sh) })
+	return sh.Admit(ctx, most, sh.site)
 }
 
 func (m *masters) able() (all []lockstore.Ability) {
@@ -221,7 +199,7 @@ func (m *masters) site(sh *shard) node.Site {
 // verbOf is the command with which the scripts publish at a shard.
 func (m *masters) verbOf(sh *shard) string {
 	// This takes no longer than one or two questions; the script is sent whatever the answer is.
-	_, _ = sh.Admit(context.Background(), 0, func() node.Site { return m.site(sh) })
+	_, _ = sh.Admit(context.Background(), 0, sh.site)
 	return cmp.Or(sh.Account.Verb(), m.pubsub.Verb())
 }
 

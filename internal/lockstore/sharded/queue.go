@@ -12,12 +12,12 @@ import (
 
 // RefreshQueue sends the script that tells which waiters are alive.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
-	said, err := d.step(context.Background(), 0, untilGivenUp, aside,
-		func(text string, _ bool) node.Call { return d.steps.Refresh(q, text) })
+	out, err := d.step(context.Background(), 0, &request{key: q.Key, send: aside, again: untilGivenUp,
+		build: func(at *shard, notAfter string) node.Call { return at.steps().Refresh(q, notAfter) }})
 	if err != nil {
 		return nil, 0, err
 	}
-	return said.out[1:], lockstore.Milliseconds(said.out[0]), nil
+	return out[1:], lockstore.Milliseconds(out[0]), nil
 }
 
 // LeaveQueue takes an owner out of a fair queue. If Redis cannot be told, the place there ends after 10 s.
@@ -79,8 +79,8 @@ func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 		}
 		return aside(s, prepared, ask)
 	}
-	_, err := d.step(context.Background(), leaveFor, untilGivenUp, send,
-		func(text string, _ bool) node.Call { return d.steps.Leave(id, text) })
+	_, err := d.step(context.Background(), leaveFor, &request{key: id.Key, send: send, again: untilGivenUp,
+		build: func(at *shard, notAfter string) node.Call { return at.steps().Leave(id, notAfter) }})
 	if errors.Is(err, errBack) {
 		return nil
 	}

@@ -28,13 +28,15 @@ func TestRequestThatIsSentOnce(t *testing.T) {
 		return cluster.Open(context.Background(), target, cluster.Options{Refresh: time.Hour})
 	})
 	s := opened(t, Cluster(c, ""), c.Close)
-	once, call := limits{allow: notAfter}, node.Call{Script: scripts.Look, Keys: []string{"k"}}
+	once := func(send sending) *request {
+		return &request{key: "k", send: send, build: func(*shard, string) node.Call { return node.Call{Script: scripts.Look, Keys: []string{"k"}} }}
+	}
 	for _, failure := range []error{
 		&upstream.NotSentError{Cause: lockstore.ErrUnserved},
 		&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"},
 	} {
 		before := c.Stats().Refreshes
-		if _, err := s.do(context.Background(), once, call, func(*shard, node.Call, bool) ([]int64, error) { return nil, failure }); !lockstore.NotSent(err) {
+		if _, err := s.do(context.Background(), once(func(*shard, node.Call, bool) ([]int64, error) { return nil, failure })); !lockstore.NotSent(err) {
 			t.Errorf("%v: %v", failure, err)
 		}
 		eventually(t, "a look at the topology", func() bool { return c.Stats().Refreshes > before })
@@ -49,12 +51,12 @@ func TestRequestThatIsSentOnce(t *testing.T) {
 		other = tc.Servers[1]
 	}
 	var asked []string
-	_, err = s.do(context.Background(), once, call, func(sh *shard, _ node.Call, ask bool) ([]int64, error) {
+	_, err = s.do(context.Background(), once(func(sh *shard, _ node.Call, ask bool) ([]int64, error) {
 		if asked = append(asked, fmt.Sprintf("%s %v", sh.is.Addr, ask)); len(asked) == 1 {
 			return nil, &upstream.ReplyError{Line: fmt.Sprintf("ASK %d %s", slot, other.Addr())}
 		}
 		return nil, nil
-	})
+	}))
 	want := []string{owner.Addr() + " false", other.Addr() + " true"}
 	if err != nil || fmt.Sprint(asked) != fmt.Sprint(want) {
 		t.Errorf("%v: asked %q, want %q", err, asked, want)

@@ -10,8 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// single is one Redis, or the master behind Sentinels, which may be another one later. It goes by Redis' own clock:
-// what Redis says of a request whose reply was lost is compared with that request's not-after as it was sent.
+// single is one Redis, or the master behind Sentinels, which may be another one later.
 //
 // A new master has what had reached it when it was promoted. Every hold is looked at there when the wake-up connection
 // is back (resubscribed), and once more a little later: the answer of the former master to a verb may have been on its
@@ -24,7 +23,9 @@ type single struct {
 }
 
 func newSingle(h lockstore.Host, ctl *upstream.Control) *single {
-	s := &single{host: h, only: &shard{Node: node.Node{Control: ctl}}}
+	s := &single{host: h}
+	s.only = &shard{Node: node.Node{Control: ctl}, sample: s.sample, site: s.site,
+		steps: func() node.Steps { return node.Steps{Publish: node.Publish} }}
 	s.Subscribers = node.Subscribers{node.NewSubscriber(ctl,
 		node.SubscriberOptions{Logger: h.Log, Back: s.resubscribed})}
 	ctl.OnSwitch(s.masterSwitches)
@@ -49,8 +50,6 @@ const renewAtOnce, renewSmall = 16, 64
 
 func (s *single) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
 
-func (s *single) final(at int64) int64 { return at }
-
 func (s *single) permitted(ctx context.Context, most time.Duration, _ string) (refused, err error) {
 	return s.only.Admit(ctx, most, s.site)
 }
@@ -62,27 +61,8 @@ func (s *single) site() node.Site {
 		UUID: s.host.UUID}
 }
 
-func (s *single) do(_ context.Context, _ limits, c node.Call, send sending) ([]int64, error) {
-	out, err := send(s.only, c, false)
-	s.only.Account.Refused(err)
-	return out, err
-}
-
-func (s *single) notAfter(allow time.Duration) (text string, at int64, err error) {
-	now, known := s.only.Clock.Now()
-	if !known {
-		if err := s.sample(); err != nil {
-			return "", 0, err
-		}
-		now = s.now()
-	}
-	at = now + allow.Microseconds()
-	return node.NotAfter(at), at, nil
-}
-
-func (s *single) now() int64 {
-	now, _ := s.only.Clock.Now()
-	return now
+func (s *single) do(ctx context.Context, r *request) ([]int64, error) {
+	return r.sendTo(ctx, s.only, false)
 }
 
 // sample asks Redis for its time.

@@ -17,7 +17,6 @@ import (
 type store struct {
 	shards
 	host   lockstore.Host
-	steps  node.Steps
 	vacant vacancies // locks that have ended without an UNLOCK
 	turns  replicaTurns
 }
@@ -33,29 +32,23 @@ type shards interface {
 	// permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended
 	// first, or most, if that is not 0.
 	permitted(ctx context.Context, most time.Duration, name string) (refused, err error)
-	// do sends a script to the Redis that has its first key.
-	do(ctx context.Context, l limits, c node.Call, send sending) ([]int64, error)
-	// NotAfter is the not-after of a script that is about to be sent and may be done for so long, as its argument, and
-	// in µs of the clock of now.
-	notAfter(allow time.Duration) (text string, at int64, err error)
-	// now is the time in µs by which not-afters are computed.
-	now() int64
-	// final is when a request that was to be sent with that not-after can no longer be done.
-	final(at int64) int64
-	// sample reads that clock again, after it was found to be ahead.
-	sample() error
+	// do sends a request to the Redis that has its key, and says what the script returned.
+	do(ctx context.Context, r *request) ([]int64, error)
 }
 
 // shard is one Redis of a store.
 type shard struct {
 	node.Node
+	steps        func() node.Steps // how scripts are made for it
+	sample       func() error      // asks it for its time, and has locks checked if its clock jumped
+	site         func() node.Site
 	clusterShard // of a cluster
 }
 
 // Single keeps the locks on one Redis, or on the master behind Sentinels.
 func Single(ctl *upstream.Control) lockstore.Opener {
 	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
-		return newStore(newSingle(h, ctl), node.Publish, h), lockstore.Rules{}
+		return newStore(newSingle(h, ctl), h), lockstore.Rules{}
 	}
 }
 
@@ -66,13 +59,12 @@ type PubSub = node.PubSub
 // PubSubSharded.
 func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
 	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
-		m := newMasters(h, c, cmp.Or(by, node.PubSubSharded))
-		return newStore(m, m.verb, h), lockstore.Rules{Slots: true}
+		return newStore(newMasters(h, c, cmp.Or(by, node.PubSubSharded)), h), lockstore.Rules{Slots: true}
 	}
 }
 
-func newStore(s shards, publish string, h lockstore.Host) *store {
-	return &store{shards: s, host: h, steps: node.Steps{Publish: publish}, vacant: newVacancies(),
+func newStore(s shards, h lockstore.Host) *store {
+	return &store{shards: s, host: h, vacant: newVacancies(),
 		turns: replicaTurns{all: map[replicaKey]*replicaPlaces{}}}
 }
 

@@ -130,12 +130,11 @@ func nodesOf(d *store) (all []*node.Node) {
 
 // TestTooLateSaysWhatIsKnown: a script that Redis came to too late names the time it took, or the clock that jumped.
 func TestTooLateSaysWhatIsKnown(t *testing.T) {
-	d := at(t, testredis.Start(t).URL())
 	for took, want := range map[time.Duration]string{
 		1500 * time.Millisecond: "the request came to Redis too late, and nothing was done: the answer took 1.5s, 1s are allowed",
 		5 * time.Millisecond:    "the request came to Redis too late, and nothing was done: its clock is ahead of where it was",
 	} {
-		if err := d.tooLate(took, time.Second); !errors.Is(err, lockstore.ErrLate) || !lockstore.NotSent(err) || !strings.HasSuffix(err.Error(), want) {
+		if err := tooLate(took, time.Second); !errors.Is(err, lockstore.ErrLate) || !lockstore.NotSent(err) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v: %v", took, err)
 		}
 	}
@@ -153,12 +152,13 @@ func TestForceComesAgain(t *testing.T) {
 	t.Cleanup(ctl.Close)
 	host := hostOf(t, t.Context(), &sync.WaitGroup{})
 	one := newSingle(host, ctl)
-	d := newStore(one, node.Publish, host) // nobody else reads the clock
+	d := newStore(one, host) // nobody else reads the clock
 	s.Do(t, "HSET", "k", "o", "1")
-	if err := d.sample(); err != nil {
+	if err := one.sample(); err != nil {
 		t.Fatal(err)
 	}
-	one.only.Clock.Set(d.now()-5e6, time.Now(), one.only.Clock.Era())
+	now, _ := one.only.Clock.Now()
+	one.only.Clock.Set(now-5e6, time.Now(), one.only.Clock.Era())
 	if done, err := d.Release(t.Context(), &lockstore.Release{ID: lockstore.ID{Key: "k"}}); done.Code != 1 || err != nil || s.Do(t, "EXISTS", "k").(int64) != 0 {
 		t.Error(done, err)
 	}

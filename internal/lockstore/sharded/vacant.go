@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 // A lock that ends without an UNLOCK wakes nobody by itself: Redis only drops the key. Whoever waits elsewhere may have
@@ -171,7 +172,7 @@ func (d *store) tellVacant(batch []*vacancy) {
 	for i, v := range batch {
 		ids[i] = v.id
 	}
-	out, err := d.eval(context.Background(), limits{allow: notAfter}, d.steps.Vacant(ids), aside)
+	out, err := d.do(context.Background(), vacate(ids))
 	now := time.Now()
 	for i, v := range batch {
 		switch {
@@ -190,4 +191,9 @@ func (d *store) tellVacant(batch []*vacancy) {
 		}
 		d.vacant.add(v)
 	}
+}
+
+func vacate(ids []lockstore.ID) *request {
+	return &request{key: ids[0].Key, send: aside,
+		build: func(at *shard, _ string) node.Call { return at.steps().Vacant(ids) }}
 }

@@ -34,10 +34,10 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 	s.Do(t, "SET", "text", "somebody's")
 	s.Do(t, "HSET", "reads", "mode", "read", "other", "1")
 	s.Do(t, "PEXPIRE", "reads", 60000)
-	c := d.steps.Vacant([]lockstore.ID{
+	ids := []lockstore.ID{
 		id("others", "me", lockstore.Plain), id("own", "me", lockstore.Plain), id("endless", "me", lockstore.Plain), id("text", "me", lockstore.Plain), id("reads", "me", lockstore.Read),
-	})
-	out, err := d.eval(context.Background(), limits{notAfter, untilGivenUp}, c, aside)
+	}
+	out, err := d.do(context.Background(), vacate(ids))
 	if err != nil || out[1] < 50000 || out[1] > 60000 {
 		t.Fatal(out, err)
 	}
