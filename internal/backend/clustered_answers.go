@@ -23,18 +23,18 @@ var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.
 	Partial: true}
 
 func (u *clusteredPath) Ask(words [][]byte, at Place) ([]byte, error) {
-	c := cluster.Command{Raw: resp.Command(words), Args: words, Facts: question}
+	facts := question
 	switch at.kind {
 	case atSlot:
 		if n := u.nodes.Snapshot().Owner(at.slot); n != nil {
-			return u.askNode(n, c.Raw)
+			return u.askNode(n, words)
 		}
 	case atNode:
-		return u.askNode(at.node, c.Raw)
+		return u.askNode(at.node, words)
 	case apart:
 		return u.askApart(words, at.cmd)
 	case scanning:
-		c.Facts = scanFacts
+		facts = scanFacts
 	case queued:
 		n := u.nodes.Snapshot().Owner(cluster.Slot(words[1]))
 		if n == nil {
@@ -42,15 +42,20 @@ func (u *clusteredPath) Ask(words [][]byte, at Place) ([]byte, error) {
 		}
 		return u.askQueued(n.Upstream(), words)
 	}
-	return u.askPlan(c)
+	return u.askPlan(words, facts)
 }
 
 var errNobodys = &upstream.NotSentError{Cause: errors.New("no node has the key's slot")}
 
-func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
-	p := cluster.NewPlan(c)
-	u.do(u.executor(shared), []*cluster.Plan{p})
-	return u.answered(p.Reply, p.Err)
+func (u *clusteredPath) askPlan(words [][]byte, facts *cluster.Facts) ([]byte, error) {
+	return u.answered(u.carryOut(u.executor(shared), words, facts))
+}
+
+// carryOut carries out a command that has no key, as far as is known.
+func (u *clusteredPath) carryOut(e *cluster.Executor, words [][]byte, facts *cluster.Facts) ([]byte, error) {
+	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
+	u.do(e, []*cluster.Plan{p})
+	return p.Reply, p.Err
 }
 
 func (u *clusteredPath) AskKeys(all [][][]byte) (replies [][]byte, err error) {
@@ -71,26 +76,24 @@ func (u *clusteredPath) AskKeys(all [][][]byte) (replies [][]byte, err error) {
 }
 
 // askNode asks one node.
-func (u *clusteredPath) askNode(n *cluster.Node, raw []byte) ([]byte, error) {
+func (u *clusteredPath) askNode(n *cluster.Node, words [][]byte) ([]byte, error) {
 	p, err := n.Upstream().Open(u.Context, u.client.Identity())
 	if err != nil {
 		return nil, err
 	}
 	defer p.Release()
-	return u.question(p, raw)
+	return u.question(p, resp.Command(words))
 }
 
 // askApart asks all nodes that c concerns, over connections of their own.
 func (u *clusteredPath) askApart(words [][]byte, c *commandtable.Command) ([]byte, error) {
-	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.Routes.Load().of(c).facts})
 	e := u.executor(private)
 	defer e.Close()
-	u.do(e, []*cluster.Plan{p})
-	return p.Reply, p.Err
+	return u.carryOut(e, words, u.Routes.Load().of(c).facts)
 }
 
 func (u *clusteredPath) AskAll(words [][]byte) ([]resp.Reply, error) {
-	answer, err := u.askPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: askAllFacts})
+	answer, err := u.askPlan(words, askAllFacts)
 	if err != nil {
 		return nil, err
 	}
@@ -184,20 +187,19 @@ func enough(reply []byte, wanted [][]byte) bool {
 
 // channels is PUBSUB CHANNELS, or SHARDCHANNELS, of all nodes: each knows of its own subscribers only.
 func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byte, error) {
-	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.Routes.Load().of(c).facts})
-	u.do(u.executor(shared), []*cluster.Plan{p})
-	n, _, ok := resp.Open(p.Reply)
-	if p.Err != nil || !ok || n < 0 {
-		return p.Reply, p.Err
+	reply, err := u.carryOut(u.executor(shared), words, u.Routes.Load().of(c).facts)
+	n, _, ok := resp.Open(reply)
+	if err != nil || !ok || n < 0 {
+		return reply, err
 	}
 	const nameBytes = 24 // of a slice
-	if !u.client.MayHold(2*len(p.Reply) + n*nameBytes) {
+	if !u.client.MayHold(2*len(reply) + n*nameBytes) {
 		return nil, cluster.ErrTooMuch
 	}
-	names := slices.AppendSeq(make([][]byte, 0, n), resp.Elements(p.Reply))
+	names := slices.AppendSeq(make([][]byte, 0, n), resp.Elements(reply))
 	slices.SortFunc(names, bytes.Compare)
 	names = slices.CompactFunc(names, bytes.Equal)
-	out := resp.AppendArray(make([]byte, 0, len(p.Reply)), len(names))
+	out := resp.AppendArray(make([]byte, 0, len(reply)), len(names))
 	for _, name := range names {
 		out = append(out, name...)
 	}

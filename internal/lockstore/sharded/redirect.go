@@ -42,24 +42,19 @@ func (m *masters) do(ctx context.Context, r *request) ([]int64, error) {
 
 // refusal reads the error of a request: why it has not run, if that is so, and what the error is to those who wait for it.
 func (m *masters) refusal(sh *shard, err error) (cluster.Refusal, error) {
-	reply := upstream.Refused(err)
-	switch {
-	case upstream.IsNotSent(err):
+	if upstream.IsNotSent(err) {
 		m.c.Refresh() // also for those who ask again by themselves
 		return cluster.Unreached, err
-	case lockstore.Unknown(err):
-		m.c.Refresh()
-		return cluster.Refusal{}, err
-	case reply == nil:
-		return cluster.Refusal{}, err
 	}
-	r := m.c.Refusal(sh.is, []byte("-"+reply.Line+"\r\n"))
+	r := m.c.RefusalIn(sh.is, err)
 	switch {
 	case r.Moving():
 		return r, &upstream.NotSentError{Cause: lockstore.ErrMoving}
 	case r.OfSlot():
 		m.c.Refresh()
-		return r, &upstream.NotSentError{Cause: errors.New(reply.Line)}
+		return r, &upstream.NotSentError{Cause: errors.New(upstream.Refused(err).Line)}
+	case lockstore.Unknown(err):
+		m.c.Refresh()
 	}
 	return r, err
 }
