@@ -30,6 +30,55 @@ func Duels(r *Crew) {
 	}
 }
 
+// Herd has all clients want one lock, each over a proxy of its own choice. They hold it for a moment, or for longer; some give up, some hang up
+// while they wait, and some rest. Every ten seconds it is another lock, by another verb.
+func Herd(r *Crew) {
+	for _, c := range r.Clients {
+		r.Working.Go(func() {
+			for !r.Over() {
+				c.rest()
+				c.wantsOne(c.link(c.N % len(c.links)))
+			}
+		})
+	}
+}
+
+// wantsOne has a client want the lock some times, over a connection that it leaves then; nil: the proxy is down.
+func (c *Client) wantsOne(l *Link) {
+	for range 1 + c.Dice.IntN(20) {
+		if l == nil || l.dead || c.Over() {
+			return
+		}
+		epoch := int(c.Now() / (10 * second))
+		s := &section{Client: c, keys: []string{fmt.Sprintf("h%d", epoch)}, verb: "LOCK", count: 1, fixed: l}
+		switch kind := epoch % 5; {
+		case kind == 1:
+			s.verb = "FAIRLOCK"
+		case kind == 4 && c.Dice.IntN(2) == 0:
+			s.verb, s.side = "RLOCK", Read
+		case kind%2 == 0 && kind > 0:
+			s.verb, s.side = "WLOCK", Write
+		}
+		o := s.acquire(0)
+		switch c.Dice.IntN(60) {
+		case 0: // it hangs up, having the lock or not
+			c.doFor(l, o, time.Duration(1+c.Dice.IntN(30))*time.Millisecond)
+			c.Leave(l, false)
+			return
+		case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
+			o.Block = 1 + c.Dice.Int64N(100)
+		}
+		if s.call(o).Outcome != OK {
+			continue
+		}
+		c.nap(time.Duration(1 + c.Dice.Int64N(int64(time.Millisecond<<c.Dice.IntN(6)))))
+		s.release()
+		if c.Dice.IntN(3) == 0 {
+			c.nap(time.Duration(1 + c.Dice.Int64N(int64(100*time.Millisecond))))
+		}
+	}
+}
+
 // meeting is a barrier.
 type meeting struct {
 	mu    sync.Mutex

@@ -81,6 +81,10 @@ var profiles = []*profile{
 		harms: []harm{dropSubscribers}, pause: 2 * second,
 	},
 	{
+		name: "herd", about: "one lock is wanted through many proxies: nobody waits for it while it is free", stores: one,
+		proxies: 6, users: 2, strict: true, effects: true, gap: 3 * second, options: lock.Options{Watchdog: 10 * second, Poll: time.Minute}, drive: func(b *environment) { history.Herd(b.Crew) },
+	},
+	{
 		name: "late", about: "writers sleep past their leases", stores: []string{"single"}, effects: true,
 		users: 3, options: lock.Options{Watchdog: 3 * second, Poll: second}, drive: func(b *environment) { history.LateWriters(b.Crew) },
 		harms: []harm{swallowLink}, pause: 20 * second,

@@ -1,0 +1,139 @@
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/history"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+)
+
+var herds = flag.String("herds", "2,8", "with how many proxies TestHerd has one lock wanted")
+
+// herdUsers is how many users each proxy has who want the one lock.
+const herdUsers = 2
+
+// herded is what came of one lock that all wanted.
+type herded struct {
+	grants, scripts int
+	longest         time.Duration   // that anybody waited
+	each            []int           // grants of each user
+	took            time.Duration   // the whole
+	waits           []time.Duration // the longest of each user, the last included that was not granted
+}
+
+// perGrant is how many scripts a grant took.
+func (h herded) perGrant() float64 { return float64(h.scripts) / float64(h.grants) }
+
+// fair is the mean wait where each user has the lock in turn.
+func (h herded) fair() time.Duration {
+	return h.took / time.Duration(max(h.grants, 1)) * time.Duration(len(h.each))
+}
+
+// spread are the fewest and the most grants that a user had.
+func (h herded) spread() (least, most int) {
+	least = h.each[0]
+	for _, n := range h.each {
+		least, most = min(least, n), max(most, n)
+	}
+	return least, most
+}
+
+// contend has all users of so many proxies want one lock for some simulated time.
+func contend(t *testing.T, verb string, proxies int, work, d time.Duration) (h herded) {
+	p := &profile{name: "herd", proxies: proxies, options: lock.Options{Watchdog: 30 * second, Poll: 3 * second}}
+	defer current.Store(nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newEnvironment(combination{p: p, s: stores[0]}, 1, nil, nil)
+		defer b.close()
+		var ran, counts atomic.Int64
+		over := make(chan struct{})
+		b.nodes[0].Log(func(_ time.Time, _ *world.Node, command []string, _ string) {
+			all := strings.Join(command, " ")
+			if strings.HasPrefix(strings.ToUpper(all), "EVAL") && !strings.Contains(all, "lockproxy_probe:") {
+				ran.Add(counts.Load())
+			}
+		})
+		h.each, h.waits = make([]int, proxies*herdUsers), make([]time.Duration, proxies*herdUsers)
+		side := history.Plain
+		if verb == "WLOCK" {
+			side = history.Write
+		}
+		for i := range h.each {
+			b.Working.Go(func() {
+				c := b.connect(i%proxies, b.Conn())
+				defer c.Close(false)
+				for {
+					began := time.Now()
+					reply, err := c.verb(&history.Op{Verb: verb, Keys: []string{"hot"}, Side: side, Block: 30000})
+					if counts.Load() == 1 {
+						h.waits[i] = max(h.waits[i], time.Since(began))
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if reply == nil {
+						continue
+					}
+					if counts.Load() == 1 {
+						h.each[i]++
+					}
+					time.Sleep(work + c.turn())
+					if _, err := c.verb(&history.Op{Verb: "UNLOCK", Keys: []string{"hot"}, Side: side}); err != nil {
+						t.Error(err)
+						return
+					}
+					select {
+					case <-over:
+						return
+					case <-time.After(50*time.Microsecond + c.turn()): // the way to the client, and back
+					}
+				}
+			})
+		}
+		time.Sleep(d / 4)
+		counts.Store(1)
+		time.Sleep(d)
+		counts.Store(0)
+		close(over)
+		b.Working.Wait()
+		h.scripts, h.took = int(ran.Load()), d
+	})
+	for i, n := range h.each {
+		h.grants += n
+		h.longest = max(h.longest, h.waits[i])
+	}
+	return h
+}
+
+// mostScripts is how many scripts a grant may take, by verb; a verb that is not there is only measured.
+var mostScripts = map[string]float64{}
+
+// TestHerd: what a grant costs, and who gets it, with one lock that is wanted through many proxies.
+func TestHerd(t *testing.T) {
+	for _, proxies := range strings.Split(*herds, ",") {
+		n := 0
+		if _, err := fmt.Sscan(proxies, &n); err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []string{"LOCK", "FAIRLOCK", "WLOCK"} {
+			for _, work := range []time.Duration{0, 5 * ms} {
+				h := contend(t, verb, n, work, second/4+10*time.Duration(n)*herdUsers*work)
+				least, most := h.spread()
+				said := fmt.Sprintf("%s, %d proxies, %v of work: %.1f scripts a grant, %d grants, fair wait %v, longest %v, grants of a user %d to %d",
+					verb, n, work, h.perGrant(), h.grants, h.fair().Round(10*time.Microsecond), h.longest.Round(10*time.Microsecond), least, most)
+				if limit := mostScripts[verb]; limit > 0 && (h.perGrant() > limit || h.longest > 3*h.fair() || most > 3*least) {
+					t.Error(said)
+				}
+				t.Log(said)
+			}
+		}
+	}
+}
