@@ -309,11 +309,11 @@ func (hs *holds) count() int64 {
 	return hs.live
 }
 
-// any says whether a connection of this proxy holds a lock.
-func (hs *holds) any(key lockstore.LineKey) bool {
+// keeps says whether a connection of this proxy has a lock that it is not giving back: its release is yet to come.
+func (hs *holds) keeps(key lockstore.LineKey) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return hs.byKey[key].Len() > 0
+	return handed(hs.byKey[key])
 }
 
 // recheckKey makes the watchdog check every live hold of a key at once: one of them may be newer than what ended the

@@ -41,10 +41,10 @@ func newLines(l *life, o Options, hs *holds) *lines {
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
 type line struct {
 	key          lockstore.LineKey
-	wake         chan struct{} // one message that no head has acted on yet
-	keep         chan struct{} // of a fair line: its places are to be refreshed at once
-	gone         chan struct{} // of a fair line: closed with its last waiter
-	subscription lockstore.Subscription
+	wake         chan struct{}          // one message that no head has acted on yet
+	keep         chan struct{}          // of a fair line: its places are to be refreshed at once
+	gone         chan struct{}          // of a fair line: closed with its last waiter
+	subscription lockstore.Subscription // of one that is not fair
 
 	heard messages // since a turn was offered to others
 
@@ -91,8 +91,8 @@ const (
 type asking struct {
 	// Why its last try could not be made; that a reply was lost counts until Redis answers.
 	trouble error
-	hears   []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
-	splits  int                      // how often in a row its tries were split, on a quorum
+	hears   *lockstore.Subscription // the head's: to the line's channel, or in a fair line to its own
+	splits  int                     // how often in a row its tries were split, on a quorum
 	// Of a request without an answer: until then it may yet get a place in the fair queue.
 	final time.Time
 }
@@ -129,9 +129,10 @@ func (ls *lines) join(w *waiter) {
 	if l == nil {
 		l = &line{key: key, wake: make(chan struct{}, 1), turns: turnsFrom(ls.holds.pauseAt(w.id.Line()))}
 		ls.byKey[key] = l
-		l.subscription = ls.store.Subscribe(key.Channel(), l)
 		if key.Fair {
 			ls.beginQueue(l)
+		} else {
+			l.subscription = ls.store.Subscribe(key.Channel(), l)
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)
@@ -182,8 +183,8 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	w.timer.Stop()
 	ls.waiting--
 	l, first := w.line, w.first()
-	if len(w.hears) > 1 {
-		w.hears[1].Close()
+	if l.key.Fair && w.hears != nil {
+		w.hears.Close()
 	}
 	l.waiters.Remove(w.place)
 	if w.r.Owner != "" {
@@ -200,9 +201,10 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	case next == nil:
 		delete(ls.byKey, l.key)
 		ls.holds.keepPause(w.id, l.pause)
-		l.subscription.Close()
 		if l.key.Fair {
 			close(l.gone)
+		} else {
+			l.subscription.Close()
 		}
 	case first:
 		is := next.Value.(*waiter)

@@ -160,25 +160,33 @@ func (ls *lines) park(w *waiter) <-chan struct{} {
 	return l.wake
 }
 
-// listen waits until the line's channels are subscribed to, when the waiter has become the head of its line. If they
-// were not yet, a message may have been missed: the waiter is to try at once then.
+// listen waits until the channel is subscribed to that wakes the head of a line, when the waiter has become that. It is to
+// try at once then, since a message may have been missed, unless a client of this proxy has the lock: the release of that
+// is yet to come, and wakes it.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
-	if !w.c.m.lines.subscribe(w) {
+	ls := w.c.m.lines
+	if !ls.subscribe(w) {
 		return nil
 	}
-	for _, s := range w.hears {
-		waited, err := s.Ready(ctx, over)
-		if errors.Is(err, lockstore.ErrOver) {
-			err = ErrNotAcquired
-		}
-		if err != nil {
-			return err
-		}
-		if waited {
-			w.c.m.lines.tryAtOnce(w.line)
-		}
+	_, err := w.hears.Ready(ctx, over)
+	switch {
+	case errors.Is(err, lockstore.ErrOver):
+		return ErrNotAcquired
+	case err == nil:
+		ls.listens(w)
 	}
-	return nil
+	return err
+}
+
+// listens sets when the head of a line tries that listens now.
+func (ls *lines) listens(w *waiter) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if !ls.holds.keeps(w.id.Line()) {
+		w.line.tryAt = time.Time{}
+	} else if w.line.tryAt.IsZero() {
+		w.line.tryNext(-1, ls.opts.Poll)
+	}
 }
 
 // subscribe makes the subscriptions of a waiter that has become the head of its line; false: it has not, or has them.
@@ -189,21 +197,9 @@ func (ls *lines) subscribe(w *waiter) bool {
 	if !w.first() || w.hears != nil || w.called {
 		return false
 	}
-	w.hears = []lockstore.Subscription{l.subscription}
-	if l.key.Fair {
-		w.hears = append(w.hears, ls.store.Subscribe(w.ownChannel(), l))
-		if !ls.holds.any(w.id.Line()) {
-			// A message on the waiter's own channel may have been missed, but not if a client of this proxy holds the
-			// lock: its release will wake the whole line.
-			l.tryAt = time.Time{}
-		}
+	if w.hears = &l.subscription; l.key.Fair {
+		own := ls.store.Subscribe(w.ownChannel(), l)
+		w.hears = &own
 	}
 	return true
-}
-
-// tryAtOnce makes the head of a line try without being woken.
-func (ls *lines) tryAtOnce(l *line) {
-	ls.mu.Lock()
-	l.tryAt = time.Time{}
-	ls.mu.Unlock()
 }
