@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -127,9 +128,9 @@ func TestSplitByOddKeys(t *testing.T) {
 		want string
 	}{
 		"even":             {[]int{1, 3}, ""},
-		"twice the same":   {[]int{1, 1, 2}, CrossSlot},
-		"backwards":        {[]int{3, 1}, CrossSlot},
-		"at odd distances": {[]int{1, 3, 4}, CrossSlot},
+		"twice the same":   {[]int{1, 1, 2}, commandtable.CrossSlot},
+		"backwards":        {[]int{3, 1}, commandtable.CrossSlot},
+		"at odd distances": {[]int{1, 3, 4}, commandtable.CrossSlot},
 		"each is a key":    {[]int{1, 2, 3, 4}, ""},
 		"a word too long":  {[]int{2, 4}, wrong},
 	} {

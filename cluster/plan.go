@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -20,9 +21,6 @@ type Command struct {
 
 // unlistedCommand is a command that COMMAND does not list.
 var unlistedCommand = &Facts{Script: true}
-
-// CrossSlot is Redis' error for a command with keys in several slots.
-const CrossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
 const noSlot = -1
 
@@ -157,7 +155,7 @@ func (p *Plan) bySlots() {
 	step := keys[1] - keys[0]
 	switch {
 	case p.cmd.Facts.Request != MultiShard, !evenly(keys, step): // or COMMAND has given odd places for keys
-		p.answer(CrossSlot)
+		p.answer(commandtable.CrossSlot)
 	case (len(args)-keys[0])%step != 0, keys[0]+len(keys)*step > len(args):
 		p.answer("ERR wrong number of arguments for '" + p.cmd.Facts.Name + "' command")
 	default:

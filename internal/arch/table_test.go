@@ -63,7 +63,7 @@ var table = []row{
 	{pkg: "internal/checked", floor: 0, what: "connections whose replies are checked before rueidis reads them", may: []string{"proto/resp"}, libs: stdOnly},
 	{pkg: "internal/tasks", floor: 0, what: "goroutines, of which some begin while others are waited for", libs: stdOnly},
 	{pkg: "cluster", floor: 2, what: "many nodes: slots, topology, routing, redirects",
-		may: []string{"internal/retry", "upstream", "proto/resp", "internal/jitter", "internal/telemetry"}},
+		may: []string{"internal/commandtable", "internal/retry", "upstream", "proto/resp", "internal/jitter", "internal/telemetry"}},
 	{pkg: "upstream/sentinel", floor: 2, what: "which Redis is the master, as Sentinels name it and it confirms",
 		may: []string{"internal/checked", "internal/retry", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",

@@ -1,11 +1,12 @@
 package commandtable
 
-// Clustered is what becomes of a command before a cluster, outside of transactions, where it is not sent to the nodes that
-// its keys, or Redis' tips, name.
+// Clustered is what becomes of a command before a cluster where it is not sent to the nodes that its keys, or Redis' tips,
+// name.
 type Clustered struct {
-	How  ClusteredHow
-	Line string // the error, of what is refused
-	Note string // for docs/CLUSTER.md
+	How    ClusteredHow // outside of transactions
+	Line   string       // the error, of what is refused
+	Barred bool         // an error within a transaction, which may be at another node
+	Note   string       // for docs/CLUSTER.md
 }
 
 // ClusteredHow is what is done in place of sending a command to a node.
@@ -21,16 +22,40 @@ const (
 
 // clustered are the commands of which there is something to say.
 var clustered = map[string]Clustered{
-	"monitor":              {ClusteredRefused, "ERR 'MONITOR' is of one node: lockproxy does not send it to a cluster", "refused"},
-	"shutdown":             {ClusteredRefused, "ERR 'SHUTDOWN' is of one node: lockproxy does not send it to a cluster", "refused"},
-	"client|tracking":      {ClusteredRefused, "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes", "refused, but for `OFF`"},
-	"select":               {ClusteredSent, "ERR SELECT is not allowed in cluster mode", "database 0 only"},
+	"monitor":              {How: ClusteredRefused, Line: "ERR 'MONITOR' is of one node: lockproxy does not send it to a cluster", Barred: true, Note: "refused"},
+	"shutdown":             {How: ClusteredRefused, Line: "ERR 'SHUTDOWN' is of one node: lockproxy does not send it to a cluster", Note: "refused"},
+	"client|tracking":      {How: ClusteredRefused, Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes", Barred: true, Note: "refused, but for `OFF` outside of transactions"},
+	"select":               {Line: "ERR SELECT is not allowed in cluster mode", Note: "database 0 only"},
+	"subscribe":            clusteredSubscribe,
+	"unsubscribe":          clusteredSubscribe,
+	"psubscribe":           clusteredSubscribe,
+	"punsubscribe":         clusteredSubscribe,
+	"ssubscribe":           clusteredSubscribe,
+	"sunsubscribe":         clusteredSubscribe,
 	"wait":                 {How: ClusteredWaits, Note: "for all masters; the smallest answer counts"},
-	"waitaof":              {How: ClusteredWaits, Note: "as `WAIT`"},
+	"waitaof":              {How: ClusteredWaits, Note: "for all masters; the smallest answer counts"},
 	"pubsub|channels":      {How: ClusteredUnion, Note: "those of all nodes"},
 	"pubsub|shardchannels": {How: ClusteredUnion, Note: "those of all nodes"},
 	"function|stats":       {How: ClusteredRunning, Note: "of a master that runs a script, or any"},
 }
 
+var clusteredSubscribe = Clustered{Barred: true, Note: "refused in a transaction"}
+
 // ClusteredOf is what becomes of a command before a cluster.
 func ClusteredOf(name string) Clustered { return clustered[name] }
+
+// The errors before a cluster for what a command is called with, or when, whichever it is.
+const (
+	CrossSlot        = "CROSSSLOT Keys in request don't hash to the same slot" // as a node says it
+	CrossWatch       = "ERR %s on a connection that watches another node's keys: use another connection, or UNWATCH first"
+	FencedCrossSlot  = CrossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
+	FencedAtAllNodes = "ERR '%s' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"
+)
+
+// clusteredCalls are the calls that those errors are for.
+var clusteredCalls = []struct{ call, line string }{
+	{"keys in several slots, but for what is split, or in a transaction and under `WATCH`", CrossSlot},
+	{"what may wait, on a connection that watches keys of another node", CrossWatch},
+	{"`FENCED` of keys in another slot than the lock's", FencedCrossSlot},
+	{"`FENCED` of what concerns all nodes (`SCAN` …)", FencedAtAllNodes},
+}

@@ -24,10 +24,18 @@ func TestClusterPage(t *testing.T) {
 	if !begins || !ends {
 		t.Fatal("the page has no such list")
 	}
-	list := begin + "\n| outside of transactions | before a cluster |\n|---|---|\n"
+	list := begin + "\n| command, or call | before a cluster |\n|---|---|\n"
+	titles := map[string][]string{} // of the commands that have the same note
 	for _, name := range slices.Sorted(maps.Keys(clustered)) {
-		c := Command{Name: name}
-		list += "| `" + c.Title() + "` | " + clustered[name].Note + " |\n"
+		note := clustered[name].Note
+		titles[note] = append(titles[note], "`"+(&Command{Name: name}).Title()+"`")
+	}
+	for _, note := range slices.Sorted(maps.Keys(titles)) {
+		list += "| " + strings.Join(titles[note], ", ") + " | " + note + " |\n"
+	}
+	for _, c := range clusteredCalls {
+		code, _, _ := strings.Cut(c.line, " ")
+		list += "| " + c.call + " | `-" + code + " …` |\n"
 	}
 	want := before + list + "\n" + end + after
 	if *update {
@@ -46,7 +54,7 @@ func TestClusteredRows(t *testing.T) {
 	t.Parallel()
 	for name, row := range clustered {
 		refuses := row.How == ClusteredRefused || row.How == ClusteredSent
-		if row.Note == "" || refuses != (row.Line != "") {
+		if row.Note == "" || refuses != (row.Line != "" || row.Barred) {
 			t.Errorf("%s: %+v", name, row)
 		}
 	}

@@ -2,7 +2,7 @@ package own
 
 import (
 	"context"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -98,7 +98,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 		before = p.slots.watched
 	}
 	if cross || differ(slot, before) {
-		u.client.Error(cluster.CrossSlot)
+		u.client.Error(commandtable.CrossSlot)
 		return
 	}
 	forwarded()
@@ -123,11 +123,10 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	switch {
 	case cross:
-		u.client.Error(cluster.CrossSlot)
+		u.client.Error(commandtable.CrossSlot)
 		return
 	case p != nil && u.elsewhere(slot, p.Node):
-		u.client.Error("ERR " + strings.ToUpper(c.Name) +
-			" on a connection that watches another node's keys: use another connection, or UNWATCH first")
+		u.client.Error(fmt.Sprintf(commandtable.CrossWatch, c.Title()))
 		return
 	}
 	forwarded()

@@ -1,13 +1,14 @@
 package own
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/fenced"
-	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -16,8 +17,6 @@ import (
 // if the command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all
 // keys are together. What a node refuses because the slot is not there has not run, and is begun anew from WATCH on.
 
-const fencedCrossSlot = cluster.CrossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
-
 func (u *clustered) fenced(p *conn, f *fenced.Fence) error {
 	if p != nil && u.View.Watch.Load() {
 		return errFencedWatch
@@ -25,10 +24,9 @@ func (u *clustered) fenced(p *conn, f *fenced.Fence) error {
 	slot, c := cluster.Slot([]byte(f.Request.Key)), f.Command
 	switch of, cross := u.forwarder.SlotOf(c, f.Args); {
 	case cross, differ(of, slot):
-		return &upstream.ReplyError{Line: fencedCrossSlot}
+		return &upstream.ReplyError{Line: commandtable.FencedCrossSlot}
 	case of == backend.NoSlot && u.Routes.Load().AtAllNodes(c):
-		return &lock.Error{Code: "ERR", Text: "'" + c.Title() +
-			"' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
+		return &upstream.ReplyError{Line: fmt.Sprintf(commandtable.FencedAtAllNodes, c.Title())}
 	}
 	f.Slot.Guarded = true
 	t := u.nodes.Tries(slot)

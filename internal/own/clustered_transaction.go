@@ -94,7 +94,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	switch {
 	case leaves(c, cmd):
 		return !p.Wait()
-	case here && c.Barred:
+	case here && c.Barred, fits && commandtable.ClusteredOf(c.Name).Barred:
 		p.bar(c)
 		return true
 	case kind != commandtable.ConnExec && !fits: // Redis refuses it, whatever it is, and marks the transaction; EXEC ends that
@@ -113,8 +113,6 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 			p.slots.unwatched()
 			u.nodes.Refusal(p.Node, p.Status().Moved) // looks at the topology, so that the client's next try goes elsewhere
 		}
-	case commandtable.ConnSubscribe, commandtable.ConnTracking, commandtable.ConnMonitor:
-		p.bar(c)
 	default:
 		if p = u.toSlot(p, cmd, c); p != nil {
 			u.queue(p, inNoDatabase(cmd, c), c, here)
@@ -131,7 +129,7 @@ func (u *clustered) toSlot(p *conn, cmd redcon.Command, c *commandtable.Command)
 	case tx == nil, cross, slot == backend.NoSlot, slot == tx.slot: // Redis itself refuses one command with keys in several slots
 		return p
 	case tx.slot != backend.NoSlot:
-		p.barAs(cluster.CrossSlot)
+		p.barAs(commandtable.CrossSlot)
 		return nil
 	}
 	tx.slot = slot
