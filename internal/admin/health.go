@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 const (
@@ -78,17 +80,12 @@ func (h *Health) Beat(ctx context.Context, every time.Duration, look, told func(
 	if every == 0 || every > beatEvery {
 		every = beatEvery
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	for {
 		look()
 		h.mu.Lock()
 		h.beat = time.Now()
 		h.mu.Unlock()
-		told()
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if told(); !retry.Sleep(ctx, every, nil) {
 			return
 		}
 	}

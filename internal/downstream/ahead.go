@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // A client may write all of a long pipeline before it reads a reply. Redis keeps the replies meanwhile. Here they stay
@@ -30,20 +32,11 @@ type ahead struct {
 // ReadAhead reads ahead of clients that send more commands while they do not read their replies, until ctx ends.
 // clients appends those that there are to its argument.
 func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
-	tick := time.NewTimer(stalledCalm)
-	defer tick.Stop()
 	var all []*Conn
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	for pause := stalledCalm; retry.Sleep(ctx, pause, nil); {
 		all = clients(all[:0])
-		if len(all) > 0 {
-			tick.Reset(stalledEvery)
-		} else {
-			tick.Reset(stalledCalm)
+		if pause = stalledCalm; len(all) > 0 {
+			pause = stalledEvery
 		}
 		now := time.Now()
 		for _, c := range all {

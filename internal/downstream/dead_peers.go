@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // lifeSign is how long a client may show no sign of life.
@@ -40,15 +42,8 @@ const (
 // clients that have something unacknowledged, and have sent no command since before (unix nanoseconds), to its second
 // argument.
 func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*Conn) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	var silent []*Conn
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	for retry.Sleep(ctx, lookEvery, nil) {
 		silent = since(time.Now().Add(-lookAfter).UnixNano(), silent[:0])
 		for _, c := range silent {
 			if c.Writer.silentFor() > lifeSign && !c.End.Over() {

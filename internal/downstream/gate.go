@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -60,7 +61,7 @@ type Gate struct {
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.
 func NewGate(ctx context.Context, o Options) *Gate {
 	g := &Gate{o: o, log: o.Logger, ctx: ctx, budgets: newBudgets(o.MaxQueryMemory, o.MaxReplyMemory, o.Logger)}
-	g.places = places{bounds: &g.bounds, log: o.Logger, events: o.Events}
+	g.places = places{bounds: &g.bounds, log: o.Logger, events: o.Events, operators: admission.Newest{Most: operatorPlaces}}
 	g.finished, g.finish = context.WithCancel(context.WithoutCancel(ctx))
 	g.SetBounds(o.Bounds)
 	return g

@@ -3,11 +3,11 @@ package downstream
 import (
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -23,46 +23,41 @@ type places struct {
 	log    *slog.Logger
 	events *events.Log
 
-	mu        sync.Mutex // guards what follows
-	n         int        // clients, those in a hand-shake included
-	operators []*Place   // the oldest first; they do not count in n
+	operators admission.Newest // they do not count in n
+
+	mu sync.Mutex // guards n
+	n  int        // clients, those in a hand-shake included
 }
 
 // Place is one client's share of the limits, from its accept to its end, hand-shakes included.
 type Place struct {
 	of       *places
-	operator bool
-	socket   net.Conn
+	operator net.Conn // its socket; nil: no operator's
 }
 
 // enter lets one more client in; nil: there are as many as may be. An operator has always a place.
 func (p *places) enter(socket net.Conn, operator bool) *Place {
+	if operator {
+		p.operators.Enter(socket)
+		return &Place{p, socket}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := &Place{p, operator, socket}
-	if operator {
-		if len(p.operators) == operatorPlaces {
-			p.operators[0].socket.Close()
-			p.operators = slices.Delete(p.operators, 0, 1)
-		}
-		p.operators = append(p.operators, one)
-		return one
-	}
 	if most := p.bounds.Load().MaxClients; most > 0 && p.n >= most {
 		return nil
 	}
 	p.n++
-	return one
+	return &Place{of: p}
 }
 
 // Leave makes room for another client.
 func (p *Place) Leave() {
-	p.of.mu.Lock()
-	defer p.of.mu.Unlock()
-	if p.operator {
-		p.of.operators = slices.DeleteFunc(p.of.operators, func(o *Place) bool { return o == p })
+	if p.operator != nil {
+		p.of.operators.Leave(p.operator)
 		return
 	}
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
 	p.of.n--
 }
 

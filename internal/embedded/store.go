@@ -5,6 +5,7 @@ package embedded
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // clockRest is how many times as long as a tick of the store's clock takes the clock rests until the next.
@@ -99,16 +102,9 @@ const goneLook = 100 * time.Millisecond
 // and waits for it.
 func closeWith(p, inner *server.Peer, done <-chan struct{}, watched chan<- struct{}) {
 	defer close(watched)
-	look := time.NewTicker(goneLook)
-	defer look.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-look.C:
-			if p.Closed() {
-				inner.Close()
-			}
+	for retry.Sleep(context.Background(), goneLook, done) {
+		if p.Closed() {
+			inner.Close()
 		}
 	}
 }

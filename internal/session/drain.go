@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 const (
@@ -171,16 +172,9 @@ func (l laggard) describe() string {
 }
 
 func (s *Server) waitEmpty(within time.Duration) bool {
-	over := time.NewTimer(within)
-	defer over.Stop()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for s.clients.n.Load() > 0 {
-		select {
-		case <-look.C:
-		case <-over.C:
-			return s.clients.n.Load() == 0
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	for s.clients.n.Load() > 0 && retry.Sleep(ctx, time.Millisecond, nil) {
 	}
-	return true
+	return s.clients.n.Load() == 0
 }

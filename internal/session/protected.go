@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -66,12 +67,7 @@ func (s *Server) sayProtection() {
 // awaitNeed waits until it is known whether Redis asks for a password, since otherwise the first clients after the start
 // would be served before that is known, and has it be known anew.
 func (s *Server) awaitNeed() {
-	timer := time.NewTimer(protectionTime)
-	defer timer.Stop()
-	select {
-	case <-s.access.needs.known:
+	if !retry.Sleep(s.ctx, protectionTime, s.access.needs.known) {
 		s.freshNeed()
-	case <-timer.C:
-	case <-s.ctx.Done():
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -31,23 +32,14 @@ func (s *Server) stuckLoop() {
 		often := max(t/4, time.Millisecond)
 		every, calm = min(every, often), min(calm, often)
 	}
-	timer := time.NewTimer(calm)
-	defer timer.Stop()
 	var overdue []*Session
-	for {
-		select {
-		case <-timer.C:
-		case <-s.ctx.Done():
-			return
-		}
+	for pause := calm; retry.Sleep(s.ctx, pause, nil); {
 		now := time.Now()
 		s.runOut.tell(s.log, now)
 		var waits bool
 		overdue, waits = s.clients.waiting(now, s.o.UpstreamTimeout, overdue[:0])
-		if waits {
-			timer.Reset(every)
-		} else {
-			timer.Reset(calm)
+		if pause = calm; waits {
+			pause = every
 		}
 		endDisconnected(overdue)
 		clear(overdue)

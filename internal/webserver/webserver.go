@@ -1,5 +1,5 @@
-// Package webserver serves HTTP to operators and their machines. It answers whatever others do who are connected: see
-// places.
+// Package webserver serves HTTP to operators and their machines. It answers whatever others do who are connected: a request
+// that comes whole is answered long before so many others have come that its connection is the oldest.
 package webserver
 
 import (
@@ -11,9 +11,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/admission"
 )
+
+// mostConnections is how many there may be at once. Files are kept for them: see --max-clients.
+const mostConnections = 48
 
 // Options set a Server up.
 type Options struct {
@@ -40,7 +46,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{name: o.Name, log: o.Log, http: &http.Server{
 		Handler:           o.Handler,
-		ConnState:         new(places).changed,
+		ConnState:         enters(&admission.Newest{Most: mostConnections}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      o.WriteTimeout,
@@ -53,6 +59,22 @@ func New(o Options) *Server {
 	}}
 	s.http.SetKeepAlivesEnabled(!o.OneAnswer)
 	return s
+}
+
+// enters is an http.Server's ConnState. That of a new connection is told before the next one is accepted.
+func enters(all *admission.Newest) func(net.Conn, http.ConnState) {
+	return func(c net.Conn, to http.ConnState) {
+		if secure, ok := c.(*tls.Conn); ok {
+			c = secure.NetConn() // whose Close waits for nobody
+		}
+		switch to {
+		case http.StateNew:
+			runtime.Gosched() // those who have come before may be answered before they lose their places
+			all.Enter(c)
+		case http.StateClosed:
+			all.Leave(c)
+		}
+	}
 }
 
 // Start serves at ln, with TLS unless secure is nil. From the call on ln is the server's.
