@@ -31,7 +31,7 @@ type Executor struct {
 // Executor returns an executor, of the client whose home that is, whose commands run as id.
 func (c *Cluster) Executor(id upstream.Identity, home *Home) *Executor {
 	e := &Executor{c: c, home: home, links: links{c: c, id: id, open: map[*Node]*link{}}}
-	e.round.slots = map[int]*lane{}
+	e.round.slots = map[int]*slotUse{}
 	e.wait.init(c)
 	return e
 }

@@ -12,10 +12,10 @@ import (
 type round struct {
 	batches  []*batch // the first live ones are in use
 	live     int
-	orderly  bool          // the first round of a Do without commands with several keys: nothing waits
-	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
-	lanes    []*lane       // to be used again
-	straight []int         // by command the place of its batch: see Straight
+	orderly  bool             // the first round of a Do without commands with several keys: nothing waits
+	slots    map[int]*slotUse // slots that something is sent to, or waits for; empty while orderly
+	unused   []*slotUse       // to be used again
+	straight []int            // by command the place of its batch: see Straight
 
 	probeUntil time.Time // when the probes of this Do end; zero: there has been none
 }
@@ -32,8 +32,8 @@ type batch struct {
 	next   int  // of the executor's whole replies, the next one of this batch: see deliver
 }
 
-// lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.
-type lane struct {
+// slotUse is what this round knows of a slot: what is sent there, and whether what comes next must wait.
+type slotUse struct {
 	node    *Node
 	many    []*unit // units with several keys, which may be answered TRYAGAIN
 	blocked bool    // what comes next must wait
@@ -64,14 +64,14 @@ func (r *round) fits(u *unit, node *Node, now time.Time) bool {
 	return !l.blocked
 }
 
-// lane begins a slot's lane.
-func (r *round) lane(slot int, node *Node) *lane {
+// use is what is known of a slot that something is sent to, or waits for, from now on.
+func (r *round) lane(slot int, node *Node) *slotUse {
 	used := len(r.slots)
-	if used == len(r.lanes) {
-		r.lanes = append(r.lanes, &lane{})
+	if used == len(r.unused) {
+		r.unused = append(r.unused, &slotUse{})
 	}
-	l := r.lanes[used]
-	*l = lane{node: node, many: l.many[:0]}
+	l := r.unused[used]
+	*l = slotUse{node: node, many: l.many[:0]}
 	r.slots[slot] = l
 	return l
 }

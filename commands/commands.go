@@ -15,11 +15,11 @@ import (
 
 // Verb is one row of the table.
 type Verb struct {
-	Name    string   // lower case, as COMMAND lists it
-	Arity   int      // as in COMMAND: the verb counts, negative means at least
-	Flags   []string // as in COMMAND
-	keys    keyPlace // where its keys are
-	Wraps   bool     // behind the options comes another command, which has keys of its own
+	Name    string      // lower case, as COMMAND lists it
+	Arity   int         // as in COMMAND: the verb counts, negative means at least
+	Flags   []string    // as in COMMAND
+	keys    keyPosition // where its keys are
+	Wraps   bool        // behind the options comes another command, which has keys of its own
 	Summary string
 	Group   string
 	Since   string

@@ -177,6 +177,6 @@ func word(o Option) string {
 }
 
 // words are the arguments that say the keys, as the help has them.
-func (p keyPlace) words() []string {
+func (p keyPosition) words() []string {
 	return [...][]string{noKey: nil, oneKey: {"key"}, countedKeys: {"numkeys", "key [key …]"}}[p]
 }

@@ -110,7 +110,7 @@ func keySearch(kind string, spec ...field) fields {
 }
 
 // arguments are those that say the keys.
-func (p keyPlace) arguments() list {
+func (p keyPosition) arguments() list {
 	key := fields{{"name", "key"}, {"type", "key"}, {"key_spec_index", 0}}
 	switch p {
 	case oneKey:

@@ -7,13 +7,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// keyPlace says where in a call its keys are.
-type keyPlace int
+// keyPosition says where in a call its keys are.
+type keyPosition int
 
 const (
-	noKey       keyPlace = iota
-	oneKey               // args[1]
-	countedKeys          // behind args[1], which is their number
+	noKey       keyPosition = iota
+	oneKey                  // args[1]
+	countedKeys             // behind args[1], which is their number
 )
 
 // maxKeys is the number of keys that one call may name: each one is a round trip of its own.

@@ -164,7 +164,7 @@ func entries(c *Client, args [][]byte, out []byte, sort string, here func(n int)
 		}
 		return counted(c, args, out, here, fieldsOf)
 	}
-	var view proxies.View
+	var view proxies.Overview
 	find := func(n int) (all []lock.Entry) {
 		view = c.Operator.Proxies(c.Context(), proxies.Question{Sort: sort, Locks: proxies.MostRows, Of: mostOfEach})
 		for i := range view.Locks {
@@ -184,7 +184,7 @@ const mostOfEach = 16
 
 // operatorProxies is LOCKPROXY PROXIES.
 func operatorProxies(c *Client, args [][]byte, out []byte) []byte {
-	var view proxies.View
+	var view proxies.Overview
 	find := func(n int) []proxies.State {
 		view = c.Operator.Proxies(c.Context(), proxies.Question{})
 		return view.Proxies[:min(n, len(view.Proxies))]

@@ -50,8 +50,8 @@ func (*operator) InForce() inforce.State {
 		Reload: inforce.Reload{Taken: []string{"deny"}, Restart: []string{"threads"}}}
 }
 
-func (*operator) Proxies(context.Context, proxies.Question) proxies.View {
-	return proxies.View{Proxies: []proxies.State{{State: "self"}, {State: "down", Trouble: "x\r\n"}}}
+func (*operator) Proxies(context.Context, proxies.Question) proxies.Overview {
+	return proxies.Overview{Proxies: []proxies.State{{State: "self"}, {State: "down", Trouble: "x\r\n"}}}
 }
 
 func (*operator) LogLevel(_ *client.Client, to string) (string, error) {

@@ -55,7 +55,7 @@ type Access interface {
 	// Admitted says why the client may not run commands before it has authenticated; nil: it may.
 	Admitted() error
 	// Ask asks by a call that changes nothing.
-	Ask(at backend.Place, args ...[]byte) (reply []byte, err error)
+	Ask(at backend.Destination, args ...[]byte) (reply []byte, err error)
 	// May asks whether the client may write, or read, all of the keys. The error is Redis' answer.
 	May(write bool, keys ...[]byte) error
 	// Refusals are what May would be for each key alone; none: the client may use all. The error is that Redis cannot be
@@ -102,7 +102,7 @@ type Operator interface {
 	// LogLevel sets the log's level until the next reload, unless to is "", and returns the one that holds.
 	LogLevel(by *client.Client, to string) (now string, err error)
 	// Proxies is what this proxy and the others answer.
-	Proxies(ctx context.Context, q proxies.Question) proxies.View
+	Proxies(ctx context.Context, q proxies.Question) proxies.Overview
 	// Reload has the settings read again, as SIGHUP does, and says what was taken on and what needs a restart. The
 	// error says what stays as it was, and what was taken on nevertheless.
 	Reload(by *client.Client) (said string, err error)
@@ -111,7 +111,9 @@ type Operator interface {
 }
 
 // ask asks any node, by a call that changes nothing.
-func (c *Client) ask(args ...[]byte) ([]byte, error) { return c.Access.Ask(backend.Place{}, args...) }
+func (c *Client) ask(args ...[]byte) ([]byte, error) {
+	return c.Access.Ask(backend.Destination{}, args...)
+}
 
 // proto is the client's protocol, 2 or 3.
 func (c *Client) proto() int { return c.Identity().Proto }

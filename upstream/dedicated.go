@@ -47,7 +47,7 @@ type Dedicated struct {
 	Name     string
 	Identity Identity
 
-	place
+	booking
 
 	mu    sync.Mutex
 	to    Receiver // nil: idle, or closed
@@ -74,7 +74,7 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 	}
 	ctx, cancel := n.whileOpen(ctx)
 	defer cancel()
-	p := &Dedicated{node: n, Identity: id, as: id, to: to, place: place{share: counted}}
+	p := &Dedicated{node: n, Identity: id, as: id, to: to, booking: booking{share: counted}}
 	if err := n.patiently(ctx, p.connect); err != nil {
 		counted.give()
 		return nil, err

@@ -20,17 +20,17 @@ type kept struct {
 // keeps is a Pipe or a Dedicated.
 type keeps interface {
 	fits(id Identity, kind pipeKind) bool // it is connected, and id may have it for that
-	its() *place
+	its() *booking
 	end() // closes it
 }
 
-// place is what a connection has at its node.
-type place struct {
+// booking is what a connection has at its node.
+type booking struct {
 	share  *share      // of the node's Budget
 	unused *time.Timer // drops it when nobody has used it for idleFor; nil: it stays
 }
 
-func (p *place) its() *place { return p }
+func (p *booking) its() *booking { return p }
 
 // find takes an idle connection for id, the one that was used most recently; nil: there is none.
 func (k *kept) find(id Identity, kind pipeKind) keeps {

@@ -51,8 +51,8 @@ type Pipe struct {
 	standing
 
 	// Guarded by node.mu.
-	users int
-	place // its timer is a private pipe's
+	users   int
+	booking // its timer is a private pipe's
 }
 
 // standing is the state of a pipe's connection.
@@ -65,7 +65,7 @@ type standing struct {
 }
 
 func newPipe(n *Node, id Identity, kind pipeKind, counted *share) *Pipe {
-	p := &Pipe{node: n, id: id, kind: kind, place: place{share: counted}, demand: make(chan struct{}, 1), users: 1}
+	p := &Pipe{node: n, id: id, kind: kind, booking: booking{share: counted}, demand: make(chan struct{}, 1), users: 1}
 	p.standing = standing{changed: make(chan struct{}), attempt: 1}
 	p.ctx, p.stop = context.WithCancel(n.ctx)
 	if kind == privatePipe {

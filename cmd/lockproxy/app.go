@@ -118,7 +118,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	a.openProxies()
-	a.server = session.NewServer(session.Options{
+	a.server = session.NewServer(session.ServerOptions{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
 			Embedded: a.store != nil},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
@@ -200,7 +200,7 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 	}
 	where := sharded.Single(a.control)
 	if len(a.quorum) > 0 {
-		where = quorum.Open(quorum.Options{Nodes: a.quorum, MaxLease: cfg.Quorum.MaxLease, NodeTimeout: cfg.Quorum.NodeTimeout})
+		where = quorum.Open(quorum.StoreOptions{Nodes: a.quorum, MaxLease: cfg.Quorum.MaxLease, NodeTimeout: cfg.Quorum.NodeTimeout})
 	}
 	a.locks = lock.New(where, a.lockOptions())
 	service = target.Service()
@@ -209,9 +209,9 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 }
 
 // lockOptions are the lock engine's settings, wherever the locks are.
-func (a *app) lockOptions() lock.Options {
+func (a *app) lockOptions() lock.ManagerOptions {
 	set := a.cfg.Locks
-	return lock.Options{
+	return lock.ManagerOptions{
 		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, MaxHold: set.MaxHold,
 		Reentry: lock.Reentry(set.ImplicitReentry),
 		Logger:  a.log, Events: a.events.Log, UUID: a.uuid,

@@ -60,7 +60,7 @@ func (a *app) closePage() {
 }
 
 // pageEntry is who may see the page, and its TLS; nil: none.
-func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
+func (a *app) pageEntry() (e page.Credentials, secure *tls.Config, err error) {
 	set := a.cfg.Admin
 	if e.Token, err = a.token(set.TokenFile); err != nil {
 		return e, nil, fmt.Errorf("admin-token-file: %w", err)

@@ -10,7 +10,7 @@ import (
 // openProxies has this proxy know of the others at its upstream. The embedded store has one proxy.
 func (a *app) openProxies() {
 	host, _ := os.Hostname() // people are shown it
-	a.proxies = proxies.New(proxies.Options{
+	a.proxies = proxies.New(proxies.ExchangeOptions{
 		Self:  proxies.Proxy{ID: a.uuid, Host: host, Version: versionText(), Started: time.Now()},
 		Locks: a.locks, Events: a.events.Log, Home: a.home(), Quorum: len(a.quorum) > 0,
 	})

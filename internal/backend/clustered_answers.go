@@ -22,7 +22,7 @@ var question = &cluster.Facts{ReadOnly: true}
 var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each,
 	Partial: true}
 
-func (u *clusteredPath) Ask(words [][]byte, at Place) ([]byte, error) {
+func (u *clusteredPath) Ask(words [][]byte, at Destination) ([]byte, error) {
 	facts := question
 	switch at.kind {
 	case atSlot:
@@ -146,7 +146,7 @@ func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []by
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := resp.Integer(args[at])
 	if !ok || timeout < 0 {
-		return u.Ask(args, Place{}) // a node refuses it
+		return u.Ask(args, Destination{}) // a node refuses it
 	}
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
 	until := time.Now().Add(cmp.Or(time.Duration(timeout)*time.Millisecond, waitsForEver))

@@ -66,7 +66,7 @@ func (u *clusteredPath) Show(ctx context.Context) {
 // Hello asks any node.
 func (u *clusteredPath) Hello(id upstream.Identity) (resp.Reply, error) {
 	u.executor(shared).As(id)
-	got, err := u.Ask([][]byte{[]byte("HELLO"), {byte('0' + id.Proto)}}, Place{})
+	got, err := u.Ask([][]byte{[]byte("HELLO"), {byte('0' + id.Proto)}}, Destination{})
 	if err == nil {
 		err = upstream.ErrorIn(got)
 	}
@@ -82,7 +82,7 @@ func (u *clusteredPath) Hello(id upstream.Identity) (resp.Reply, error) {
 // SelectDB refuses every other database than 0. A node may have more, but then SELECT would move a connection that
 // other clients use, at one node. So a node is only asked whether the client may run SELECT.
 func (u *clusteredPath) SelectDB(upstream.Identity) ([]byte, error) {
-	reply, err := u.Ask([][]byte{[]byte("SELECT"), []byte("0")}, Place{})
+	reply, err := u.Ask([][]byte{[]byte("SELECT"), []byte("0")}, Destination{})
 	if err == nil {
 		err = upstream.ErrorIn(reply)
 	}

@@ -69,7 +69,7 @@ type Forwarder struct {
 type path interface {
 	// Ask sends a command that changes nothing, as the client, and returns Redis' reply as it came. After a lost reply the
 	// error is a *upstream.NotSentError, as if nothing had been asked, except at Apart.
-	Ask(words [][]byte, at Place) ([]byte, error)
+	Ask(words [][]byte, at Destination) ([]byte, error)
 	// AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are
 	// left out.
 	AskAll(words [][]byte) ([]resp.Reply, error)
@@ -199,18 +199,18 @@ func (w way) as(id upstream.Identity) upstream.Identity {
 	return id
 }
 
-// Place is where something is asked; the zero Place is any node.
-type Place struct {
-	kind placeKind
+// Destination is where something is asked; the zero Destination is any node.
+type Destination struct {
+	kind destinationKind
 	slot int
 	node *cluster.Node
 	cmd  *commandtable.Command
 }
 
-type placeKind uint8
+type destinationKind uint8
 
 const (
-	anywhere placeKind = iota
+	anywhere destinationKind = iota
 	atSlot
 	atNode
 	apart
@@ -219,22 +219,22 @@ const (
 )
 
 // AtSlot is the node that has a slot.
-func AtSlot(slot int) Place { return Place{kind: atSlot, slot: slot} }
+func AtSlot(slot int) Destination { return Destination{kind: atSlot, slot: slot} }
 
 // AtNode is that node; nil: any.
-func AtNode(n *cluster.Node) Place {
+func AtNode(n *cluster.Node) Destination {
 	if n == nil {
-		return Place{}
+		return Destination{}
 	}
-	return Place{kind: atNode, node: n}
+	return Destination{kind: atNode, node: n}
 }
 
 // Apart is all nodes that c concerns, on connections where it need not wait for others.
-func Apart(c *commandtable.Command) Place { return Place{kind: apart, cmd: c} }
+func Apart(c *commandtable.Command) Destination { return Destination{kind: apart, cmd: c} }
 
 // Queued is the node that has the key, where the command is queued in a transaction that does not run: what Redis has
 // against it is asked.
-func Queued() Place { return Place{kind: queued} }
+func Queued() Destination { return Destination{kind: queued} }
 
 func (f *Forwarder) askQueued(n *upstream.Node, words [][]byte) ([]byte, error) {
 	texts := make([]string, len(words))

@@ -64,7 +64,7 @@ func (f *Forwarder) KeysOf(c *commandtable.Command, words [][]byte, dst []int) [
 	if known {
 		return keys
 	}
-	reply, err := f.Ask(append([][]byte{[]byte("COMMAND"), []byte("GETKEYS")}, words...), Place{})
+	reply, err := f.Ask(append([][]byte{[]byte("COMMAND"), []byte("GETKEYS")}, words...), Destination{})
 	if err != nil {
 		return dst
 	}

@@ -51,7 +51,7 @@ func scanned(reply []byte, err error) (next string, keys []string, _ error) {
 
 // Scan makes a step as the client, whose right to it is Redis' to judge.
 func (f *Forwarder) Scan(s Scan) (next string, keys []string, err error) {
-	return scanned(f.Ask(s.words(), Place{kind: scanning}))
+	return scanned(f.Ask(s.words(), Destination{kind: scanning}))
 }
 
 // ScanAsService makes a step in a database as the service account.

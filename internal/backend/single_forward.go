@@ -40,7 +40,7 @@ func (u *singlePath) pipe(over way) (*upstream.Pipe, error) {
 	return p, nil
 }
 
-func (u *singlePath) Ask(words [][]byte, at Place) ([]byte, error) {
+func (u *singlePath) Ask(words [][]byte, at Destination) ([]byte, error) {
 	switch at.kind {
 	case apart:
 		return u.askApart(resp.Command(words))
@@ -97,7 +97,7 @@ func (u *singlePath) askApart(raw []byte) ([]byte, error) {
 }
 
 func (u *singlePath) AskAll(words [][]byte) ([]resp.Reply, error) {
-	answer, err := u.Ask(words, Place{})
+	answer, err := u.Ask(words, Destination{})
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ type Client struct {
 
 	unwatch func() // ends the watch of a verb that has waited; nil: there is none
 
-	locks  atomic.Pointer[Holder]
+	locks  atomic.Pointer[LockHolder]
 	untold atomic.Bool // see Untold
 
 	mu    sync.Mutex        // guards all below

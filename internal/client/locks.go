@@ -1,7 +1,7 @@
 package client
 
-// Holder is the client as the lock engine knows it. Any goroutine may call its methods.
-type Holder interface {
+// LockHolder is the client as the lock engine knows it. Any goroutine may call its methods.
+type LockHolder interface {
 	// Held is how many locks the client holds.
 	Held() int
 	// LeaveToExpire has its locks run out, and not be released.
@@ -11,7 +11,7 @@ type Holder interface {
 }
 
 // HasLocks notes how the lock engine knows the client, which is from its first lock verb on.
-func (c *Client) HasLocks(h Holder) {
+func (c *Client) HasLocks(h LockHolder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.said.Library[0] != "" {
@@ -21,7 +21,7 @@ func (c *Client) HasLocks(h Holder) {
 }
 
 // Locks is the client as the lock engine knows it; nil: it has sent no lock verb. Any goroutine may call it.
-func (c *Client) Locks() Holder {
+func (c *Client) Locks() LockHolder {
 	if h := c.locks.Load(); h != nil {
 		return *h
 	}

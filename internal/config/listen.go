@@ -14,7 +14,7 @@ func (c Config) listenFaults() (faults []error) {
 	if len(c.Listen.Addresses)+len(c.TLS.Listen) == 0 {
 		faults = append(faults, errors.New("listen: no address"))
 	}
-	var taken []place
+	var taken []listenAddress
 	for _, l := range []struct {
 		name  string
 		addrs []string
@@ -31,7 +31,7 @@ func (c Config) listenFaults() (faults []error) {
 				faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
 				continue
 			}
-			p := placeOf(l.name, addr)
+			p := listenAddressOf(l.name, addr)
 			if at := slices.IndexFunc(taken, p.overlaps); at >= 0 {
 				faults = append(faults, fmt.Errorf("%s: %q is named twice: %s has %q", l.name, addr, taken[at].setting, taken[at].addr))
 			}
@@ -57,8 +57,8 @@ func asList(addr string) []string {
 	return []string{addr}
 }
 
-// place is where a valid address of a setting leads.
-type place struct {
+// listenAddress is where a valid address of a setting leads.
+type listenAddress struct {
 	setting string
 	addr    string // as the setting has it
 
@@ -67,8 +67,8 @@ type place struct {
 	port uint64 // 0: each listener gets a port of its own
 }
 
-func placeOf(setting, addr string) place {
-	p := place{setting: setting, addr: addr}
+func listenAddressOf(setting, addr string) listenAddress {
+	p := listenAddress{setting: setting, addr: addr}
 	if strings.HasPrefix(addr, "unix://") || strings.HasPrefix(addr, "systemd:") {
 		return p
 	}
@@ -89,7 +89,7 @@ func placeOf(setting, addr string) place {
 
 // overlaps says that two listeners cannot be at p and q, or that where both can, with reuse-port, one gets the
 // other's clients.
-func (p place) overlaps(q place) bool {
+func (p listenAddress) overlaps(q listenAddress) bool {
 	if !p.inet || !q.inet {
 		return p.addr == q.addr
 	}

@@ -37,7 +37,7 @@ type echoes struct {
 	conns []*Conn
 }
 
-func startEchoes(t *testing.T, network string, e Entry, o Options) *echoes {
+func startEchoes(t *testing.T, network string, e Entry, o GateOptions) *echoes {
 	t.Helper()
 	s := &echoes{t: t}
 	addr := "127.0.0.1:0"
@@ -219,7 +219,7 @@ func TestClientIsReadAhead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startEchoes(t, c.network, c.entry, Options{MaxQueryMemory: 256 << 20})
+			s := startEchoes(t, c.network, c.entry, GateOptions{MaxQueryMemory: 256 << 20})
 			conn := s.dial(c.as)
 			many := commands(32 << 10) // more than all sockets on the way can hold
 			writeAll(t, conn, append([]byte(c.header), many...))
@@ -238,7 +238,7 @@ func TestClientIsReadAhead(t *testing.T) {
 func TestReadingAheadIsBounded(t *testing.T) {
 	t.Parallel()
 	const bound = 8 << 20
-	s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: bound})
+	s := startEchoes(t, "tcp", Entry{}, GateOptions{MaxQueryMemory: bound})
 	conn, other := s.dial(nil), s.dial(nil)
 	many := commands(64 << 10)
 	wrote := make(chan error, 1)
@@ -274,7 +274,7 @@ func TestReadingAheadIsBounded(t *testing.T) {
 // A client that has yet to authenticate may not make this process keep much.
 func TestClientsWithoutPasswordAreNotReadAhead(t *testing.T) {
 	t.Parallel()
-	s := startEchoes(t, "tcp", Entry{}, Options{Limits: func() resp.Limits { return resp.UnauthenticatedLimits }})
+	s := startEchoes(t, "tcp", Entry{}, GateOptions{Limits: func() resp.Limits { return resp.UnauthenticatedLimits }})
 	conn := s.dial(nil)
 	many := commands(32 << 10)
 	conn.SetWriteDeadline(time.Now().Add(20 * stalledAfter))
@@ -307,7 +307,7 @@ func TestEndOfClientsThatAreReadAhead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: 256 << 20})
+			s := startEchoes(t, "tcp", Entry{}, GateOptions{MaxQueryMemory: 256 << 20})
 			conn := s.dial(nil)
 			writeAll(t, conn, commands(32<<10))
 			c := s.client(0)
@@ -370,7 +370,7 @@ func TestReaderTakesOver(t *testing.T) {
 func TestReadingAheadDropsTheLargest(t *testing.T) {
 	t.Parallel()
 	const bound = 32 << 20
-	s := startEchoes(t, "tcp", Entry{}, Options{MaxQueryMemory: bound})
+	s := startEchoes(t, "tcp", Entry{}, GateOptions{MaxQueryMemory: bound})
 	go s.dial(nil).Write(commands(64 << 10)) // reads nothing
 	hog := s.client(0)
 	eventually(t, "as much as may be is kept", func() bool { return s.kept() > bound/2-2*nextPiece && !hog.readsAhead() })

@@ -24,7 +24,7 @@ func BenchmarkCommandAndReply(b *testing.B) {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	g := newTestGate(b, Options{MaxQueryMemory: 1 << 30, MaxReplyMemory: 1 << 30})
+	g := newTestGate(b, GateOptions{MaxQueryMemory: 1 << 30, MaxReplyMemory: 1 << 30})
 	c := newConn(entrant{conn: readyConn{here, resp.AppendCommand(nil, "GET", "stock")}, from: here.RemoteAddr(), since: time.Now()}, g)
 	p, reply := make([]byte, 4096), []byte("$2\r\n12\r\n")
 	b.ReportAllocs()
@@ -41,7 +41,7 @@ func BenchmarkAccept(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, _ := newTestGate(b, Options{}).Guard(ln, Entry{})
+	l, _ := newTestGate(b, GateOptions{}).Guard(ln, Entry{})
 	defer l.Close()
 	const atOnce = 100
 	var both []net.Conn

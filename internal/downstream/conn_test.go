@@ -41,7 +41,7 @@ func (anybody) MayIdle() bool          { return false }
 func (anybody) Subscribed() bool       { return false }
 func (anybody) Ahead([]byte)           {}
 
-func newTestGate(t testing.TB, o Options) *Gate {
+func newTestGate(t testing.TB, o GateOptions) *Gate {
 	o.Limits = func() resp.Limits { return resp.DefaultLimits }
 	o.Admit = func(*Conn) Client { return anybody{} }
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -49,7 +49,7 @@ func newTestGate(t testing.TB, o Options) *Gate {
 }
 
 func newTestConn(t *testing.T, conn net.Conn) *Conn {
-	return newConn(entrant{conn: conn, from: conn.RemoteAddr(), since: time.Now()}, newTestGate(t, Options{}))
+	return newConn(entrant{conn: conn, from: conn.RemoteAddr(), since: time.Now()}, newTestGate(t, GateOptions{}))
 }
 
 // One deadline for all of a big reply would cut off a client that reads steadily over a slow line.

@@ -26,8 +26,8 @@ type Bounds struct {
 	Commands         resp.Limits   // but for clients that have resp.UnauthenticatedLimits
 }
 
-// Options set up a Gate. Zero limits are none.
-type Options struct {
+// GateOptions set up a Gate. Zero limits are none.
+type GateOptions struct {
 	Bounds
 	MaxQueryMemory int // bytes of unfinished commands of all clients; half as much besides of what clients send that do not read
 	MaxReplyMemory int // bytes of replies gathered for all clients together
@@ -43,7 +43,7 @@ type Options struct {
 
 // Gate lets clients in, by any number of listeners, and bounds what all of them together may take.
 type Gate struct {
-	o      Options
+	o      GateOptions
 	bounds atomic.Pointer[Bounds]
 	log    *slog.Logger
 	ctx    context.Context
@@ -59,7 +59,7 @@ type Gate struct {
 }
 
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.
-func NewGate(ctx context.Context, o Options) *Gate {
+func NewGate(ctx context.Context, o GateOptions) *Gate {
 	g := &Gate{o: o, log: o.Logger, ctx: ctx, budgets: newBudgets(o.MaxQueryMemory, o.MaxReplyMemory, o.Logger)}
 	g.places = places{bounds: &g.bounds, log: o.Logger, events: o.Events, operators: admission.Newest{Most: operatorPlaces}}
 	g.finished, g.finish = context.WithCancel(context.WithoutCancel(ctx))

@@ -38,7 +38,7 @@ func TestLostProbesEndNoClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	l := newListener(ln, newTestGate(t, Options{}), Entry{})
+	l := newListener(ln, newTestGate(t, GateOptions{}), Entry{})
 	var all sync.WaitGroup
 	for range 16 { // each with a first probe of its own
 		client, err := net.Dial("tcp", ln.Addr().String())

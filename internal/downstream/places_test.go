@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 // A client too many is refused until another one leaves, and operators have places of their own, of which the newest keep theirs.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	g := newTestGate(t, Options{Bounds: Bounds{MaxClients: 2}})
+	g := newTestGate(t, GateOptions{Bounds: Bounds{MaxClients: 2}})
 	first, second := g.places.enter(nil, false), g.places.enter(nil, false)
 	if g.places.enter(nil, false) != nil {
 		t.Error("a third client has a place")
@@ -42,7 +42,7 @@ func TestPlaces(t *testing.T) {
 // A gate that drains lets nobody in, and its listeners end when it says so.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	g := newTestGate(t, Options{})
+	g := newTestGate(t, GateOptions{})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

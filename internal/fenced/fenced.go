@@ -134,7 +134,7 @@ func (q question) answer() ([]byte, error) {
 	for i, word := range q.words {
 		words[i] = []byte(word)
 	}
-	reply, err := q.f.Forwarder.Ask(words, backend.Place{})
+	reply, err := q.f.Forwarder.Ask(words, backend.Destination{})
 	if err == nil {
 		err = ownError(reply)
 	}

@@ -57,7 +57,7 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %v", how, kind), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					s := w.NewNode(bubbleAddr)
-					m := bubbleEngine(t, w, s, "one", Options{})
+					m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 					link := w.Proxy("one").Link(s.Addr())
 					c, told := client(m)
 					warm := Request{Key: "warm", Kind: kind} // so that Redis knows the script that is sent
@@ -86,7 +86,7 @@ func TestAbandonedReentryWhileRedisIsAway(t *testing.T) {
 			t.Run(fmt.Sprintf("%v, away for %v", kind, away), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					s := w.NewNode(bubbleAddr)
-					m := bubbleEngine(t, w, s, "one", Options{})
+					m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 					link := w.Proxy("one").Link(s.Addr())
 					c, lost := client(m)
 					r := Request{Key: "k", Kind: kind}

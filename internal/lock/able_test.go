@@ -40,7 +40,7 @@ func TestAbleSaysWhyNoLockCanBeHad(t *testing.T) {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
 			s := testredis.Start(t)
-			m := engine(t, s.URL(), Options{})
+			m := engine(t, s.URL(), ManagerOptions{})
 			able(t, m, "")
 			s.Do(t, c.begin...)
 			able(t, m, c.reason)
@@ -54,7 +54,7 @@ func TestAbleSaysWhyNoLockCanBeHad(t *testing.T) {
 	t.Run("unreachable", func(t *testing.T) {
 		t.Parallel()
 		s := testredis.Start(t)
-		m := engine(t, s.URL(), Options{})
+		m := engine(t, s.URL(), ManagerOptions{})
 		able(t, m, "")
 		began := time.Now()
 		s.Stop()
@@ -69,7 +69,7 @@ func TestAbleSaysWhyNoLockCanBeHad(t *testing.T) {
 func TestAbleOnACluster(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{})
+	m := clusterEngine(t, tc, ManagerOptions{})
 	able(t, m, "")
 	full := tc.Servers[1]
 	full.Do(t, "CONFIG", "SET", "maxmemory", "1")
@@ -95,7 +95,7 @@ func TestAbleOnAQuorum(t *testing.T) {
 	for _, s := range nodes {
 		addrs = append(addrs, s.Addr())
 	}
-	m := quorumEngine(t, addrs, 0, Options{})
+	m := quorumEngine(t, addrs, 0, ManagerOptions{})
 	able(t, m, "")
 	troubled := func() (n int) {
 		where, _ := m.Able()

@@ -39,7 +39,7 @@ func TestAccountIsTold(t *testing.T) {
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all", "-publish")
 	log := &logText{}
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog(), DialTimeout: 10 * time.Second})
-	m := atWork(t, New(sharded.Single(ctl), Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
+	m := atWork(t, New(sharded.Single(ctl), ManagerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
 	eventually(t, 30*time.Second, "logged", func() bool { return log.has("no lock can be had") && log.has("in the script release") })
 	a, lost := client(m)
 	_, err := a.Lock(t.Context(), Request{Key: "k"})
@@ -68,6 +68,6 @@ func TestEvictionIsTold(t *testing.T) {
 	s := testredis.Start(t, "--maxmemory", "1gb", "--maxmemory-policy", "volatile-lru")
 	log := &logText{}
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr()}, upstream.ControlOptions{Logger: testLog(), DialTimeout: 10 * time.Second})
-	atWork(t, New(sharded.Single(ctl), Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
+	atWork(t, New(sharded.Single(ctl), ManagerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
 	eventually(t, 30*time.Second, "the log warns", func() bool { return log.has("Redis may evict locks") && log.has("maxmemory-policy=volatile-lru") })
 }

@@ -20,7 +20,7 @@ func TestSilentRedisAsksNobodyToStay(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		s.Stop()
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		first, _ := client(m)
 		second, _ := client(m)
 		third, _ := client(m)
@@ -57,7 +57,7 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all")
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog(), DialTimeout: 10 * time.Second})
-	m := atWork(t, New(sharded.Single(ctl), Options{Logger: testLog()}), ctl.Close)
+	m := atWork(t, New(sharded.Single(ctl), ManagerOptions{Logger: testLog()}), ctl.Close)
 	a, _ := client(m)
 	for _, right := range []string{"publish", "del"} {
 		mustLock(t, a, Request{Key: "k"})

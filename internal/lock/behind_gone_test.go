@@ -72,7 +72,7 @@ func waysToGiveUp(t *testing.T, key string) map[string]func(c *Client, ctx conte
 func TestReadersBehindAWriterThatGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Hour})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Hour})
 		for how, gives := range waysToGiveUp(t, "k") {
 			t.Log(how)
 			behindAWriter(t, m, "k", gives)
@@ -85,7 +85,7 @@ func TestReadersBehindAWriterThatGivesUp(t *testing.T) {
 // So it is on a quorum.
 func TestReadersBehindAWriterThatGivesUpOnAQuorum(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
-		m := bubbleNodes(w, 3).engine(t, "one", 0, Options{Poll: time.Hour})
+		m := bubbleNodes(w, 3).engine(t, "one", 0, ManagerOptions{Poll: time.Hour})
 		behindAWriter(t, m, "k", waysToGiveUp(t, "k")["its time is over"])
 	})
 }
@@ -99,7 +99,7 @@ func TestReadersBehindAWriterThatGivesUpOnACluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := atWork(t, New(sharded.Cluster(c, ""), Options{Logger: testLog(), Poll: time.Hour}), c.Close)
+		m := atWork(t, New(sharded.Cluster(c, ""), ManagerOptions{Logger: testLog(), Poll: time.Hour}), c.Close)
 		behindAWriter(t, m, "k", waysToGiveUp(t, "k")["its time is over"])
 	})
 }
@@ -109,7 +109,7 @@ func TestReadersBehindAWriterThatGivesUpOnACluster(t *testing.T) {
 func TestReadersBehindWritersThatGiveUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Hour}), bubbleEngine(t, w, s, "two", Options{Poll: time.Hour})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Hour}), bubbleEngine(t, w, s, "two", ManagerOptions{Poll: time.Hour})
 		reader, _ := client(m)
 		mustLock(t, reader, Request{Key: "k", Kind: Read})
 		elsewhere, _ := client(n)
@@ -156,7 +156,7 @@ func TestReadersBehindWritersThatGiveUp(t *testing.T) {
 func TestReaderBehindAWriterThatIsGranted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Hour})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Hour})
 		ran := scriptsOf(s)
 		for round := range 2 { // in the first Redis learns the script
 			reader, _ := client(m)

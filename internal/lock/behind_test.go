@@ -14,7 +14,7 @@ import (
 func TestReadersStandBackForAWriter(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		reader, _ := client(m)
 		mustLock(t, reader, Request{Key: "k", Kind: Read})
 		elsewhere, _ := client(n)
@@ -48,7 +48,7 @@ func TestReadersStandBackForAWriter(t *testing.T) {
 func TestNewcomersStandBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Second})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Second})
 		p := w.Proxy("one").Link(s.Addr())
 		s.Do(t, "HSET", "k", "redisson:1", "1")
 		s.Do(t, "PEXPIRE", "k", 60000)
@@ -85,7 +85,7 @@ func TestNewcomersStandBack(t *testing.T) {
 func TestNewcomersStandBackAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		p := w.Proxy("one").Link(s.Addr())
 		s.Do(t, "HSET", "k", "mode", "write", "redisson:1:write", "1")
 		s.Do(t, "PEXPIRE", "k", 60000)

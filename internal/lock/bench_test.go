@@ -28,7 +28,7 @@ func (givingStore) Release(context.Context, *lockstore.Release) (lockstore.Relea
 // giving is an engine on a store that gives every lock to everybody. Nothing of it runs.
 func giving() *Manager {
 	return New(func(lockstore.Host) (lockstore.Store, lockstore.Rules) { return givingStore{}, lockstore.Rules{} },
-		Options{Logger: slog.New(slog.DiscardHandler)})
+		ManagerOptions{Logger: slog.New(slog.DiscardHandler)})
 }
 
 // What LOCK and UNLOCK cost the engine, and with the store and its Redis.
@@ -46,7 +46,7 @@ func BenchmarkPair(b *testing.B) {
 		}
 	}
 	b.Run("engine", func(b *testing.B) { pairs(b, giving()) })
-	b.Run("redis", func(b *testing.B) { pairs(b, engine(b, testredis.Start(b).URL(), Options{})) })
+	b.Run("redis", func(b *testing.B) { pairs(b, engine(b, testredis.Start(b).URL(), ManagerOptions{})) })
 }
 
 // What a held lock takes of the engine's memory.

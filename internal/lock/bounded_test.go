@@ -51,7 +51,7 @@ func TestScriptsWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 30000 // commands for one verb, of which a hand-off or a queue may need a few runs
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	b, _ := client(m)
 	manyFields := func(key, value string, n int) {
@@ -144,7 +144,7 @@ func TestScriptsWorkIsBounded(t *testing.T) {
 func TestRenewalsWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 6 * time.Second})
+	m := engine(t, s.URL(), ManagerOptions{Watchdog: 6 * time.Second})
 	victim, lost := client(m)
 	mustLock(t, victim, Request{Key: "kept", Kind: Read})
 	hostile, _ := client(m)
@@ -171,7 +171,7 @@ func TestRenewalsWorkIsBounded(t *testing.T) {
 func TestLongQueueEnds(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	fill(t, s, 5500, "RPUSH", lockstore.QueueKey("k"), func(i int) []any { return []any{fmt.Sprint("w", i)} })
 	for _, fair := range []bool{false, true} {
 		a, _ := client(m)
@@ -185,7 +185,7 @@ func TestLongQueueEnds(t *testing.T) {
 func TestManyFairWaiters(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		const many = 1300

@@ -33,7 +33,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world.World)) {
 const bubbleAddr = "10.0.0.1:6379"
 
 // bubbleEngine is a Manager at work on a node of a World, as the proxy of that name.
-func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o Options) *Manager {
+func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o ManagerOptions) *Manager {
 	t.Helper()
 	o.Logger, o.Events = testLog(), events.New(nil, "")
 	target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy(proxy)}
@@ -42,7 +42,7 @@ func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o O
 }
 
 // bubbleSlow is an engine whose messages to the node, and from it, take 100 ms; the link is that to break.
-func bubbleSlow(t *testing.T, w *world.World, n *world.Node, o Options) (*Manager, *world.Link) {
+func bubbleSlow(t *testing.T, w *world.World, n *world.Node, o ManagerOptions) (*Manager, *world.Link) {
 	t.Helper()
 	const proxy = "slow"
 	m := bubbleEngine(t, w, n, proxy, o)
@@ -88,9 +88,9 @@ func TestLeaseGivenBackElsewhereBeforeItsEnd(t *testing.T) {
 			t.Run(fmt.Sprintf("%v, %d ms, after %v", kind, lease, had), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					s := w.NewNode(bubbleAddr)
-					m := bubbleEngine(t, w, s, "one", Options{})
+					m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 					a, _ := client(m)
-					b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+					b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 					mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "job", Lease: lease})
 					time.Sleep(had)
 					mustUnlock(t, b, UnlockRequest{Key: "k", Side: kind, Owner: "job"}, true)
@@ -111,7 +111,7 @@ func TestLeaseGivenBackElsewhereBeforeItsEnd(t *testing.T) {
 func TestWatchdogAndLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "renewed"})
 		mustLock(t, a, Request{Key: "leased", Lease: 25000})
@@ -137,7 +137,7 @@ func TestWatchdogAndLoss(t *testing.T) {
 func TestRenewVerb(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		ctx := context.Background()
 		wantCode(t, a.Renew(ctx, RenewRequest{Key: "k"}), "NOTHELD")
@@ -159,7 +159,7 @@ func TestRenewVerb(t *testing.T) {
 func TestWaiterTimesOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
@@ -179,7 +179,7 @@ func TestWaiterTimesOut(t *testing.T) {
 func TestRestartIsNoticed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "watched"})
 		mustLock(t, a, Request{Key: "leased", Lease: 60000})

@@ -12,7 +12,7 @@ import (
 func TestWaitersSitOutALongScript(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t, "--busy-reply-threshold 20")
-	m := engine(t, s.URL(), Options{Poll: 50 * time.Millisecond})
+	m := engine(t, s.URL(), ManagerOptions{Poll: 50 * time.Millisecond})
 	requests := map[lockstore.LineKey]Request{
 		{Key: "plain"}:            {Key: "plain", Blocks: true},
 		{Key: "fair", Fair: true}: {Key: "fair", Blocks: true, Fair: true},

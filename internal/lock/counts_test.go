@@ -14,7 +14,7 @@ func TestUnlockBehindALostUnlock(t *testing.T) {
 	for _, kind := range []Kind{Plain, Read, Write} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			n := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, n, "one", Options{})
+			m := bubbleEngine(t, w, n, "one", ManagerOptions{})
 			a, told := client(m)
 			mustLock(t, a, Request{Key: "k", Kind: kind})
 			field := lockstore.ID{Key: "k", Owner: a.Owner(), Kind: kind}.Field()
@@ -33,7 +33,7 @@ func TestFailedMultiLockLosesNothing(t *testing.T) {
 	for _, owner := range []string{"", "job"} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			n := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, n, "one", Options{})
+			m := bubbleEngine(t, w, n, "one", ManagerOptions{})
 			a, told := client(m)
 			heldByRedisson(t, n, "b")
 			got := make(chan error)
@@ -59,7 +59,7 @@ func TestFailedMultiLockLosesNothing(t *testing.T) {
 func TestWriterWithACommandUnderWayReads(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		n := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, n, "one", Options{})
+		m := bubbleEngine(t, w, n, "one", ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Kind: Write})
 		a.LeaveToExpire()
@@ -82,7 +82,7 @@ func TestWriterWithACommandUnderWayReads(t *testing.T) {
 func TestHoldOfACountOfNone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		n := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, n, "one", Options{})
+		m := bubbleEngine(t, w, n, "one", ManagerOptions{})
 		n.Do(t, "HSET", "k", "o", "0")
 		n.Do(t, "PEXPIRE", "k", 100000)
 		got := make(chan error, 2)
@@ -117,7 +117,7 @@ func TestForcedAndTakenAsAnotherKind(t *testing.T) {
 			}
 			inBubble(t, func(t *testing.T, w *world.World) {
 				n := w.NewNode(bubbleAddr)
-				m, other := bubbleEngine(t, w, n, "one", Options{}), bubbleEngine(t, w, n, "two", Options{})
+				m, other := bubbleEngine(t, w, n, "one", ManagerOptions{}), bubbleEngine(t, w, n, "two", ManagerOptions{})
 				a, told := client(m)
 				b, _ := client(other)
 				mustLock(t, a, Request{Key: "k", Kind: was})

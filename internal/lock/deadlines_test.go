@@ -21,7 +21,7 @@ func TestToldWhileEverythingHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		const lease = 3 * time.Second
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: lease})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: lease})
 		c, lost := client(m)
 		others := map[string]*Client{}
 		for _, verb := range []string{"lock", "renew", "unlock", "let"} {
@@ -76,7 +76,7 @@ func TestToldWhileEverythingHangs(t *testing.T) {
 func TestSlowRedisLosesNoLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 4 * time.Second})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 4 * time.Second})
 		far := w.Proxy("one").Link(s.Addr())
 		c, lost := client(m)
 		for i := range 20 {
@@ -99,7 +99,7 @@ func TestToldAheadOfTheEnd(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, s, "one", Options{Watchdog: lease})
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: lease})
 			c, lost := client(m)
 			taken := time.Now()
 			mustLock(t, c, Request{Key: "k"})
@@ -123,7 +123,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 		info, _ := s.Do(t, "INFO", "replication").([]byte)
 		return strings.Contains(string(info), "state=online")
 	})
-	m := engine(t, s.URL(), Options{Watchdog: lease})
+	m := engine(t, s.URL(), ManagerOptions{Watchdog: lease})
 	c, lost := client(m)
 	for db := range 4 {
 		for _, kind := range lockstore.Kinds {
@@ -141,7 +141,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 
 // TestChunksByDeadline: a chunk takes 500 holds of one kind, and the earliest deadline goes first.
 func TestChunksByDeadline(t *testing.T) {
-	m := New(sharded.Single(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{})), Options{})
+	m := New(sharded.Single(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{})), ManagerOptions{})
 	now := m.holds.now()
 	c := &Client{m: m, owner: "o"}
 	m.watchdog.mu.Lock()
@@ -180,7 +180,7 @@ func TestChunksByDeadline(t *testing.T) {
 func TestRenewalAfterTheLossIsTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 20 * time.Second})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 20 * time.Second})
 		link := w.Proxy("one").Link(s.Addr())
 		c, lost := client(m)
 		mustLock(t, c, Request{Key: "k"})

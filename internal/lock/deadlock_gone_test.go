@@ -15,7 +15,7 @@ import (
 func TestDeadlockAskerGoesWithAnOffer(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, _ := bubbleSlow(t, w, s, Options{})
+		m, _ := bubbleSlow(t, w, s, ManagerOptions{})
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		x, _ := client(m)

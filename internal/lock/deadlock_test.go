@@ -116,7 +116,7 @@ func TestDeadlock(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				s := w.NewNode(bubbleAddr)
-				m, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+				m, m2 := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 				ctx, cancel := context.WithCancel(context.Background())
 				var waits []chan error
 				var clients []*Client
@@ -187,7 +187,7 @@ func quoted(text string) string {
 func TestDeadlockTellsOne(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		for range 50 {
 			clients := make([]*Client, 3)
 			ended := make(chan int, 3)
@@ -226,7 +226,7 @@ func TestDeadlockTellsOne(t *testing.T) {
 func TestDeadlockFoundTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "x"})
@@ -247,7 +247,7 @@ func TestDeadlockFoundTwice(t *testing.T) {
 func TestDeadlockOnlyWhenCertain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{MaxHold: time.Minute})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{MaxHold: time.Minute})
 		ctx, cancel := context.WithCancel(context.Background())
 		a, _ := client(m)
 		b, _ := client(m)
@@ -264,7 +264,7 @@ func TestDeadlockOnlyWhenCertain(t *testing.T) {
 			}
 		}
 
-		m = bubbleEngine(t, w, s, "two", Options{Poll: 100 * time.Millisecond})
+		m = bubbleEngine(t, w, s, "two", ManagerOptions{Poll: 100 * time.Millisecond})
 		a, _ = client(m)
 		b, _ = client(m)
 		mustLock(t, a, Request{Key: "x"})

@@ -14,8 +14,8 @@ import (
 func TestEndedElsewhereThenAnotherKind(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		here, _ := client(bubbleEngine(t, w, s, "one", Options{}))
-		there, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+		here, _ := client(bubbleEngine(t, w, s, "one", ManagerOptions{}))
+		there, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 		mustLock(t, here, Request{Key: "k", Owner: "o", Lease: 30_000})
 		mustUnlock(t, there, UnlockRequest{Key: "k", Owner: "o"}, true)
 		mustLock(t, there, Request{Key: "k", Kind: Write})
@@ -31,7 +31,7 @@ func TestEndedElsewhereThenAnotherKind(t *testing.T) {
 func TestUnlockLostThenForced(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, p := bubbleSlow(t, w, s, Options{})
+		m, p := bubbleSlow(t, w, s, ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		mustLock(t, a, Request{Key: "k"})
@@ -52,7 +52,7 @@ func TestUnlockLostThenForced(t *testing.T) {
 func TestLostAndThenRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		a, told := client(bubbleEngine(t, w, s, "one", Options{}))
+		a, told := client(bubbleEngine(t, w, s, "one", ManagerOptions{}))
 		mustLock(t, a, Request{Key: "k", Lease: 1000})
 		eventually(t, time.Minute, "the loss is told", func() bool { return told.reasons() != "" })
 		time.Sleep(2 * time.Second) // Redis has it no longer
@@ -72,7 +72,7 @@ func TestLostUnlockIsToldOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				s := w.NewNode(bubbleAddr)
-				m, link := bubbleSlow(t, w, s, Options{Watchdog: 6 * time.Second})
+				m, link := bubbleSlow(t, w, s, ManagerOptions{Watchdog: 6 * time.Second})
 				a, _ := client(m)
 				mustLock(t, a, req)
 				link.Swallow(world.Both)
@@ -96,7 +96,7 @@ func TestLockAgainAtTheEnd(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m, _ := bubbleSlow(t, w, s, Options{})
+			m, _ := bubbleSlow(t, w, s, ManagerOptions{})
 			a, told := client(m)
 			began := time.Now()
 			mustLock(t, a, Request{Key: "k", Kind: kind, Lease: 1000})

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 var clientNumbers atomic.Int64
 
 // engine is a Manager at work on a server.
-func engine(t testing.TB, url string, o Options) *Manager {
+func engine(t testing.TB, url string, o ManagerOptions) *Manager {
 	t.Helper()
 	where, err := upstream.ParseURL(url)
 	target := where.Target()
@@ -202,7 +202,7 @@ func pttl(t *testing.T, s redisServer, key string) int64 {
 
 func TestLockIsRedissons(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	b, _ := client(m)
 
@@ -243,7 +243,7 @@ func TestLockIsRedissons(t *testing.T) {
 func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: 10 * time.Second})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: 10 * time.Second})
 		a, _ := client(m)
 		heldByRedisson(t, s, "orders")
 		got := locking(a, Request{Key: "orders", Blocks: true})
@@ -262,7 +262,7 @@ func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
 func TestDisconnect(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		d, _ := client(m)
@@ -291,7 +291,7 @@ func TestDisconnect(t *testing.T) {
 
 func TestWrongTypeAndKinds(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	s.Do(t, "SET", "str", "x")
 	s.Do(t, "HSET", "rw", "mode", "read", a.Owner(), "1")
@@ -319,7 +319,7 @@ func TestWrongTypeAndKinds(t *testing.T) {
 func TestForce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
@@ -333,7 +333,7 @@ func TestForce(t *testing.T) {
 
 func TestReentry(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	a.SetLibrary(true)
 	mustLock(t, a, Request{Key: "k"})
@@ -352,8 +352,8 @@ func TestReentry(t *testing.T) {
 
 func TestOwnerAcrossConnections(t *testing.T) {
 	s := testredis.Start(t)
-	m1 := engine(t, s.URL(), Options{})
-	m2 := engine(t, s.URL(), Options{})
+	m1 := engine(t, s.URL(), ManagerOptions{})
+	m2 := engine(t, s.URL(), ManagerOptions{})
 	for range 10 {
 		c, _ := client(m1)
 		mustLock(t, c, Request{Key: "k", Owner: "job-1", Lease: 30_000})
@@ -373,7 +373,7 @@ func TestOwnerAcrossConnections(t *testing.T) {
 func TestDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
@@ -392,7 +392,7 @@ func TestDrain(t *testing.T) {
 func TestExclusion(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	engines := []*Manager{engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})}
+	engines := []*Manager{engine(t, s.URL(), ManagerOptions{}), engine(t, s.URL(), ManagerOptions{})}
 	const clients, rounds = 32, 30
 	var inside atomic.Int32
 	total := 0
@@ -426,7 +426,7 @@ func TestExclusion(t *testing.T) {
 
 func TestFence(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	last := int64(0)
 	for range 5 {

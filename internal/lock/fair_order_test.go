@@ -25,7 +25,7 @@ import (
 func TestFairComesBackBehindRedisson(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		holder, _ := client(n)
 		mustLock(t, holder, Request{Key: "k"})
 		redisson := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000}
@@ -64,8 +64,8 @@ func TestFairComesBackBehindRedisson(t *testing.T) {
 func TestFairAfterALateGrant(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, _ := bubbleSlow(t, w, s, Options{Poll: time.Minute})
-		n := bubbleEngine(t, w, s, "one", Options{})
+		m, _ := bubbleSlow(t, w, s, ManagerOptions{Poll: time.Minute})
+		n := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		late, _ := client(m)
 		var group sync.WaitGroup
 		var o order
@@ -93,7 +93,7 @@ func TestFairNewHeadAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		ran := scriptsOf(s)
-		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		holder, _ := client(n)
 		first, _ := client(m)
 		second, _ := client(m)
@@ -180,7 +180,7 @@ func TestFairPlaces(t *testing.T) {
 func TestFairTicketsLast(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		s.Do(t, "HSET", "k", "holder", 1)
 		var group sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())

@@ -89,14 +89,14 @@ func nothingLeft(t *testing.T, s redisServer) {
 func TestFairBytes(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	fairBytes(t, s, engine(t, s.URL(), Options{}), func([]string) {})
+	fairBytes(t, s, engine(t, s.URL(), ManagerOptions{}), func([]string) {})
 }
 
 // TestFairRefresh: the score of who waits is put off again and again.
 func TestFairRefresh(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		fairBytes(t, s, bubbleEngine(t, w, s, "one", Options{}), func(owners []string) {
+		fairBytes(t, s, bubbleEngine(t, w, s, "one", ManagerOptions{}), func(owners []string) {
 			for range 10 {
 				before, _ := redis.Int64(s.Do(t, "ZSCORE", "redisson_lock_timeout:{k}", owners[2]), nil)
 				eventually(t, 2*queueRefresh, "a refresh", func() bool {
@@ -153,7 +153,7 @@ func fairBytes(t *testing.T, s redisServer, m *Manager, waiting func(owners []st
 // Waiters of two proxies and of Redisson stand in one order.
 func TestFairOrder(t *testing.T) {
 	s := testredis.Start(t)
-	options := Options{Poll: time.Minute}
+	options := ManagerOptions{Poll: time.Minute}
 	engines := []*Manager{engine(t, s.URL(), options), engine(t, s.URL(), options)}
 	holder, _ := client(engines[0])
 	mustLock(t, holder, Request{Key: "k"})
@@ -216,7 +216,7 @@ func TestFairOrder(t *testing.T) {
 func TestFairLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{Poll: time.Minute})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute}), bubbleEngine(t, w, s, "two", ManagerOptions{Poll: time.Minute})
 		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: "k"})
 		ctx, cancel := context.WithCancel(context.Background())
@@ -259,7 +259,7 @@ func TestFairLeaves(t *testing.T) {
 func TestFairGhosts(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: "k"})
 		redisson := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000}
@@ -297,7 +297,7 @@ func TestFairGhosts(t *testing.T) {
 func TestFairComesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: "k"})
 		var group sync.WaitGroup
@@ -334,7 +334,7 @@ func TestFairComesBack(t *testing.T) {
 func TestFairMends(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		s.Do(t, "RPUSH", lockstore.QueueKey("k"), "nobody")
 		s.Do(t, "ZADD", timeoutsKey("k"), redisNow(t, s)+300000, "no entry")
 		a, _ := client(m)
@@ -358,7 +358,7 @@ func TestFairMends(t *testing.T) {
 func TestFairWrongType(t *testing.T) {
 	for _, key := range []string{lockstore.QueueKey("k"), timeoutsKey("k"), ticketsKey("k")} {
 		s := testredis.Start(t)
-		m := engine(t, s.URL(), Options{})
+		m := engine(t, s.URL(), ManagerOptions{})
 		s.Do(t, "SET", key, "somebody's")
 		a, _ := client(m)
 		b, _ := client(m)
@@ -378,7 +378,7 @@ func TestFairWrongType(t *testing.T) {
 func TestFairOwnerTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: "k"})
 		results := make(chan error, 2)

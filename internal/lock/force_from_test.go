@@ -14,7 +14,7 @@ func TestForceFromNamedHolders(t *testing.T) {
 	single := testredis.Start(t)
 	nodes := []string{testredis.Start(t).Addr(), testredis.Start(t).Addr(), testredis.Start(t).Addr()}
 	for name, m := range map[string]*Manager{
-		"one Redis": engine(t, single.URL(), Options{}), "cluster": clusterEngine(t, testredis.StartCluster(t, 2, 0), Options{}), "quorum": quorumEngine(t, nodes, 0, Options{}),
+		"one Redis": engine(t, single.URL(), ManagerOptions{}), "cluster": clusterEngine(t, testredis.StartCluster(t, 2, 0), ManagerOptions{}), "quorum": quorumEngine(t, nodes, 0, ManagerOptions{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -119,13 +119,13 @@ func keptWhileFull(t *testing.T, m *Manager, nodes ...*testredis.Server) {
 func TestFullRedisKeepsLocks(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	keptWhileFull(t, engine(t, s.URL(), Options{Watchdog: fullLease}), s)
+	keptWhileFull(t, engine(t, s.URL(), ManagerOptions{Watchdog: fullLease}), s)
 }
 
 // TestFullClusterKeepsLocks is the same before a cluster.
 func TestFullClusterKeepsLocks(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{Watchdog: fullLease})
+	m := clusterEngine(t, tc, ManagerOptions{Watchdog: fullLease})
 	keptWhileFull(t, m, tc.Servers...)
 }

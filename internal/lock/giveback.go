@@ -20,7 +20,7 @@ type giveBacks struct {
 	lines *lines // those that may be handed the lock
 }
 
-func newGiveBacks(l *life, o Options, hs *holds, ls *lines) *giveBacks {
+func newGiveBacks(l *life, o ManagerOptions, hs *holds, ls *lines) *giveBacks {
 	return &giveBacks{life: l, log: o.Logger, holds: hs, lines: ls}
 }
 

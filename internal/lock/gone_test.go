@@ -21,7 +21,7 @@ func leaver(m *Manager, gone *atomic.Bool) *Client {
 func TestGrantToTheGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{Poll: time.Minute})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute}), bubbleEngine(t, w, s, "two", ManagerOptions{Poll: time.Minute})
 		i := 0
 		for name, r := range map[string]Request{
 			"plain": {}, "fair": {Fair: true}, "read": {Kind: Read}, "write": {Kind: Write}, "lease": {Lease: 60000},
@@ -67,7 +67,7 @@ func TestGrantToTheGone(t *testing.T) {
 func TestMultiGrantToTheGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		var gone atomic.Bool
 		c := leaver(m, &gone)
 		mustLock(t, c, Request{Key: "b", Owner: "me", Lease: 60000})
@@ -85,7 +85,7 @@ func TestMultiGrantToTheGone(t *testing.T) {
 func TestGoneKeepsWhatTheOwnerHad(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		for _, kind := range lockstore.Kinds {
 			for name, elsewhere := range map[string]*Manager{"here": m, "elsewhere": n} {
 				for _, second := range []int64{5000, 600_000} {
@@ -125,7 +125,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 				t.Run(fmt.Sprintf("%v, then %s of %d ms", kind, what, second), func(t *testing.T) {
 					inBubble(t, func(t *testing.T, w *world.World) {
 						s := w.NewNode(bubbleAddr)
-						m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+						m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 						r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 20_000}
 						a, _ := client(m)
 						b, _ := client(n)
@@ -154,7 +154,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, link := bubbleSlow(t, w, s, Options{})
+		m, link := bubbleSlow(t, w, s, ManagerOptions{})
 		for _, kind := range lockstore.Kinds {
 			c, _ := client(m)
 			r := Request{Key: fmt.Sprint(kind), Kind: kind, Owner: "me", Lease: 60_000, Fence: kind != Read}
@@ -174,7 +174,7 @@ func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		c, _ := client(m)
 		for _, kind := range lockstore.Kinds {
 			id := c.id(kind, 0, "k", "me")
@@ -205,7 +205,7 @@ func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
 func TestLeaseSetElsewhereIsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		for _, kind := range lockstore.Kinds {
 			a, _ := client(m)
 			b, _ := client(n)

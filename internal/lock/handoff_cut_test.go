@@ -36,7 +36,7 @@ func TestHandoffCut(t *testing.T) {
 				s := w.NewNode(bubbleAddr)
 				link := w.Proxy("far").Link(s.Addr())
 				link.Delay(3*time.Millisecond, 0) // so that each cut finds replies on the way
-				o := Options{Watchdog: 3 * time.Second, Poll: time.Second}
+				o := ManagerOptions{Watchdog: 3 * time.Second, Poll: time.Second}
 				engines := []*Manager{bubbleEngine(t, w, s, "far", o), bubbleEngine(t, w, s, "near", o)}
 				var group sync.WaitGroup
 				var done atomic.Bool

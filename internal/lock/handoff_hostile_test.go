@@ -15,7 +15,7 @@ import (
 func TestHandoffWithoutPubsub(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "default", "-pubsub")
-	m, n := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
+	m, n := engine(t, s.URL(), ManagerOptions{}), engine(t, s.URL(), ManagerOptions{})
 	holder, _ := client(m)
 	mustLock(t, holder, Request{Key: "k"})
 	granted := make(chan error, 2)
@@ -45,7 +45,7 @@ func TestHandoffWithoutSubscriptions(t *testing.T) {
 	for _, s := range append(tc.Servers, single) {
 		s.Do(t, "ACL", "SETUSER", "default", "-subscribe", "-ssubscribe")
 	}
-	for name, m := range map[string]*Manager{"single": engine(t, single.URL(), Options{}), "cluster": clusterEngine(t, tc, Options{})} {
+	for name, m := range map[string]*Manager{"single": engine(t, single.URL(), ManagerOptions{}), "cluster": clusterEngine(t, tc, ManagerOptions{})} {
 		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: "k"})
 		var all sync.WaitGroup
@@ -72,7 +72,7 @@ func TestHandoffWithoutSubscriptions(t *testing.T) {
 func TestHandoffOfADeadRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute})
 		reader, _ := client(m)
 		mustLock(t, reader, Request{Key: "k", Kind: Read, Lease: 60000})
 		writer, _ := client(m)

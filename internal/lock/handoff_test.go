@@ -62,7 +62,7 @@ func TestHandoffScripts(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				s := w.NewNode(bubbleAddr)
 				ran := scriptsOf(s)
-				m := bubbleEngine(t, w, s, "one", Options{})
+				m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 				var done atomic.Bool
 				grants := crowd(t, m, 128, pick, 0, done.Load)
 				eventually(t, 30*time.Second, "a start", func() bool { return grants.Load() > 256 })
@@ -86,7 +86,7 @@ func TestHandoffLeavesTurns(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				s := w.NewNode(bubbleAddr)
-				m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{Poll: time.Minute})
+				m, n := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute}), bubbleEngine(t, w, s, "two", ManagerOptions{Poll: time.Minute})
 				var done atomic.Bool
 				pick := func() Request { return Request{Key: "k", Kind: kind, Blocks: true} }
 				many := crowd(t, m, 90, pick, 0, done.Load)
@@ -107,7 +107,7 @@ func TestHandoffLeavesTurns(t *testing.T) {
 func TestHandoffToTheDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute})
 		for round := range 200 {
 			key := fmt.Sprint("k", round)
 			holder, _ := client(m)
@@ -156,7 +156,7 @@ func settledDown(m *Manager, key string) bool {
 // What the next waiter asked for is what it gets: lease, token, registration, count.
 func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: time.Minute})
+	m := engine(t, s.URL(), ManagerOptions{Poll: time.Minute})
 	a, _ := client(m)
 	for i, c := range []struct {
 		r       Request
@@ -210,7 +210,7 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 func TestHandoffGrantFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute})
 		a, _ := client(m)
 		b, _ := client(m)
 		c, _ := client(m)
@@ -245,7 +245,7 @@ func TestHandoffGrantFails(t *testing.T) {
 func TestHandoffHoldsBackThoughWoken(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute})
 		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: "k"})
 		got := make(chan time.Time, 1)
@@ -289,7 +289,7 @@ func TestHandoffWaitsForTheSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		const rounds, slowness = 30, 8 * time.Millisecond
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute})
 		var done atomic.Bool
 		grants := crowd(t, m, 20, func() Request { return Request{Key: "k", Blocks: true} }, 2*time.Millisecond, done.Load)
 		defer done.Store(true)

@@ -42,7 +42,7 @@ func TestVerbsBehindOneOfUnknownOutcome(t *testing.T) {
 			t.Run(fmt.Sprintf("%s after %s", after.what, before.what), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					s := w.NewNode(bubbleAddr)
-					m := bubbleEngine(t, w, s, "one", Options{})
+					m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 					link := w.Proxy("one").Link(s.Addr())
 					c, told := client(m)
 					mustLock(t, c, Request{Key: "k", Lease: 3_600_000})
@@ -79,7 +79,7 @@ func TestLockedAgainBehindAVerb(t *testing.T) {
 	for block, busy := range map[int64]time.Duration{10: time.Second, 60_000: 20 * time.Second, 0: 20 * time.Second} {
 		t.Run(fmt.Sprint("BLOCK ", block), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
-				m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{Watchdog: time.Minute})
+				m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", ManagerOptions{Watchdog: time.Minute})
 				c, _ := client(m)
 				mustLock(t, c, Request{Key: "k"})
 				id := c.id(Plain, 0, "k", "")
@@ -105,7 +105,7 @@ func TestResetBehindAVerbOfUnknownOutcome(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, taken again %v", verb, again), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					s := w.NewNode(bubbleAddr)
-					m := bubbleEngine(t, w, s, "one", Options{})
+					m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 					link := w.Proxy("one").Link(s.Addr())
 					c, lost := client(m)
 					for range 2 {
@@ -144,7 +144,7 @@ func TestResetBehindAVerbOfUnknownOutcome(t *testing.T) {
 // A record that nobody works on is entered also when there is no time to wait for one.
 func TestFreeHoldIsEnteredInNoTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
-		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", ManagerOptions{})
 		c, _ := client(m)
 		over, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -54,8 +54,8 @@ func oneOrQuorum(t *testing.T, w *world.World, votes bool) (m *Manager, there fu
 	t.Helper()
 	if votes {
 		ns := bubbleNodes(w, 3)
-		return ns.engine(t, "one", 0, Options{}), func(key string) bool { return ns.holding(t, key) > 0 }
+		return ns.engine(t, "one", 0, ManagerOptions{}), func(key string) bool { return ns.holding(t, key) > 0 }
 	}
 	s := w.NewNode(bubbleAddr)
-	return bubbleEngine(t, w, s, "one", Options{}), func(key string) bool { return pttl(t, s, key) > 0 }
+	return bubbleEngine(t, w, s, "one", ManagerOptions{}), func(key string) bool { return pttl(t, s, key) > 0 }
 }

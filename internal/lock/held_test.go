@@ -80,7 +80,7 @@ func (s *oneLockStore) Subscribe(name string, l lockstore.Listener) lockstore.Su
 // passing is an engine on such a store. Nothing of it runs.
 func passing(s lockstore.Store) *Manager {
 	return New(func(lockstore.Host) (lockstore.Store, lockstore.Rules) { return s, lockstore.Rules{} },
-		Options{Logger: slog.New(slog.DiscardHandler), Events: events.New(nil, "")})
+		ManagerOptions{Logger: slog.New(slog.DiscardHandler), Events: events.New(nil, "")})
 }
 
 func lockUnlock(b *testing.B, c *Client, r Request) {

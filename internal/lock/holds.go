@@ -57,7 +57,7 @@ type records struct {
 	deadlines agenda.Agenda[*record]                     // when each ends unless something happens before
 }
 
-func newHolds(o Options, c *counts) *holds {
+func newHolds(o ManagerOptions, c *counts) *holds {
 	maxHold := min(o.MaxHold, lockstore.Milliseconds(math.MaxInt64)) // a moment has no room for more
 	return &holds{records: records{
 		terms:     terms{clock: newClock(), watchdog: o.Watchdog, maxHold: maxHold},

@@ -18,7 +18,7 @@ import (
 func TestLateRenewalIsNoLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 4500 * time.Millisecond})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 4500 * time.Millisecond})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		time.Sleep(time.Second)
@@ -36,7 +36,7 @@ func TestLateRenewalIsNoLoss(t *testing.T) {
 // TestForeignCounts: what others write into a lock's field neither ends the process nor sticks.
 func TestForeignCounts(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	for _, value := range []string{"abc", "", "nan", "0", "-5", "2.5", "9223372036854775808"} {
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 30_000})
@@ -61,7 +61,7 @@ func TestForeignCounts(t *testing.T) {
 func TestLockAfterLossCountsOne(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 3 * time.Second, MaxHold: 500 * time.Millisecond})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 3 * time.Second, MaxHold: 500 * time.Millisecond})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		mustLock(t, a, Request{Key: "k"})
@@ -84,7 +84,7 @@ func TestLockAfterLossCountsOne(t *testing.T) {
 func TestResetThenLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		a.SetLibrary(true)
 		for range 100 {
@@ -103,7 +103,7 @@ func TestResetThenLock(t *testing.T) {
 func TestUndoneOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, p := bubbleSlow(t, w, s, Options{})
+		m, p := bubbleSlow(t, w, s, ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		done := make(chan error, 1)
@@ -128,8 +128,8 @@ func TestUndoneOnce(t *testing.T) {
 func TestForceLostIsSentOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, p := bubbleSlow(t, w, s, Options{})
-		n := bubbleEngine(t, w, s, "two", Options{})
+		m, p := bubbleSlow(t, w, s, ManagerOptions{})
+		n := bubbleEngine(t, w, s, "two", ManagerOptions{})
 		a, lost := client(m)
 		by, _ := client(m)
 		next, nextLost := client(n)
@@ -158,7 +158,7 @@ func TestForceLostIsSentOnce(t *testing.T) {
 func TestRenewalDoesNotShortenBelief(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 600 * time.Millisecond})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 600 * time.Millisecond})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k", Lease: 3600000})
 		mustLock(t, a, Request{Key: "k", Self: true})
@@ -177,7 +177,7 @@ func TestRenewalDoesNotShortenBelief(t *testing.T) {
 func TestForceSparesTheNextHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		m.holds.recheckKey(lockstore.LineKey{Key: "k"}, reasonForced)
@@ -193,7 +193,7 @@ func TestForceSparesTheNextHolder(t *testing.T) {
 func TestKilledWaiterLeavesNoLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "warm"})
 		s.Stop()
@@ -219,7 +219,7 @@ func TestKilledWaiterLeavesNoLock(t *testing.T) {
 func TestLookGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		ended := make(chan error, 1)
 		go func() {
 			_, err := m.store.Look(lockstore.ID{Key: "k", Owner: "o"}, time.Now().Add(time.Hour), time.Now().Add(300*time.Millisecond))
@@ -240,7 +240,7 @@ func TestLookGivesUp(t *testing.T) {
 func TestLossSeenByLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "entered"})
 		mustLock(t, a, Request{Key: "taken"})
@@ -266,7 +266,7 @@ func TestLossSeenByLock(t *testing.T) {
 // TestNanToken: a fencing token that is no whole number is refused.
 func TestNanToken(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	for _, value := range []string{"nan", "inf", "-inf", "1.5", "x", "-3", "1e300", strings.Repeat("9", 400)} {
 		s.Do(t, "SET", "redisson_lock_token:{f}", value)
@@ -284,7 +284,7 @@ func TestNanToken(t *testing.T) {
 func TestCloseWhileRenewing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 1500 * time.Millisecond})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 1500 * time.Millisecond})
 		for round := range 10 {
 			c, _ := client(m)
 			for i := range 20 {
@@ -300,7 +300,7 @@ func TestCloseWhileRenewing(t *testing.T) {
 func TestReentrySettled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, p := bubbleSlow(t, w, s, Options{})
+		m, p := bubbleSlow(t, w, s, ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		done := make(chan error, 1)
@@ -321,7 +321,7 @@ func TestReentrySettled(t *testing.T) {
 func TestLossOfTheOtherKindIsForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Kind: Write})
 		s.Do(t, "DEL", "k")
@@ -338,7 +338,7 @@ func TestLossOfTheOtherKindIsForgotten(t *testing.T) {
 func TestClockJumpHasLocksLookedAt(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 6 * time.Hour})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 6 * time.Hour})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "gone"})
 		mustLock(t, a, Request{Key: "kept"})
@@ -358,7 +358,7 @@ func TestClockJumpHasLocksLookedAt(t *testing.T) {
 func TestReentryElsewherePassesTheLine(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m1, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m1, m2 := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		a, _ := client(m1)
 		mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 60_000})
 		waiter, _ := client(m2)
@@ -390,9 +390,9 @@ func TestUnlockOfAnOwnerIsSentOnce(t *testing.T) {
 
 func unlockLost(t *testing.T, w *world.World, kind Kind, again bool) {
 	s := w.NewNode(bubbleAddr)
-	m, p := bubbleSlow(t, w, s, Options{})
+	m, p := bubbleSlow(t, w, s, ManagerOptions{})
 	a, _ := client(m)
-	b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+	b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 	r := Request{Key: "k", Kind: kind, Owner: "o", Lease: 120_000}
 	mustLock(t, a, r)
 	told := make(chan error, 1)
@@ -420,7 +420,7 @@ func TestUnlockOfAnOwnerThatRedisNeverSaw(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, s, "one", Options{})
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 			a, _ := client(m)
 			unlock := UnlockRequest{Key: "k", Side: kind, Owner: "o"}
 			mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "o", Lease: 120_000})
@@ -439,7 +439,7 @@ func TestUnlockOfAnOwnerThatRedisNeverSaw(t *testing.T) {
 func TestExpiredOwnerDoesNotHold(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 600})
 		time.Sleep(2 * time.Second)
@@ -455,10 +455,10 @@ func TestExpiredOwnerDoesNotHold(t *testing.T) {
 func TestTakenAnewAfterALostRenewal(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 9 * time.Second})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 9 * time.Second})
 		link := w.Proxy("one").Link(s.Addr())
 		a, lost := client(m)
-		b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+		b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 		mustLock(t, a, Request{Key: "k"})
 		time.Sleep(2900 * time.Millisecond)
 		link.Delay(500*time.Millisecond, 0)

@@ -17,7 +17,7 @@ import (
 // lines are those of this proxy's clients that wait for a lock, in one line for each key.
 type lines struct {
 	*life
-	opts  Options
+	opts  ManagerOptions
 	log   *slog.Logger
 	store lockstore.Waits // tells them when to try
 	holds *holds
@@ -31,7 +31,7 @@ type lines struct {
 	named map[lockstore.ID][]*waiter // the verbs of a named owner that wait in a line
 }
 
-func newLines(l *life, o Options, hs *holds) *lines {
+func newLines(l *life, o ManagerOptions, hs *holds) *lines {
 	return &lines{
 		life: l, opts: o, log: o.Logger, holds: hs,
 		byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}, named: map[lockstore.ID][]*waiter{},

@@ -20,7 +20,7 @@ import (
 // LOCKLIST asks clients for their names with no mutex of the engine held, and so does LOCKINFO.
 func TestListHoldsUpNobody(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	asked, answer := make(chan struct{}, 4), make(chan struct{})
 	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test", Name: func() string {
 		asked <- struct{}{}
@@ -53,7 +53,7 @@ func TestListHoldsUpNobody(t *testing.T) {
 func TestListAfterAnUnlockThatWasNotSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		link := w.Proxy("one").Link(s.Addr())
 		a, _ := client(m)
 		b, _ := client(m)
@@ -173,7 +173,7 @@ func holding(t testing.TB, n int) *Manager {
 	}
 	ctl := upstream.NewControl(target, upstream.ControlOptions{})
 	t.Cleanup(ctl.Close)
-	m := New(sharded.Single(ctl), Options{Logger: testLog()})
+	m := New(sharded.Single(ctl), ManagerOptions{Logger: testLog()})
 	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test"})
 	for i := range n {
 		believed(m.holds, c, lockstore.ID{Key: fmt.Sprint("many", i), Owner: "somebody"})

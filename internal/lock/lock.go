@@ -128,7 +128,7 @@ func (c *Client) who() events.Client {
 }
 
 // lease is for how long the lock is asked for, in ms.
-func (r Request) lease(o Options) int64 { return cmp.Or(r.Lease, o.Watchdog.Milliseconds()) }
+func (r Request) lease(o ManagerOptions) int64 { return cmp.Or(r.Lease, o.Watchdog.Milliseconds()) }
 
 // answered ends a verb that has asked for locks, counts its outcome, and tells of it.
 func (c *Client) answered(ctx context.Context, v verb, err error, r Request, keys ...string) {

@@ -11,7 +11,7 @@ import (
 // TestReadHoldsOfLookalikesAreApart: who reads one lock keeps on reading when a hold ends whose names would make the same key.
 func TestReadHoldsOfLookalikesAreApart(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	for _, c := range []struct{ lock, owner, like, likeOwner string }{
 		{"{a}:b", "", "a", "b:"},                                  // the connection of the one, with a colon more for the other
 		{"{c}:b", "job", "c", "b:job"},                            // two named owners
@@ -50,7 +50,7 @@ func TestReadHoldsOfLookalikesAreApart(t *testing.T) {
 // TestWriterLooksLikeNoReader: the keys of a reader `write` of lock `{a}:job` do not keep lock `a` when its writer `job` gives it back.
 func TestWriterLooksLikeNoReader(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	mustLock(t, a, Request{Key: "{a}:job", Kind: Read, Owner: "write", Lease: 600000})
 	mustLock(t, a, Request{Key: "a", Kind: Write, Owner: "job", Lease: 30_000})
@@ -63,7 +63,7 @@ func TestWriterLooksLikeNoReader(t *testing.T) {
 // TestKeysOfOtherLocksAreNoLocks: a lock at such a name would be overwritten by whoever takes the other.
 func TestKeysOfOtherLocksAreNoLocks(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	for _, name := range []string{"{a}:job:rwlock_timeout:1", "lockproxy_watch:{a}:job", "lockproxy_fair:{a}"} {
 		for _, k := range []Kind{Plain, Read, Write} {
@@ -82,7 +82,7 @@ func TestKeysOfOtherLocksAreNoLocks(t *testing.T) {
 // other, whose users may be others.
 func TestNoQueueOfAnotherLock(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	b, _ := client(m)
 	mustLock(t, a, Request{Key: "{a}"})
@@ -116,7 +116,7 @@ func TestNoQueueOfAnotherLock(t *testing.T) {
 // TestTokenOfLookalikesRises: locks `a` and `{a}` share the key of the fencing token, and each of them gets a higher one than both have had.
 func TestTokenOfLookalikesRises(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	last := int64(0)
 	for range 3 {

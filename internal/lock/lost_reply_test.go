@@ -29,7 +29,7 @@ func TestLockWithoutItsReply(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, s, "one", Options{})
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 			synctest.Wait() // the engine has begun, which reads its store
 			m.store = losesReplies{m.store}
 			a, _ := client(m)
@@ -61,9 +61,9 @@ func TestReentryOfWhatHasGone(t *testing.T) {
 
 func reenterGone(t *testing.T, w *world.World, r Request, had int) {
 	s := w.NewNode(bubbleAddr)
-	m := bubbleEngine(t, w, s, "one", Options{})
+	m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 	a, told := client(m)
-	b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+	b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 	for range had {
 		mustLock(t, a, r)
 	}
@@ -90,7 +90,7 @@ func TestUnlockOfOneSideWithoutItsReply(t *testing.T) {
 	for _, side := range []Kind{Read, Write} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m, p := bubbleSlow(t, w, s, Options{})
+			m, p := bubbleSlow(t, w, s, ManagerOptions{})
 			a, told := client(m)
 			mustLock(t, a, Request{Key: "k", Kind: Write})
 			mustLock(t, a, Request{Key: "k", Kind: Read})
@@ -122,7 +122,7 @@ func TestInnerStepsWithoutTheirReply(t *testing.T) {
 
 func innerSteps(t *testing.T, w *world.World, kind Kind, done bool) {
 	s := w.NewNode(bubbleAddr)
-	m, p := bubbleSlow(t, w, s, Options{Watchdog: 5 * time.Minute}) // no renewal is due meanwhile
+	m, p := bubbleSlow(t, w, s, ManagerOptions{Watchdog: 5 * time.Minute}) // no renewal is due meanwhile
 	a, _ := client(m)
 	count := func(want string) {
 		t.Helper()

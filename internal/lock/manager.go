@@ -20,7 +20,7 @@ import (
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
 type Manager struct {
 	// static after construction
-	opts  Options
+	opts  ManagerOptions
 	log   *slog.Logger
 	uuid  string
 	store lockstore.Store
@@ -50,7 +50,7 @@ type life struct {
 }
 
 // New makes the engine that keeps its locks in a store. Nothing happens in Redis before Run.
-func New(open lockstore.Opener, o Options) *Manager {
+func New(open lockstore.Opener, o ManagerOptions) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: o.UUID,
@@ -135,8 +135,8 @@ const (
 	reentryNever Reentry = "never"
 )
 
-// Options set up a Manager. A zero field has the default named beside it.
-type Options struct {
+// ManagerOptions set up a Manager. A zero field has the default named beside it.
+type ManagerOptions struct {
 	// Lease of a lock taken without EX or PX, renewed at a third of it: 30 s, Redisson's lockWatchdogTimeout.
 	Watchdog time.Duration
 	Poll     time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
@@ -147,7 +147,7 @@ type Options struct {
 	UUID     string        // the first part of the owner that each connection is: a new one
 }
 
-func (o Options) withDefaults() Options {
+func (o ManagerOptions) withDefaults() ManagerOptions {
 	o.Watchdog = cmp.Or(o.Watchdog, 30*time.Second)
 	o.Poll = cmp.Or(o.Poll, 3*time.Second)
 	o.Reentry = cmp.Or(o.Reentry, reentryAuto)

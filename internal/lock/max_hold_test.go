@@ -29,7 +29,7 @@ func TestMaxHoldIsNotPutOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
-				m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{MaxHold: most})
+				m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", ManagerOptions{MaxHold: most})
 				a, lost := client(m)
 				taken := time.Now()
 				mustLock(t, a, Request{Key: "k"})
@@ -50,7 +50,7 @@ func TestMaxHoldIsNotPutOff(t *testing.T) {
 
 // A max-hold that is longer than any time ends nothing, and does not have the watchdog come without a pause.
 func TestMaxHoldForEver(t *testing.T) {
-	hs := newHolds(Options{Logger: testLog(), Watchdog: 30 * time.Second, MaxHold: math.MaxInt64}, nil)
+	hs := newHolds(ManagerOptions{Logger: testLog(), Watchdog: 30 * time.Second, MaxHold: math.MaxInt64}, nil)
 	hs.drift = func(time.Duration) time.Duration { return 0 }
 	now := hs.now()
 	h, _ := hold{}.on(acquired{counts: lockstore.Counts{Writes: 1}, ttl: 30 * time.Second, sent: now}, now, hs.terms)
@@ -61,7 +61,7 @@ func TestMaxHoldForEver(t *testing.T) {
 
 // A lock that RENEW hands to the watchdog is looked at when it is to end, and not a third of its lease later.
 func TestMaxHoldOfWhatIsHandedOver(t *testing.T) {
-	hs := newHolds(Options{Logger: testLog(), Watchdog: 30 * time.Second, MaxHold: time.Minute}, nil)
+	hs := newHolds(ManagerOptions{Logger: testLog(), Watchdog: 30 * time.Second, MaxHold: time.Minute}, nil)
 	hs.drift = func(time.Duration) time.Duration { return 0 }
 	now := hs.now()
 	h, _ := hold{}.on(acquired{counts: lockstore.Counts{Writes: 1}, lease: time.Hour, ttl: time.Hour, sent: now}, now, hs.terms)

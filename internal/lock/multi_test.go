@@ -21,7 +21,7 @@ import (
 
 func TestMultiLock(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	ctx := context.Background()
 	for _, owner := range []string{"", "job"} {
 		a, _ := client(m)
@@ -69,7 +69,7 @@ func TestMultiLock(t *testing.T) {
 func TestMultiLockAllOrNone(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	other, _ := client(m)
 	reader, _ := client(m)
 	mustLock(t, other, Request{Key: "taken"})
@@ -124,7 +124,7 @@ func TestMultiLockAllOrNone(t *testing.T) {
 func TestMultiLockOfAHeldLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		for _, kind := range []Kind{Plain, Read, Write} {
 			for _, lease := range []int64{0, 60_000} {
 				a, lost := client(m)
@@ -152,7 +152,7 @@ func TestMultiLockOfAHeldLock(t *testing.T) {
 func TestMultiLockLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: time.Second})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: time.Second})
 		for owner, lease := range map[string]int64{"": 1500, "o": 3000} {
 			other, _ := client(m)
 			a, lost := client(m)
@@ -190,7 +190,7 @@ func TestMultiLockLease(t *testing.T) {
 func TestMultiLockOfWhatANamedOwnerHad(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		for had, want := range map[int64]int64{8_000: 25_000, 120_000: 100_000} {
 			other, _ := client(m)
 			a, _ := client(m)
@@ -219,7 +219,7 @@ func TestMultiLockOfWhatANamedOwnerHad(t *testing.T) {
 func TestFailedLocksLengthenNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		other, _ := client(m)
 		a, _ := client(m)
 		for _, kind := range lockstore.Kinds {
@@ -270,7 +270,7 @@ func TestMultiLockLosesOne(t *testing.T) {
 			t.Run(fmt.Sprint(name, r.Owner, r.Lease), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					s := w.NewNode(bubbleAddr)
-					m, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+					m, m2 := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 					other, _ := client(m2)
 					a, _ := client(m)
 					mustLock(t, other, Request{Key: "b"})
@@ -305,7 +305,7 @@ func TestMultiLockLosesOne(t *testing.T) {
 func TestMultiLockClientGoes(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		other, _ := client(m)
 		for _, r := range []Request{{}, {Lease: 60000}, {Owner: "o", Lease: 5000}, {Owner: "o", Lease: 60000}} {
 			mustLock(t, other, Request{Key: "z"})
@@ -337,7 +337,7 @@ func TestMultiLockClientGoes(t *testing.T) {
 func TestMultiLockMadeAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m, m2 := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		for _, second := range []*Manager{m, m2} {
 			other, _ := client(m)
 			mustLock(t, other, Request{Key: "z"})
@@ -372,7 +372,7 @@ func TestMultiLockMadeAgain(t *testing.T) {
 func TestMultiLockGivesBackWhatItLengthened(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		for _, owner := range []string{"", "o"} {
 			c, _ := client(m)
 			b := &multiLock{c: c, r: Request{Owner: owner, Lease: 60000}, began: time.Now()}
@@ -398,7 +398,7 @@ func TestMultiLockGivesBackWhatItLengthened(t *testing.T) {
 func TestMultiLockBudget(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		first, _ := client(m)
 		last, _ := client(m)
 		a, _ := client(m)
@@ -415,7 +415,7 @@ func TestMultiLockBudget(t *testing.T) {
 // None is left locked because of another's error, and a loss is told before anything else.
 func TestMultiUnlockGoesOn(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -446,7 +446,7 @@ func TestMultiUnlockGoesOn(t *testing.T) {
 func TestMultiLockHammer(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	m, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
+	m, m2 := engine(t, s.URL(), ManagerOptions{}), engine(t, s.URL(), ManagerOptions{})
 	orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"c", "a"}, {"b", "a"}, {"c", "a", "b"}}
 	inside := map[string]*sync.Mutex{"a": {}, "b": {}, "c": {}}
 	var all sync.WaitGroup
@@ -498,7 +498,7 @@ func TestMultiLockAgainElsewhere(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		for _, leases := range [][]int64{{1000, 1000}, {500, 5000, 500}, {5000, 500}} {
-			engines := []*Manager{bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})}
+			engines := []*Manager{bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})}
 			longest := int64(0)
 			for i, lease := range leases {
 				c, _ := client(engines[i%2])
@@ -554,7 +554,7 @@ func TestMultiLockBesideItsOwner(t *testing.T) {
 						t.Run(fmt.Sprintf("%s through %s, before %d, waits %v, succeeds %v", h.name, through, before, waits, succeeds), func(t *testing.T) {
 							inBubble(t, func(t *testing.T, w *world.World) {
 								s := w.NewNode(bubbleAddr)
-								engines := map[string]*Manager{"one": bubbleEngine(t, w, s, "one", Options{}), "two": bubbleEngine(t, w, s, "two", Options{})}
+								engines := map[string]*Manager{"one": bubbleEngine(t, w, s, "one", ManagerOptions{}), "two": bubbleEngine(t, w, s, "two", ManagerOptions{})}
 								a, _ := client(engines[through])
 								b, _ := client(engines["one"])
 								other, _ := client(engines["one"])
@@ -733,11 +733,11 @@ func twoEngines(t *testing.T, w *world.World, votes bool) (m, n *Manager, there 
 	t.Helper()
 	if votes {
 		ns := bubbleNodes(w, 3)
-		times := quorum.Options{NodeTimeout: 200 * time.Millisecond} // as by default
-		return ns.engine(t, "one", 0, Options{}, times), ns.engine(t, "two", 0, Options{}, times), func(key string) bool { return ns.holding(t, key) > 0 }
+		times := quorum.StoreOptions{NodeTimeout: 200 * time.Millisecond} // as by default
+		return ns.engine(t, "one", 0, ManagerOptions{}, times), ns.engine(t, "two", 0, ManagerOptions{}, times), func(key string) bool { return ns.holding(t, key) > 0 }
 	}
 	s := w.NewNode(bubbleAddr)
-	return bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{}), func(key string) bool { return pttl(t, s, key) > 0 }
+	return bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{}), func(key string) bool { return pttl(t, s, key) > 0 }
 }
 
 // What a verb that fails has taken is given back, also where its owner has given the lock back through another proxy shortly before, and how often
@@ -767,8 +767,8 @@ func TestGivenBackAfterAnUnlockElsewhere(t *testing.T) {
 				t.Run(fmt.Sprint(kind, " ", name, " ", first), func(t *testing.T) {
 					inBubble(t, func(t *testing.T, w *world.World) {
 						s := w.NewNode(bubbleAddr)
-						a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
-						b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+						a, _ := client(bubbleEngine(t, w, s, "one", ManagerOptions{}))
+						b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 						other, _ := client(b.m)
 						mustLock(t, other, Request{Key: "k2", Kind: opposite(kind)})
 						mustLock(t, a, Request{Key: "k1", Owner: "o", Kind: kind, Lease: first})
@@ -847,7 +847,7 @@ func TestMultiLockBesideAnother(t *testing.T) {
 // Each lock of a MULTILOCK counts once, and a MULTILOCK that is refused counts once.
 func TestMultiLockCounts(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
-		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		if _, err := a.MultiLock(context.Background(), []string{"a", "b"}, Request{}); err != nil {
@@ -879,7 +879,7 @@ func TestMultiLockGivesBackLate(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				s := w.NewNode(bubbleAddr)
-				m := bubbleEngine(t, w, s, "one", Options{})
+				m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 				link := w.Proxy("one").Link(s.Addr())
 				other, _ := client(m)
 				mustLock(t, other, Request{Key: "m"})
@@ -998,7 +998,7 @@ func TestMultiLockBesideAnEndingOne(t *testing.T) {
 	for after := time.Duration(0); after < 2*time.Second; after += 50 * time.Millisecond {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m, _ := bubbleSlow(t, w, s, Options{})
+			m, _ := bubbleSlow(t, w, s, ManagerOptions{})
 			other, _ := client(m)
 			mustLock(t, other, Request{Key: "c"})
 			conn1, _ := client(m)
@@ -1031,14 +1031,14 @@ func oneOrTwo(t *testing.T, w *world.World, how string) (m, n *Manager, there fu
 	}
 	s := w.NewNode(bubbleAddr)
 	w.Proxy("two").Link(s.Addr()).Delay(50*time.Millisecond, 0) // the other one comes first
-	return bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{}), func(key string) bool { return pttl(t, s, key) > 0 }
+	return bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{}), func(key string) bool { return pttl(t, s, key) > 0 }
 }
 
 // TestMultiUnlockOfSome: what MULTIUNLOCK says when one node of a cluster is out of reach is not that nothing was done.
 func TestMultiUnlockOfSome(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		k := w.NewCluster("10.0.0.1:6379", "10.0.0.2:6379")
-		o := Options{Logger: testLog()}
+		o := ManagerOptions{Logger: testLog()}
 		seeds := upstream.ClusterTarget{Seeds: []string{"10.0.0.1:6379"}, Node: upstream.Target{Network: "tcp", Dialer: w.Proxy("one")}}
 		c, err := cluster.Open(context.Background(), seeds, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
 		if err != nil {
@@ -1070,7 +1070,7 @@ func TestMultiLockLeaseAfterALostRenewal(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			n := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, n, "one", Options{Watchdog: watchdog})
+			m := bubbleEngine(t, w, n, "one", ManagerOptions{Watchdog: watchdog})
 			a, _ := client(m)
 			other, _ := client(m)
 			if _, err := other.Lock(context.Background(), Request{Key: "k2", Lease: 1500}); err != nil {
@@ -1092,7 +1092,7 @@ func TestMultiLockLeaseAfterALostRenewal(t *testing.T) {
 				}
 			})
 			if elsewhere {
-				c, _ := client(bubbleEngine(t, w, n, "two", Options{Watchdog: watchdog}))
+				c, _ := client(bubbleEngine(t, w, n, "two", ManagerOptions{Watchdog: watchdog}))
 				time.AfterFunc(time.Second, func() {
 					_, err := c.Lock(context.Background(), Request{Key: "k1", Owner: "job", Lease: 20_000})
 					if err != nil {
@@ -1121,9 +1121,9 @@ func TestMultiLockLeaseAfterALostRenewal(t *testing.T) {
 func TestMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		n := w.NewNode(bubbleAddr)
-		one := bubbleEngine(t, w, n, "one", Options{})
+		one := bubbleEngine(t, w, n, "one", ManagerOptions{})
 		a, lost := client(one)
-		b, _ := client(bubbleEngine(t, w, n, "two", Options{}))
+		b, _ := client(bubbleEngine(t, w, n, "two", ManagerOptions{}))
 		keys, r := []string{"k", "m"}, Request{Owner: "job", Lease: 55_000}
 		if _, err := a.MultiLock(context.Background(), keys, r); err != nil {
 			t.Fatal(err)
@@ -1161,8 +1161,8 @@ func TestMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
 func TestMultiUnlockOfUnknownOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
-		b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+		a, _ := client(bubbleEngine(t, w, s, "one", ManagerOptions{}))
+		b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 		if err := multi(a, Request{Owner: "o", Lease: 60_000}, "k1", "k2"); err != nil {
 			t.Fatal(err)
 		}
@@ -1201,8 +1201,8 @@ func TestFailedVerbsLeaveALeaseOfMeanwhile(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %v, joined %v", how, kind, joined), func(t *testing.T) {
 					inBubble(t, func(t *testing.T, w *world.World) {
 						s := w.NewNode(bubbleAddr)
-						a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
-						b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+						a, _ := client(bubbleEngine(t, w, s, "one", ManagerOptions{}))
+						b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 						r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 20_000}
 						taken := Request{Key: "taken", Kind: kind}
 						if kind == Read {

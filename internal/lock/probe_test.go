@@ -15,7 +15,7 @@ func TestClusterWithoutShardedChannels(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 2, 0, `--rename-command SPUBLISH ""`, `--rename-command SSUBSCRIBE ""`, `--rename-command SUNSUBSCRIBE ""`)
 	for _, way := range []sharded.PubSub{node.PubSubBoth, node.PubSubSharded, node.PubSubClassic} {
-		m := clusterEngine(t, tc, Options{Poll: time.Minute}, way)
+		m := clusterEngine(t, tc, ManagerOptions{Poll: time.Minute}, way)
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
@@ -32,7 +32,7 @@ func TestClusterWithoutShardedChannels(t *testing.T) {
 // TestNoLockWithoutACommandToGiveItBack: a Redis without PUBLISH refuses the UNLOCK of the first try, and nobody gets a lock.
 func TestNoLockWithoutACommandToGiveItBack(t *testing.T) {
 	s := testredis.Start(t, `--rename-command PUBLISH ""`)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	for _, k := range []Kind{Plain, Read, Write} {
 		if _, err := a.Lock(t.Context(), Request{Key: "k", Kind: k}); err == nil {
@@ -50,7 +50,7 @@ func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"ZADD", "ZREM", "LRANGE", "GET", "PEXPIRE", "HGET", "LPOP", "HKEYS", "HLEN", "PTTL"} {
 		s := testredis.Start(t, `--rename-command `+command+` ""`)
-		m := engine(t, s.URL(), Options{})
+		m := engine(t, s.URL(), ManagerOptions{})
 		a, _ := client(m)
 		if _, err := a.Lock(t.Context(), Request{Key: "k"}); err == nil || !strings.Contains(err.Error(), "so no lock is given") {
 			t.Errorf("without %s: %v", command, err)

@@ -75,7 +75,7 @@ func (ls *lines) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
 	for at := l.waiters.Front(); at != nil; at = at.Next() {
 		if w := at.Value.(*waiter); w.ticket != 0 {
 			waiters = append(waiters, w)
-			q.Places = append(q.Places, lockstore.Place{ID: w.id, Place: w.ticket})
+			q.Positions = append(q.Positions, lockstore.Position{ID: w.id, Place: w.ticket})
 		}
 	}
 	return waiters, q

@@ -15,7 +15,7 @@ import (
 func TestLeavesTheQueueAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		link := w.Proxy("one").Link(bubbleAddr)
 		heldByRedisson(t, s, "k")
 		a, _ := client(m)
@@ -46,7 +46,7 @@ func TestFoundFreeWithinThePoll(t *testing.T) {
 	for said, poll := range map[time.Duration]time.Duration{0: 3 * time.Second, 20 * time.Second: 20 * time.Second} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, s, "one", Options{Poll: said})
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: said})
 			for i := range 20 {
 				key := fmt.Sprint("k", i)
 				heldByRedisson(t, s, key)
@@ -68,7 +68,7 @@ func TestFoundFreeWithinThePoll(t *testing.T) {
 func TestFairBlockBesideAHungRedis(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		heldByRedisson(t, s, "k")
 		a, _ := client(m)
 		got := locking(a, Request{Key: "k", Fair: true, Blocks: true, Block: 1000})
@@ -144,7 +144,7 @@ func TestFairLockAgainBesideAHungRedis(t *testing.T) {
 
 func bubbleSingle(t *testing.T, w *world.World) (*Manager, *world.Node) {
 	s := w.NewNode(bubbleAddr)
-	return bubbleEngine(t, w, s, "one", Options{}), s
+	return bubbleEngine(t, w, s, "one", ManagerOptions{}), s
 }
 
 func bubbleMaster(t *testing.T, w *world.World) (*Manager, *world.Node) {

@@ -17,14 +17,14 @@ import (
 )
 
 // hasty are a node's times where a test counts in hundreds of milliseconds.
-var hasty = quorum.Options{NodeTimeout: 200 * time.Millisecond}
+var hasty = quorum.StoreOptions{NodeTimeout: 200 * time.Millisecond}
 
 // jobs are the engines of some proxies with a client each. The nodes' clocks are known, and the nodes know the scripts of plain locks.
 func (ns *simulated) jobs(t *testing.T, proxies ...string) (engines map[string]*Manager, clients map[string]*Client, told map[string]*losses) {
 	t.Helper()
 	engines, clients, told = map[string]*Manager{}, map[string]*Client{}, map[string]*losses{}
 	for _, name := range proxies {
-		engines[name] = ns.engine(t, name, 0, Options{}, hasty)
+		engines[name] = ns.engine(t, name, 0, ManagerOptions{}, hasty)
 		clients[name], told[name] = client(engines[name])
 	}
 	time.Sleep(2300 * time.Millisecond) // not beside a sample of the clocks
@@ -137,7 +137,7 @@ func TestQuorumForceIsNotDoneLater(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		const timeout = 500 * time.Millisecond
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: timeout})
+		m := ns.engine(t, "one", 0, ManagerOptions{}, quorum.StoreOptions{NodeTimeout: timeout})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Lease: 60000})
 		mustLock(t, a, Request{Key: "rw", Kind: Write, Lease: 60000})
@@ -161,7 +161,7 @@ func TestQuorumForceIsNotDoneLater(t *testing.T) {
 func TestQuorumWaitsForYoungNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 3*time.Second, Options{})
+		m := ns.engine(t, "one", 3*time.Second, ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		got := locking(b, Request{Key: "multi", Blocks: true, Block: 30000, Owner: "job", Lease: 30_000})
@@ -186,7 +186,7 @@ func TestQuorumWaitsForYoungNodes(t *testing.T) {
 func TestQuorumInfoShowsTheHoldersToken(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
+		m := ns.engine(t, "one", 0, ManagerOptions{}, quorum.StoreOptions{NodeTimeout: 500 * time.Millisecond})
 		c, _ := client(m)
 		ns.servers[2].Do(t, "SET", lockstore.TokenKey("k"), 1<<51) // as a LOCK that failed may leave it on one node
 		for i := range 10 {
@@ -212,7 +212,7 @@ func TestQuorumUnlockDoneUnheard(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			a, lost := client(ns.engine(t, "one", 0, Options{}, hasty))
+			a, lost := client(ns.engine(t, "one", 0, ManagerOptions{}, hasty))
 			mustLock(t, a, Request{Key: "k", Kind: kind})
 			for i := 1; i < 3; i++ {
 				ns.link("one", i).Swallow(world.Replies)
@@ -380,8 +380,8 @@ func TestQuorumUnderRandomFaults(t *testing.T) {
 		proxies := []string{"one", "two"}
 		var ms []*Manager
 		for _, proxy := range proxies {
-			ms = append(ms, ns.engine(t, proxy, longest+longest/100, Options{
-				Watchdog: time.Second, Poll: 200 * time.Millisecond}, quorum.Options{MaxLease: longest, NodeTimeout: 100 * time.Millisecond}))
+			ms = append(ms, ns.engine(t, proxy, longest+longest/100, ManagerOptions{
+				Watchdog: time.Second, Poll: 200 * time.Millisecond}, quorum.StoreOptions{MaxLease: longest, NodeTimeout: 100 * time.Millisecond}))
 		}
 		var mu sync.Mutex
 		var spans []span

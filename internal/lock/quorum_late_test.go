@@ -18,7 +18,7 @@ func TestQuorumUnlockThatComesLate(t *testing.T) {
 	for _, troubled := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			one, two := ns.engine(t, "one", 0, Options{}, hasty), ns.engine(t, "two", 0, Options{}, hasty)
+			one, two := ns.engine(t, "one", 0, ManagerOptions{}, hasty), ns.engine(t, "two", 0, ManagerOptions{}, hasty)
 			a, _ := client(one)
 			b, _ := client(two)
 			time.Sleep(2 * time.Second) // the nodes' clocks are known
@@ -58,7 +58,7 @@ func TestQuorumUnlockOvertakesAVote(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, nodes)
-			one, two := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+			one, two := ns.engine(t, "one", 0, ManagerOptions{}), ns.engine(t, "two", 0, ManagerOptions{})
 			a, _ := client(one)
 			b, _ := client(two)
 			time.Sleep(2 * time.Second) // the nodes' clocks are known
@@ -87,8 +87,8 @@ func TestQuorumUnlockOvertakesAVote(t *testing.T) {
 func TestQuorumUnlockSaidAgainElsewhere(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		one := ns.engine(t, "one", 0, Options{})
-		two := ns.engine(t, "two", 0, Options{})
+		one := ns.engine(t, "one", 0, ManagerOptions{})
+		two := ns.engine(t, "two", 0, ManagerOptions{})
 		a, _ := client(one)
 		b, _ := client(two)
 		mustLock(t, b, Request{Key: "before"}) // two knows the nodes' clocks
@@ -129,7 +129,7 @@ func TestQuorumLeaseBesideANodeOutOfReach(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				ns := bubbleNodes(w, 3)
-				m, n := ns.engine(t, "one", 0, Options{}, hasty), ns.engine(t, "two", 0, Options{}, hasty)
+				m, n := ns.engine(t, "one", 0, ManagerOptions{}, hasty), ns.engine(t, "two", 0, ManagerOptions{}, hasty)
 				a, lostA := client(m)
 				b, lostB := client(n)
 				r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 30_000}

@@ -42,7 +42,7 @@ func TestQuorumMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, nodes)
-			one, two := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+			one, two := ns.engine(t, "one", 0, ManagerOptions{}), ns.engine(t, "two", 0, ManagerOptions{})
 			a, _ := client(one)
 			b, lost := client(two)
 			time.Sleep(2 * time.Second) // the nodes' clocks are known
@@ -129,9 +129,9 @@ func TestQuorumMultiLockKeepsALeaseTakenMeanwhile(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				ns := bubbleNodes(w, 3)
-				a, _ := client(ns.engine(t, "one", 0, Options{}))
-				b, _ := client(ns.engine(t, "two", 0, Options{}))
-				c, _ := client(ns.engine(t, "three", 0, Options{}))
+				a, _ := client(ns.engine(t, "one", 0, ManagerOptions{}))
+				b, _ := client(ns.engine(t, "two", 0, ManagerOptions{}))
+				c, _ := client(ns.engine(t, "three", 0, ManagerOptions{}))
 				other, _ := client(a.m)
 				time.Sleep(2 * time.Second)
 				mustLock(t, other, Request{Key: "m", Kind: alone(kind)})
@@ -168,7 +168,7 @@ func TestQuorumMultiLockBesideItsOwner(t *testing.T) {
 	for _, when := range []time.Duration{0, 10 * time.Second} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			one, two := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{}, hasty)
+			one, two := ns.engine(t, "one", 0, ManagerOptions{}), ns.engine(t, "two", 0, ManagerOptions{}, hasty)
 			a, lost := client(one)
 			b, _ := client(two)
 			other, _ := client(one)
@@ -202,8 +202,8 @@ func TestQuorumMultiLockBesideItsOwner(t *testing.T) {
 func TestQuorumMultiLockDoesNotShorten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		a, _ := client(ns.engine(t, "one", 0, Options{}))
-		b, _ := client(ns.engine(t, "two", 0, Options{}))
+		a, _ := client(ns.engine(t, "one", 0, ManagerOptions{}))
+		b, _ := client(ns.engine(t, "two", 0, ManagerOptions{}))
 		time.Sleep(2 * time.Second)
 		mustLock(t, a, Request{Key: "k", Owner: "job", Lease: 10_000})
 		ns.link("one", 2).Cut()
@@ -229,7 +229,7 @@ func TestQuorumMultiLockDoesNotShorten(t *testing.T) {
 func TestQuorumMultiLockRenewsLateVotes(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		other, _ := client(m)
 		time.Sleep(2 * time.Second)
 		mustLock(t, other, Request{Key: "m"})
@@ -258,9 +258,9 @@ func TestQuorumMultiLockLosesOne(t *testing.T) {
 	for _, r := range []Request{{}, {Lease: 20_000}, {Owner: "job", Lease: 20_000}} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			m := ns.engine(t, "one", 0, Options{})
+			m := ns.engine(t, "one", 0, ManagerOptions{})
 			other, _ := client(m)
-			stranger, _ := client(ns.engine(t, "two", 0, Options{}))
+			stranger, _ := client(ns.engine(t, "two", 0, ManagerOptions{}))
 			time.Sleep(2 * time.Second)
 			mustLock(t, other, Request{Key: "m"})
 			c, _ := client(m)
@@ -292,7 +292,7 @@ func TestQuorumMultiLockLosesOne(t *testing.T) {
 func TestQuorumMultiLockThatCannotSetItsLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		c, _ := client(ns.engine(t, "one", 0, Options{}))
+		c, _ := client(ns.engine(t, "one", 0, ManagerOptions{}))
 		b := &multiLock{c: c, r: Request{Owner: "job", Lease: 50_000}}
 		if err := b.take(context.Background(), "k", false); err != nil {
 			t.Fatal(err)

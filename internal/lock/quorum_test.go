@@ -18,11 +18,11 @@ import (
 )
 
 // patient has the nodes of a quorum asked for longer than a busy machine stands still.
-var patient = quorum.Options{NodeTimeout: 10 * time.Second}
+var patient = quorum.StoreOptions{NodeTimeout: 10 * time.Second}
 
 // quorumEngine is a Manager at work on servers. Those must have been up for minUptime; 0 switches that rule off, which only
 // a test can.
-func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Options, times ...quorum.Options) *Manager {
+func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o ManagerOptions, times ...quorum.StoreOptions) *Manager {
 	t.Helper()
 	var targets []upstream.Target
 	for _, addr := range addrs {
@@ -31,10 +31,10 @@ func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Optio
 	return quorumOf(t, targets, o, times...)
 }
 
-func quorumOf(t *testing.T, targets []upstream.Target, o Options, times ...quorum.Options) *Manager {
+func quorumOf(t *testing.T, targets []upstream.Target, o ManagerOptions, times ...quorum.StoreOptions) *Manager {
 	t.Helper()
 	o.Logger = testLog()
-	nodes := quorum.Options{NodeTimeout: 2 * time.Second} // wide: the machine may be busy
+	nodes := quorum.StoreOptions{NodeTimeout: 2 * time.Second} // wide: the machine may be busy
 	if len(times) > 0 {
 		nodes = times[0]
 	}
@@ -90,7 +90,7 @@ func (ns *simulated) link(proxy string, i int) *world.Link {
 }
 
 // engine is a Manager at work on the nodes, as the proxy of that name.
-func (ns *simulated) engine(t *testing.T, proxy string, minUptime time.Duration, o Options, times ...quorum.Options) *Manager {
+func (ns *simulated) engine(t *testing.T, proxy string, minUptime time.Duration, o ManagerOptions, times ...quorum.StoreOptions) *Manager {
 	t.Helper()
 	var targets []upstream.Target
 	for _, s := range ns.servers {
@@ -106,7 +106,7 @@ func (ns *simulated) holding(t *testing.T, key string, down ...int) int64 {
 
 func TestQuorumLockAndUnlock(t *testing.T) {
 	servers := testredis.StartSet(t, 5)
-	m := quorumEngine(t, addrs(servers), 0, Options{}, patient)
+	m := quorumEngine(t, addrs(servers), 0, ManagerOptions{}, patient)
 	a, _ := client(m)
 	b, _ := client(m)
 	mustLock(t, a, Request{Key: "k"})
@@ -134,7 +134,7 @@ func TestQuorumLockAndUnlock(t *testing.T) {
 func TestQuorumWithNodesDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		m := ns.engine(t, "one", 0, Options{Watchdog: 2 * time.Second}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
+		m := ns.engine(t, "one", 0, ManagerOptions{Watchdog: 2 * time.Second}, quorum.StoreOptions{NodeTimeout: 500 * time.Millisecond})
 		a, al := client(m)
 		b, _ := client(m)
 		ns.servers[0].Kill()
@@ -180,7 +180,7 @@ func TestQuorumWithNodesDown(t *testing.T) {
 func TestQuorumLossWhenTheMajorityHasGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		m := ns.engine(t, "one", 0, Options{Watchdog: 2 * time.Second})
+		m := ns.engine(t, "one", 0, ManagerOptions{Watchdog: 2 * time.Second})
 		a, al := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		for _, i := range []int{0, 2, 4} {
@@ -200,7 +200,7 @@ func TestQuorumSlowNodeHasTheLockAgain(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 5)
-			m := ns.engine(t, "one", 0, Options{})
+			m := ns.engine(t, "one", 0, ManagerOptions{})
 			a, al := client(m)
 			mustLock(t, a, Request{Key: "k", Kind: kind})
 			mustLock(t, a, Request{Key: "named", Kind: kind, Owner: "job", Lease: 30_000})
@@ -226,8 +226,8 @@ func TestQuorumLockOutlivesAllNodes(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			a, lost := client(ns.engine(t, "one", 0, Options{}))
-			b, _ := client(ns.engine(t, "two", 0, Options{}))
+			a, lost := client(ns.engine(t, "one", 0, ManagerOptions{}))
+			b, _ := client(ns.engine(t, "two", 0, ManagerOptions{}))
 			alone := map[Kind]Kind{Plain: Plain, Read: Write, Write: Write}[kind]
 			mustLock(t, a, Request{Key: "k", Kind: kind})
 			heldOn(t, ns, "k", 3, "taken")
@@ -256,8 +256,8 @@ func TestQuorumRenewOutlivesAllNodes(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			a, _ := client(ns.engine(t, "one", time.Minute, Options{}))
-			b, _ := client(ns.engine(t, "two", time.Minute, Options{}))
+			a, _ := client(ns.engine(t, "one", time.Minute, ManagerOptions{}))
+			b, _ := client(ns.engine(t, "two", time.Minute, ManagerOptions{}))
 			time.Sleep(2 * time.Minute)
 			alone := map[Kind]Kind{Plain: Plain, Read: Write, Write: Write}[kind]
 			mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "job", Lease: 30_000})
@@ -288,7 +288,7 @@ func TestQuorumRenewOutlivesAllNodes(t *testing.T) {
 func TestQuorumSlowNodeHasTheLockAsItIs(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		a, al := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		heldOn(t, ns, "k", 3, "on all nodes")
@@ -310,7 +310,7 @@ func TestQuorumSlowNodeHasTheLockAsItIs(t *testing.T) {
 func TestQuorumLossWhenNodesForgot(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		m := ns.engine(t, "one", 0, Options{Watchdog: 3 * time.Second})
+		m := ns.engine(t, "one", 0, ManagerOptions{Watchdog: 3 * time.Second})
 		a, al := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		eventually(t, 5*time.Second, "on all nodes", func() bool { return ns.holding(t, "k") == 5 })
@@ -328,7 +328,7 @@ func TestQuorumLossWhenNodesForgot(t *testing.T) {
 func forgetfulMajority(t *testing.T, w *world.World, minUptime time.Duration) error {
 	ns := bubbleNodes(w, 5)
 	time.Sleep(minUptime + 2*time.Second) // they grow old enough
-	one := ns.engine(t, "one", minUptime, Options{})
+	one := ns.engine(t, "one", minUptime, ManagerOptions{})
 	a, _ := client(one)
 	ns.link("one", 3).Cut()
 	ns.link("one", 4).Cut()
@@ -340,7 +340,7 @@ func forgetfulMajority(t *testing.T, w *world.World, minUptime time.Duration) er
 	ns.servers[2].Restart()
 	ns.link("two", 0).Cut()
 	ns.link("two", 1).Cut()
-	two := ns.engine(t, "two", minUptime, Options{})
+	two := ns.engine(t, "two", minUptime, ManagerOptions{})
 	b, _ := client(two)
 	var err error
 	for range 3 {
@@ -369,7 +369,7 @@ func TestQuorumNodeThatForgotDoesNotCount(t *testing.T) {
 func TestQuorumYoungNodeIsNamed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", time.Hour, Options{})
+		m := ns.engine(t, "one", time.Hour, ManagerOptions{})
 		a, _ := client(m)
 		_, err := a.Lock(context.Background(), Request{Key: "k"})
 		wantCode(t, err, "NOQUORUM")
@@ -384,7 +384,7 @@ func TestQuorumYoungNodeIsNamed(t *testing.T) {
 func TestQuorumRefusals(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		a, _ := client(m)
 		_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 60001})
 		wantCode(t, err, "ERR")
@@ -401,7 +401,7 @@ func TestQuorumRefusals(t *testing.T) {
 func TestQuorumRenew(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		a, al := client(m)
 		mustLock(t, a, Request{Key: "k", Lease: 30000})
 		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 1000}); err != nil {
@@ -420,7 +420,7 @@ func TestQuorumSlowMajority(t *testing.T) {
 	for _, way := range []time.Duration{2 * timeout, timeout * 3 / 4} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			o, q := Options{Watchdog: lease}, quorum.Options{NodeTimeout: timeout}
+			o, q := ManagerOptions{Watchdog: lease}, quorum.StoreOptions{NodeTimeout: timeout}
 			m, n := ns.engine(t, "slow", 0, o, q), ns.engine(t, "other", 0, o, q)
 			holder, told := client(m)
 			mustLock(t, holder, Request{Key: "k"})
@@ -450,8 +450,8 @@ func TestQuorumSlowMajority(t *testing.T) {
 func TestQuorumOwnerWithAName(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		one := ns.engine(t, "one", 0, Options{})
-		two := ns.engine(t, "two", 0, Options{})
+		one := ns.engine(t, "one", 0, ManagerOptions{})
+		two := ns.engine(t, "two", 0, ManagerOptions{})
 		a, al := client(one)
 		b, bl := client(two)
 		g := mustLock(t, a, Request{Key: "k", Owner: "job", Fence: true, Lease: 10_000})
@@ -484,8 +484,8 @@ func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
 			ns.link(proxy, 1).Cut()
 			ns.link(proxy, 4).Cut()
 		}
-		again := ns.engine(t, "again", 0, Options{})
-		first := ns.engine(t, "first", 0, Options{}, quorum.Options{NodeTimeout: 4 * time.Second})
+		again := ns.engine(t, "again", 0, ManagerOptions{})
+		first := ns.engine(t, "first", 0, ManagerOptions{}, quorum.StoreOptions{NodeTimeout: 4 * time.Second})
 		var all sync.WaitGroup
 		for _, r := range everyLease("job") {
 			all.Go(func() {
@@ -524,7 +524,7 @@ func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
 func TestQuorumNodesThatDisagree(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
@@ -557,7 +557,7 @@ func TestQuorumNodesThatDisagree(t *testing.T) {
 func TestQuorumFence(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		last := int64(0)
 		for i := range 6 {
 			for k := range ns.servers {
@@ -617,7 +617,7 @@ func TestQuorumFence(t *testing.T) {
 func TestQuorumSides(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Kind: Read})
@@ -656,8 +656,8 @@ func TestQuorumSides(t *testing.T) {
 func TestQuorumKindsThroughAnotherProxy(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		near, _ := client(ns.engine(t, "one", 0, Options{}))
-		far, _ := client(ns.engine(t, "two", 0, Options{}))
+		near, _ := client(ns.engine(t, "one", 0, ManagerOptions{}))
+		far, _ := client(ns.engine(t, "two", 0, ManagerOptions{}))
 		for _, before := range lockstore.Kinds {
 			for _, now := range lockstore.Kinds {
 				key := before.String() + ", then " + now.String()
@@ -674,7 +674,7 @@ func TestQuorumKindsThroughAnotherProxy(t *testing.T) {
 func TestQuorumMultiLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		ns.servers[4].Kill()
@@ -693,7 +693,7 @@ func TestQuorumMultiLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		// What an owner with a name had before ends when it would have, though another proxy's MULTILOCK with it fails.
-		other := ns.engine(t, "two", 0, Options{})
+		other := ns.engine(t, "two", 0, ManagerOptions{})
 		mustLock(t, a, Request{Key: "p", Owner: "p", Lease: 20000})
 		c, _ := client(other)
 		eventually(t, 10*time.Second, "the nodes are reached", func() bool { return other.Nodes()[0].State == "up" })
@@ -711,8 +711,8 @@ func TestQuorumMultiLock(t *testing.T) {
 func TestQuorumClientGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		one := ns.engine(t, "one", 0, Options{Poll: time.Minute})
-		two := ns.engine(t, "two", 0, Options{Poll: time.Minute})
+		one := ns.engine(t, "one", 0, ManagerOptions{Poll: time.Minute})
+		two := ns.engine(t, "two", 0, ManagerOptions{Poll: time.Minute})
 		a, _ := client(one)
 		b, _ := client(two)
 		mustLock(t, a, Request{Key: "k"})
@@ -741,7 +741,7 @@ func TestQuorumClientGone(t *testing.T) {
 func TestQuorumExclusion(t *testing.T) {
 	t.Parallel()
 	servers := testredis.StartSet(t, 5)
-	ms := []*Manager{quorumEngine(t, addrs(servers), 0, Options{}, patient), quorumEngine(t, addrs(servers), 0, Options{}, patient)}
+	ms := []*Manager{quorumEngine(t, addrs(servers), 0, ManagerOptions{}, patient), quorumEngine(t, addrs(servers), 0, ManagerOptions{}, patient)}
 	servers[1].Kill()
 	const clients, times = 20, 15
 	var counters [2]atomic.Int64

@@ -35,7 +35,7 @@ func TestQuorumTurns(t *testing.T) {
 							for i := range ns.servers {
 								ns.link(name, i).Far(max(far, world.Base), max(far/2, world.Spread))
 							}
-							m := ns.engine(t, name, 0, Options{}, quorum.Options{NodeTimeout: 800 * time.Millisecond})
+							m := ns.engine(t, name, 0, ManagerOptions{}, quorum.StoreOptions{NodeTimeout: 800 * time.Millisecond})
 							c, _ := client(m)
 							mustLock(t, c, Request{Key: "warm", Blocks: true})
 							mustUnlock(t, c, UnlockRequest{Key: "warm"}, true)
@@ -74,7 +74,7 @@ func TestQuorumTurns(t *testing.T) {
 func TestQuorumHolderOnANodeOutOfReach(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		one, two := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+		one, two := ns.engine(t, "one", 0, ManagerOptions{}), ns.engine(t, "two", 0, ManagerOptions{})
 		holder, _ := client(one)
 		waiter, _ := client(two)
 		mustLock(t, waiter, Request{Key: "warm", Blocks: true})
@@ -118,7 +118,7 @@ func TestQuorumContendersLoseNothing(t *testing.T) {
 					for i := range ns.servers {
 						ns.link(name, i).Far(world.Base, 3*time.Millisecond)
 					}
-					m := ns.engine(t, name, 0, Options{}, quorum.Options{NodeTimeout: 800 * time.Millisecond})
+					m := ns.engine(t, name, 0, ManagerOptions{}, quorum.StoreOptions{NodeTimeout: 800 * time.Millisecond})
 					for i := range 6 {
 						all.Go(func() {
 							c, told := client(m)

@@ -23,7 +23,7 @@ func TestQuorumLeavesNoGhosts(t *testing.T) {
 		var ms []*Manager
 		for _, proxy := range []string{"one", "two", "three"} {
 			ns.far(proxy)
-			ms = append(ms, ns.engine(t, proxy, 0, Options{}, quorum.Options{NodeTimeout: timeout}))
+			ms = append(ms, ns.engine(t, proxy, 0, ManagerOptions{}, quorum.StoreOptions{NodeTimeout: timeout}))
 		}
 		var all sync.WaitGroup
 		end := time.Now().Add(1500 * time.Millisecond)
@@ -80,7 +80,7 @@ func TestQuorumTakesBackLateAndLostVotes(t *testing.T) {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
 			late := ns.link("one", 2)
-			m := ns.engine(t, "one", 0, Options{})
+			m := ns.engine(t, "one", 0, ManagerOptions{})
 			c, _ := client(m)
 			for _, kind := range []Kind{Plain, Write} { // the nodes have the scripts
 				mustLock(t, c, Request{Key: "warm", Kind: kind})
@@ -138,7 +138,7 @@ func TestQuorumLeaseEndsWhatCannotBeTakenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
 		late := ns.link("one", 2)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		c, _ := client(m)
 		mustLock(t, c, Request{Key: "warm"})
 		heldOn(t, ns, "warm", 3, "the script is known to all nodes")
@@ -170,7 +170,7 @@ func TestQuorumClientGoesInTheMiddle(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
 		ns.far("one")
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		warm, _ := client(m)
 		held := Request{Key: "held", Owner: "job", Lease: 60_000}
 		mustLock(t, warm, held)
@@ -212,7 +212,7 @@ func TestQuorumTakesBackUnheard(t *testing.T) {
 	for _, r := range []Request{{Lease: 30_000, Owner: "job"}, {}} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
+			m := ns.engine(t, "one", 0, ManagerOptions{}, quorum.StoreOptions{NodeTimeout: 500 * time.Millisecond})
 			a, lost := client(m)
 			b := &multiLock{c: a, r: r}
 			if err := b.take(context.Background(), "k", false); err != nil {

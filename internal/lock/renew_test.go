@@ -75,7 +75,7 @@ func TestRenewToLessWhoseReplyIsLost(t *testing.T) {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			one.hold.Key = "k"
 			s := w.NewNode(bubbleAddr)
-			m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+			m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 			link := w.Proxy("one").Link(s.Addr())
 			a, lost := client(m)
 			b, _ := client(n)
@@ -93,14 +93,14 @@ func TestRenewToLessThatIsNotAnswered(t *testing.T) {
 		one.hold.Key = "k"
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+			m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 			a, lost := client(m)
 			b, _ := client(n)
 			toldFirst(t, one, a, b, lost, func() { w.Proxy("one").Link(s.Addr()).Swallow(world.Replies) })
 		})
 		inBubble(t, func(t *testing.T, w *world.World) {
 			ns := bubbleNodes(w, 3)
-			m, n := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+			m, n := ns.engine(t, "one", 0, ManagerOptions{}), ns.engine(t, "two", 0, ManagerOptions{})
 			a, lost := client(m)
 			b, _ := client(n)
 			toldFirst(t, one, a, b, lost, func() {
@@ -116,7 +116,7 @@ func TestRenewToLessThatIsNotAnswered(t *testing.T) {
 func TestRenewToLessThatWasNotSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		link := w.Proxy("one").Link(s.Addr())
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
@@ -143,7 +143,7 @@ func TestRenewToLessThatWasNotSent(t *testing.T) {
 func TestRenewToLessThatIsConfirmedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, _ := bubbleSlow(t, w, s, Options{}) // the reply comes after 200 ms
+		m, _ := bubbleSlow(t, w, s, ManagerOptions{}) // the reply comes after 200 ms
 		for _, lease := range []int64{205, 150} {
 			a, lost := client(m)
 			mustLock(t, a, Request{Key: "k"})
@@ -177,7 +177,7 @@ func swallowFor(link *world.Link, d time.Duration) {
 func TestRenewToLessThatWasSwallowed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{}), bubbleEngine(t, w, s, "two", ManagerOptions{})
 		link := w.Proxy("one").Link(s.Addr())
 		a, lost := client(m)
 		b, _ := client(n)
@@ -200,7 +200,7 @@ func TestRenewToLessThatWasSwallowed(t *testing.T) {
 func TestRenewWithoutAnAnswerLeavesTheFormerEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		link := w.Proxy("one").Link(s.Addr())
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k", Lease: 600_000})
@@ -225,7 +225,7 @@ func TestRenewWithoutAnAnswerLeavesTheFormerEnd(t *testing.T) {
 func TestQuorumRenewToLessThatWasNotSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{})
+		m := ns.engine(t, "one", 0, ManagerOptions{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		id := a.id(Plain, 0, "k", "")
@@ -255,7 +255,7 @@ func TestRenewIsForBothSides(t *testing.T) {
 	for _, side := range []Kind{Read, Write} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, s, "one", Options{})
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 			a, lost := client(m)
 			for _, kind := range []Kind{Write, Read} {
 				mustLock(t, a, Request{Key: "k", Kind: kind})
@@ -277,7 +277,7 @@ func TestRenewIsForBothSides(t *testing.T) {
 func TestRenewAnsweredTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		far := w.Proxy("one").Link(s.Addr())
 		c, _ := client(m)
 		mustLock(t, c, Request{Key: "mine"})
@@ -305,7 +305,7 @@ func TestRenewAnsweredTooLate(t *testing.T) {
 func TestSaidAgainAfterALostReply(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, p := bubbleSlow(t, w, s, Options{})
+		m, p := bubbleSlow(t, w, s, ManagerOptions{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		done := make(chan error, 1)
@@ -332,9 +332,9 @@ func TestRenewLostOnlyLengthens(t *testing.T) {
 // renewLostBefore has an owner's RENEW lose its reply, and the owner say more over another proxy before it is sent again.
 func renewLostBefore(t *testing.T, w *world.World, kind Kind, verb string) {
 	s := w.NewNode(bubbleAddr)
-	m, p := bubbleSlow(t, w, s, Options{})
+	m, p := bubbleSlow(t, w, s, ManagerOptions{})
 	a, _ := client(m)
-	b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+	b, _ := client(bubbleEngine(t, w, s, "two", ManagerOptions{}))
 	mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "o", Lease: 5000})
 	renew := func(c *Client, lease int64) error {
 		return c.Renew(context.Background(), RenewRequest{Key: "k", Side: kind, Owner: "o", Lease: lease})
@@ -362,7 +362,7 @@ func TestRenewLostBeforeRedisSawIt(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m, p := bubbleSlow(t, w, s, Options{})
+			m, p := bubbleSlow(t, w, s, ManagerOptions{})
 			a, _ := client(m)
 			mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "o", Lease: 30_000})
 			renew := RenewRequest{Key: "k", Side: kind, Owner: "o", Lease: 30_000}

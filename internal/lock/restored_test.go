@@ -39,7 +39,7 @@ func TestLeaseOfItsOwnIsRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				n := w.NewNode(bubbleAddr)
-				m, rival := bubbleEngine(t, w, n, "one", Options{}), bubbleEngine(t, w, n, "two", Options{})
+				m, rival := bubbleEngine(t, w, n, "one", ManagerOptions{}), bubbleEngine(t, w, n, "two", ManagerOptions{})
 				a, told := client(m)
 				b, _ := client(rival)
 				began := time.Now()

@@ -39,7 +39,7 @@ func subKeys(t *testing.T, s redisServer) []string {
 
 func TestRWIsRedissons(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	b, _ := client(m)
 	for name, prefix := range map[string]string{"k": "{k}", "{test}:abc:key": "{test}:abc:key", "a{b": "a{b", "a}b": "{a}b}"} {
@@ -74,7 +74,7 @@ func TestRWIsRedissons(t *testing.T) {
 
 func TestBothSidesAndNone(t *testing.T) {
 	s := testredis.Start(t)
-	m, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
+	m, m2 := engine(t, s.URL(), ManagerOptions{}), engine(t, s.URL(), ManagerOptions{})
 	ctx := context.Background()
 	for _, owner := range []string{"", "o"} {
 		a, _ := client(m)
@@ -156,8 +156,8 @@ func TestAShortReadWithinALongHold(t *testing.T) {
 func TestSideOnASilentNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		a, _ := client(ns.engine(t, "one", 0, Options{}))
-		b, _ := client(ns.engine(t, "two", 0, Options{}))
+		a, _ := client(ns.engine(t, "one", 0, ManagerOptions{}))
+		b, _ := client(ns.engine(t, "two", 0, ManagerOptions{}))
 		mustLock(t, a, Request{Key: "k", Kind: Write, Owner: "X", Lease: 60_000})
 		mustLock(t, a, Request{Key: "k", Kind: Read, Owner: "X", Lease: 60_000})
 		time.Sleep(time.Second)
@@ -171,7 +171,7 @@ func TestSideOnASilentNode(t *testing.T) {
 
 func TestUpgradeIsDeadlock(t *testing.T) {
 	s := testredis.Start(t)
-	m, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
+	m, m2 := engine(t, s.URL(), ManagerOptions{}), engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	b, _ := client(m2)
 	ctx := context.Background()
@@ -204,7 +204,7 @@ func TestUpgradeIsDeadlock(t *testing.T) {
 func TestRWWrongKinds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 600 * time.Millisecond})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 600 * time.Millisecond})
 		a, lost := client(m)
 		b, _ := client(m)
 		ctx := context.Background()
@@ -241,7 +241,7 @@ func TestRWWrongKinds(t *testing.T) {
 func TestRWWatchdogAndLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 1500 * time.Millisecond}) // a renewal may come a second late on a busy machine
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Watchdog: 1500 * time.Millisecond}) // a renewal may come a second late on a busy machine
 		a, lost := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "r", Kind: Read})
@@ -287,7 +287,7 @@ func TestRWWatchdogAndLoss(t *testing.T) {
 func TestReadLeaseEndsAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, lost := client(m)
 		b, _ := client(m)
 		writer, _ := client(m)
@@ -305,7 +305,7 @@ func TestReadLeaseEndsAlone(t *testing.T) {
 func TestDisconnectReleasesReads(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{Poll: 10 * time.Second})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: 10 * time.Second})
 		a, _ := client(m)
 		b, _ := client(m)
 		writer, _ := client(m)
@@ -336,7 +336,7 @@ func TestDisconnectReleasesReads(t *testing.T) {
 // them waits for those before it.
 func TestReadersPassTogether(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: 10 * time.Second})
+	m := engine(t, s.URL(), ManagerOptions{Poll: 10 * time.Second})
 	w, _ := client(m)
 	mustLock(t, w, Request{Key: "k", Kind: Write})
 	const readers = 30
@@ -408,7 +408,7 @@ func scriptsRun(t *testing.T, s *testredis.Server) int {
 func TestRWSettled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m, p := bubbleSlow(t, w, s, Options{})
+		m, p := bubbleSlow(t, w, s, ManagerOptions{})
 		for _, k := range []Kind{Read, Write} {
 			for _, owner := range []string{"", "o"} {
 				a, _ := client(m)
@@ -464,7 +464,7 @@ func TestRWSettled(t *testing.T) {
 func TestRWExclusion(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	engines := []*Manager{engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})}
+	engines := []*Manager{engine(t, s.URL(), ManagerOptions{}), engine(t, s.URL(), ManagerOptions{})}
 	const clients, rounds = 64, 20
 	var readers, writers, writes atomic.Int64
 	total := int64(0) // only writers touch it
@@ -515,7 +515,7 @@ func TestReadersBesideAWriterThatReadsOn(t *testing.T) {
 	for _, owner := range []string{"", "job"} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, s, "one", Options{Poll: time.Hour})
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Hour})
 			a, _ := client(m)
 			b, _ := client(m)
 			r := Request{Key: "k", Kind: Write, Owner: owner}

@@ -15,7 +15,7 @@ import (
 func TestWhatIsSeenOfAHold(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})

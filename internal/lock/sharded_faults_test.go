@@ -22,7 +22,7 @@ func TestClusterFailoverUnderLoad(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	var all []*Manager
 	for range 4 {
-		all = append(all, clusterEngine(t, tc, Options{Watchdog: 10 * time.Second}))
+		all = append(all, clusterEngine(t, tc, ManagerOptions{Watchdog: 10 * time.Second}))
 	}
 	c := count(t, 1<<40, 50, Request{Blocks: true, Replicas: 1}, 10, all...)
 	fail := func(what string, err error) {
@@ -131,7 +131,7 @@ func moveSlowly(tc *testredis.Cluster, slot int, from, to *testredis.Server, slo
 func TestClusterReshardUnderLoad(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	o := Options{Poll: time.Hour, Watchdog: 8 * time.Second}
+	o := ManagerOptions{Poll: time.Hour, Watchdog: 8 * time.Second}
 	var all []*Manager
 	for range 3 { // nothing is refused because a busy machine takes long
 		all = append(all, retryingEngine(t, seedsOf(t, tc), time.Minute, o))
@@ -179,7 +179,7 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 func TestClusterStuckMove(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{Watchdog: 8 * time.Second, Poll: time.Hour})
+	m := clusterEngine(t, tc, ManagerOptions{Watchdog: 8 * time.Second, Poll: time.Hour})
 	cl, lost := client(m)
 	slot := slotOf("stuck")
 	from := owner(t, tc, "stuck")
@@ -226,7 +226,7 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	for _, way := range []sharded.PubSub{node.PubSubSharded, node.PubSubBoth, node.PubSubClassic} {
-		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour}, way)
+		m := clusterEngine(t, tc, ManagerOptions{Poll: time.Hour, Watchdog: time.Hour}, way)
 		key := "roams" + string(way)
 		s := owner(t, tc, key)
 		heldByRedisson(t, s, key)
@@ -262,8 +262,8 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 func TestClusterMasterKilled(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
-	m := clusterEngine(t, tc, Options{Watchdog: 20 * time.Second})
-	other := clusterEngine(t, tc, Options{Watchdog: 20 * time.Second})
+	m := clusterEngine(t, tc, ManagerOptions{Watchdog: 20 * time.Second})
+	other := clusterEngine(t, tc, ManagerOptions{Watchdog: 20 * time.Second})
 	cl, lost := client(m)
 	const locks = 200
 	key := func(i int) string { return fmt.Sprint("held", i) }
@@ -331,7 +331,7 @@ func TestClusterMasterKilled(t *testing.T) {
 func TestClusterLossIsTold(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
-	m := clusterEngine(t, tc, Options{Watchdog: 2 * time.Minute}) // longer than a failover takes on a busy machine
+	m := clusterEngine(t, tc, ManagerOptions{Watchdog: 2 * time.Minute}) // longer than a failover takes on a busy machine
 	cl, lost := client(m)
 	mine, same := nameIn("gone", 0, 3), nameIn("kept", 0, 3)
 	lockCopied(t, cl, Request{Key: same, Replicas: 1})
@@ -356,7 +356,7 @@ func TestClusterLossIsTold(t *testing.T) {
 func TestClusterSlotWithoutItsLocks(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{Watchdog: 6 * time.Hour})
+	m := clusterEngine(t, tc, ManagerOptions{Watchdog: 6 * time.Hour})
 	cl, lost := client(m)
 	mine, same := "{moves}mine", "{moves}same"
 	mustLock(t, cl, Request{Key: mine})

@@ -25,7 +25,7 @@ import (
 var underRace bool
 
 // clusterEngine is a Manager at work on a cluster.
-func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options, by ...sharded.PubSub) *Manager {
+func clusterEngine(t *testing.T, tc *testredis.Cluster, o ManagerOptions, by ...sharded.PubSub) *Manager {
 	t.Helper()
 	return shardedEngine(t, seedsOf(t, tc), o, by...)
 }
@@ -40,13 +40,13 @@ func seedsOf(t *testing.T, tc *testredis.Cluster) upstream.ClusterTarget {
 	return target
 }
 
-func shardedEngine(t *testing.T, target upstream.ClusterTarget, o Options, by ...sharded.PubSub) *Manager {
+func shardedEngine(t *testing.T, target upstream.ClusterTarget, o ManagerOptions, by ...sharded.PubSub) *Manager {
 	t.Helper()
 	return retryingEngine(t, target, 0, o, by...)
 }
 
 // retryingEngine tries for another time than a cluster's Manager does by itself.
-func retryingEngine(t *testing.T, target upstream.ClusterTarget, retryFor time.Duration, o Options, by ...sharded.PubSub) *Manager {
+func retryingEngine(t *testing.T, target upstream.ClusterTarget, retryFor time.Duration, o ManagerOptions, by ...sharded.PubSub) *Manager {
 	t.Helper()
 	o.Logger = testLog()
 	c := testredis.Opened(t, func() (*cluster.Cluster, error) {

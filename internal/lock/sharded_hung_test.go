@@ -21,7 +21,7 @@ func bubbleCluster(t *testing.T, w *world.World, n int) (*Manager, []*world.Node
 	}
 	nodes := w.NewCluster(addrs...).Nodes()
 	seeds := upstream.ClusterTarget{Seeds: addrs[:1], Node: upstream.Target{Network: "tcp", Dialer: w.Proxy("one")}}
-	return shardedEngine(t, seeds, Options{}, node.PubSubBoth), nodes
+	return shardedEngine(t, seeds, ManagerOptions{}, node.PubSubBoth), nodes
 }
 
 // free says whether a lock is free at its node.

@@ -44,7 +44,7 @@ func TestClusterNames(t *testing.T) {
 func TestClusterVerbs(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{})
+	m := clusterEngine(t, tc, ManagerOptions{})
 	ctx := context.Background()
 	a, _ := client(m)
 	b, _ := client(m)
@@ -103,7 +103,7 @@ func TestClusterVerbs(t *testing.T) {
 		_, err = m.Info(ctx, 0, name)
 		wantCode(t, err, "ERR")
 	}
-	one := engine(t, testredis.Start(t).URL(), Options{})
+	one := engine(t, testredis.Start(t).URL(), ManagerOptions{})
 	c, _ := client(one)
 	mustLock(t, c, Request{Key: "a{b"})
 	mustUnlock(t, c, UnlockRequest{Key: "a{b"}, true)
@@ -122,7 +122,7 @@ func TestClusterWakeUps(t *testing.T) {
 		{node.PubSubSharded, []string{"SPUBLISH"}, []string{"SSUBSCRIBE"}},
 		{node.PubSubClassic, []string{"PUBLISH"}, []string{"SUBSCRIBE"}},
 	} {
-		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour}, c.way)
+		m := clusterEngine(t, tc, ManagerOptions{Poll: time.Hour, Watchdog: time.Hour}, c.way)
 		for i, verb := range c.verbs {
 			key := nameIn(string(c.way)+verb, i, 3)
 			s := owner(t, tc, key)
@@ -156,7 +156,7 @@ func TestClusterExclusion(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
 	var all []*Manager
 	for range 4 {
-		all = append(all, clusterEngine(t, tc, Options{}))
+		all = append(all, clusterEngine(t, tc, ManagerOptions{}))
 	}
 	total := int64(6000)
 	if underRace {
@@ -175,7 +175,7 @@ func TestClusterFrozenNode(t *testing.T) {
 		nodes := w.NewCluster("10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379").Nodes()
 		m := shardedEngine(t, upstream.ClusterTarget{
 			Seeds: []string{nodes[0].Addr(), nodes[1].Addr()}, Node: upstream.Target{Network: "tcp", Dialer: w.Proxy("one")},
-		}, Options{})
+		}, ManagerOptions{})
 		cl, lost := client(m)
 		for i := range 300 {
 			mustLock(t, cl, Request{Key: nameIn(fmt.Sprint("held", i, "-"), i%3, 3)})

@@ -25,7 +25,7 @@ func TestTurnsOfFew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				s := w.NewNode(bubbleAddr)
-				m, n := bubbleEngine(t, w, s, "few", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "other", Options{Poll: time.Minute})
+				m, n := bubbleEngine(t, w, s, "few", ManagerOptions{Poll: time.Minute}), bubbleEngine(t, w, s, "other", ManagerOptions{Poll: time.Minute})
 				if c.far > 0 {
 					w.Proxy("other").Link(s.Addr()).Delay(c.far, 0)
 				}

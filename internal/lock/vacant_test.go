@@ -50,7 +50,7 @@ func (q *queued) told(within time.Duration) {
 func TestVacantTellsTheQueue(t *testing.T) {
 	left := func(c *Client, _ *world.Node, _ *world.Link) { c.Close(Left) }
 	for name, c := range map[string]struct {
-		o   Options
+		o   ManagerOptions
 		r   Request
 		end func(c *Client, s *world.Node, link *world.Link)
 	}{
@@ -59,7 +59,7 @@ func TestVacantTellsTheQueue(t *testing.T) {
 		"left":            {r: Request{Lease: 300}, end: left},
 		"left-with-owner": {r: Request{Lease: 300, Owner: "me"}, end: left},
 		"running out":     {r: Request{Lease: 300}, end: func(c *Client, _ *world.Node, _ *world.Link) { c.LeaveToExpire(); c.Close(Gone) }},
-		"max-hold":        {o: Options{MaxHold: 300 * time.Millisecond}},
+		"max-hold":        {o: ManagerOptions{MaxHold: 300 * time.Millisecond}},
 		"deleted":         {end: func(_ *Client, s *world.Node, _ *world.Link) { s.Do(t, "DEL", "deleted") }},
 		"cut-off": {end: func(c *Client, _ *world.Node, link *world.Link) {
 			link.Swallow(world.Both)
@@ -90,7 +90,7 @@ func TestVacantTellsTheQueue(t *testing.T) {
 func TestVacantLateUnlock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
+		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		late, _ := client(m)
 		for name, r := range map[string]UnlockRequest{"unlock": {Owner: "me"}, "force": {Force: true}} {
 			r.Key = name
@@ -124,7 +124,7 @@ func TestVacantLateUnlock(t *testing.T) {
 func TestVacantAfterAHandoff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
-		options := Options{Poll: time.Minute}
+		options := ManagerOptions{Poll: time.Minute}
 		m, n := bubbleEngine(t, w, s, "one", options), bubbleEngine(t, w, s, "two", options)
 		for _, r := range []Request{{Key: "plain"}, {Key: "rw", Kind: Write}, {Key: "fair", Fair: true}} {
 			holder, _ := client(m)
@@ -160,7 +160,7 @@ func TestVacantAfterAHandoff(t *testing.T) {
 func TestVacantOnACluster(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{}, node.PubSubBoth)
+	m := clusterEngine(t, tc, ManagerOptions{}, node.PubSubBoth)
 	holder, _ := client(m)
 	var waiters []*queued
 	for i := range 3 {

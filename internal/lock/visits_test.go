@@ -18,7 +18,7 @@ func TestNestedReaderIsNotAskedAboutWithoutPause(t *testing.T) {
 	for _, nested := range []int64{100, 2000} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			n := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, n, "one", Options{})
+			m := bubbleEngine(t, w, n, "one", ManagerOptions{})
 			a, told := client(m)
 			mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 3600000})
 			for range 10 {
@@ -37,7 +37,7 @@ func TestNestedReaderIsNotAskedAboutWithoutPause(t *testing.T) {
 func TestRestoredHoldsAreLookedAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		n := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, n, "one", Options{})
+		m := bubbleEngine(t, w, n, "one", ManagerOptions{})
 		a, told := client(m)
 		const holds = 100
 		for i := range holds {
@@ -58,7 +58,7 @@ func TestLookMissesNoGrantUnderWay(t *testing.T) {
 	for verb, taken := range map[string]bool{"LOCK": false, "RENEW": true} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m, _ := bubbleSlow(t, w, s, Options{})
+			m, _ := bubbleSlow(t, w, s, ManagerOptions{})
 			a, told := client(m)
 			if taken {
 				mustLock(t, a, Request{Key: "k"})
@@ -155,7 +155,7 @@ func TestLateVisitCutsNoLease(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			s := w.NewNode(bubbleAddr)
-			m := bubbleEngine(t, w, s, "one", Options{})
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 			synctest.Wait() // the engine has begun, which reads its store
 			late := &lateRenewal{Store: m.store, by: 1500 * time.Millisecond, done: make(chan []int64, 1)}
 			m.watchdog.store = late

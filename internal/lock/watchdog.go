@@ -18,7 +18,7 @@ const round = 50 * time.Millisecond
 // Redis of those that have ended.
 type watchdog struct {
 	*life
-	opts      Options
+	opts      ManagerOptions
 	log       *slog.Logger
 	store     lockstore.Store
 	holds     *holds
@@ -28,7 +28,7 @@ type watchdog struct {
 	lanes map[any]*lane // of each node, see lockstore.Lane: nodes do not wait for each other
 }
 
-func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
+func newWatchdog(l *life, o ManagerOptions, hs *holds, g *giveBacks) *watchdog {
 	return &watchdog{life: l, opts: o, log: o.Logger, holds: hs, giveBacks: g, lanes: map[any]*lane{}}
 }
 

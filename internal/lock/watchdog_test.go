@@ -32,7 +32,7 @@ func TestReentryDoesNotPutOffRenewals(t *testing.T) {
 			t.Run(name+" "+kind.Spec().Verb, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					n := w.NewNode(bubbleAddr)
-					here, there := bubbleEngine(t, w, n, "one", Options{}), bubbleEngine(t, w, n, "two", Options{})
+					here, there := bubbleEngine(t, w, n, "one", ManagerOptions{}), bubbleEngine(t, w, n, "two", ManagerOptions{})
 					holder, lost := client(here)
 					rival, _ := client(there)
 					mustLock(t, holder, Request{Key: "k", Kind: kind})

@@ -178,13 +178,13 @@ type Extended struct {
 
 // Queue is the owners of one proxy that wait in the fair queue of a plain lock.
 type Queue struct {
-	DB     int
-	Key    string
-	Places []Place
+	DB        int
+	Key       string
+	Positions []Position
 }
 
-// Place is where one of them stands.
-type Place struct {
+// Position is where one of them stands.
+type Position struct {
 	ID    ID
 	Place int64
 }

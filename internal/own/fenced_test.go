@@ -19,7 +19,7 @@ import (
 func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	locks := lock.New(func(lockstore.Host) (lockstore.Store, lockstore.Rules) { return noStore{}, lockstore.Rules{} }, lock.Options{})
+	locks := lock.New(func(lockstore.Host) (lockstore.Store, lockstore.Rules) { return noStore{}, lockstore.Rules{} }, lock.ManagerOptions{})
 	o, holds := connectionsOf(t, server), locks.NewClient(lock.ClientInfo{ID: 1})
 	if _, err := o.open(); err != nil {
 		t.Fatal(err)

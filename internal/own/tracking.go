@@ -160,7 +160,7 @@ func (o *Connections) ServeRequest(refused error) {
 func (o *Connections) About(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := o.current()
 	if p == nil {
-		answer, err = o.forwarder.Ask(args, backend.Place{})
+		answer, err = o.forwarder.Ask(args, backend.Destination{})
 		return answer, to, err
 	}
 	answer, err = p.Ask(&dedicated.Reply{}, backend.QuestionTime, string(args[0]), string(args[1]))

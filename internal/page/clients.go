@@ -31,8 +31,8 @@ type Client struct {
 // closed is what became of a client that was to be closed.
 var closed = map[string]string{"closed": "It was closed.", "gone": "Nothing was closed: that client has gone."}
 
-// clientsView are the clients that have a text in their address, name or user, those with most locks first.
-func (p *Page) clientsView(r *http.Request) []section {
+// clientsSheet are the clients that have a text in their address, name or user, those with most locks first.
+func (p *Page) clientsSheet(r *http.Request) []section {
 	part, said := r.URL.Query().Get("name"), closed[r.URL.Query().Get("said")]
 	some, of := p.Clients(mostRows, part)
 	return []section{{name: "clients", title: "Clients", beside: func(d *document) {

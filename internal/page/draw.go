@@ -64,7 +64,7 @@ func address(db int, key string) string {
 const clock = "2006-01-02 15:04:05"
 
 // picking draws the form that picks and sorts the locks of this proxy.
-func (d *document) picking(v *view) {
+func (d *document) picking(v *shownLocks) {
 	d.put(`<form method="get" action="/" role="search">
 <label>Name contains <input id="name" name="name" type="search" value="%s" maxlength="256" autocomplete="off" spellcheck="false"></label>
 <label>First <select id="sort" name="sort">
@@ -97,15 +97,15 @@ func (d *document) cards(s lock.Stats, badly bool) {
 func (d *document) empty(m markup) { d.put(`<p class="none">` + m + "</p>\n") }
 
 // silent says which proxies have not answered what there is.
-func (d *document) silent(v proxies.View, what markup) {
+func (d *document) silent(v proxies.Overview, what markup) {
 	if silent := v.Silent(); len(silent) > 0 {
 		d.put(`<p class="count bad"><a href="/proxies">No answer</a> says `+what+" at %s.</p>\n", display.Whole(strings.Join(silent, ", ")))
 	}
 }
 
-func (d *document) locks(v *view) {
+func (d *document) locks(v *shownLocks) {
 	d.put("\n")
-	d.silent(v.View, "what is held and waited for")
+	d.silent(v.Overview, "what is held and waited for")
 	of, shown := display.Number(int64(v.Of)), len(v.Locks)
 	switch {
 	case shown == 0 && len(v.asked.Name) > 0:

@@ -21,8 +21,8 @@ func eventsAsked(r *http.Request, most int, since time.Time) proxies.Question {
 	return q
 }
 
-// eventsView is what has happened at all proxies: see internal/events.
-func (p *Page) eventsView(r *http.Request) []section {
+// eventsSheet is what has happened at all proxies: see internal/events.
+func (p *Page) eventsSheet(r *http.Request) []section {
 	which := eventsAsked(r, mostRows, time.Time{})
 	v := p.Ask(r.Context(), which)
 	return []section{{name: "events", title: "Events", beside: func(d *document) {
@@ -44,7 +44,7 @@ func (p *Page) eventsView(r *http.Request) []section {
 }
 
 // events draws a table of them.
-func (d *document) events(v proxies.View) {
+func (d *document) events(v proxies.Overview) {
 	d.silent(v, "what has happened")
 	d.when(len(v.Events) < v.Of, `<p class="count">The last %s of %s events: a part of a name shows others.</p>`, display.Number(int64(len(v.Events))), display.Number(int64(v.Of)))
 	at := others(v)

@@ -13,18 +13,18 @@ import (
 // sheet is a page of the navigation. A row in sheets, and a file with what it shows, make one.
 type sheet struct {
 	path, title string
-	// view is what a request wants to see. It is called for the page itself, and for the parts that a browser asks for.
-	view func(p *Page, r *http.Request) []section
+	// sections is what a request wants to see. It is called for the page itself, and for the parts that a browser asks for.
+	sections func(p *Page, r *http.Request) []section
 }
 
 // sheets are the pages of the navigation, in its order. How a table looks on a phone is said in style.css.
 func sheets() []sheet {
 	return []sheet{
-		{"/", "Locks", (*Page).locksView},
-		{"/clients", "Clients", (*Page).clientsView},
-		{"/events", "Events", (*Page).eventsView},
-		{"/proxies", "Proxies", (*Page).proxiesView},
-		{"/settings", "Settings", (*Page).settingsView},
+		{"/", "Locks", (*Page).locksSheet},
+		{"/clients", "Clients", (*Page).clientsSheet},
+		{"/events", "Events", (*Page).eventsSheet},
+		{"/proxies", "Proxies", (*Page).proxiesSheet},
+		{"/settings", "Settings", (*Page).settingsSheet},
 	}
 }
 
@@ -64,7 +64,7 @@ func (p *Page) serve(s sheet) http.HandlerFunc {
 		f := p.frame(r.Context(), s.path)
 		var d document
 		d.open(f, s.title, true)
-		for _, one := range s.view(p, r) {
+		for _, one := range s.sections(p, r) {
 			d.section(one)
 		}
 		d.close(f)

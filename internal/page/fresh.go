@@ -38,7 +38,7 @@ func (p *Page) fresh(w http.ResponseWriter, r *http.Request) {
 	}
 	s := sheets()[at]
 	status := section{name: "status", draw: func(d *document) { d.status(p.frame(r.Context(), s.path)) }}
-	all := append(s.view(p, r), status) // other proxies and nodes are waited for: only what is work of this process is rested for
+	all := append(s.sections(p, r), status) // other proxies and nodes are waited for: only what is work of this process is rested for
 	began := time.Now()
 	parts := changed(all, strings.Split(r.URL.Query().Get("have"), ","))
 	sendJSON(w, news{Next: restAfter(time.Since(began)).Milliseconds(), Parts: parts})

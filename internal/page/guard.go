@@ -14,19 +14,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// Entry is who may see the page.
-type Entry struct {
+// Credentials is who may see the page.
+type Credentials struct {
 	Token        func() string // whoever shows it may see the page, free locks and close clients; nil: there is none
 	View         func() string // whoever shows this one may see the page; nil: there is none
 	Certificates bool          // TLS has asked for one, and looked at it
 }
 
 // open says that who can connect may see it: it must be on loopback.
-func (e Entry) open() bool { return e.Token == nil && e.View == nil && !e.Certificates }
+func (e Credentials) open() bool { return e.Token == nil && e.View == nil && !e.Certificates }
 
 // guard is in front of the page.
 type guard struct {
-	Entry
+	Credentials
 	log    *slog.Logger
 	events *events.Log
 }

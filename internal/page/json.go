@@ -63,7 +63,7 @@ type summary struct {
 	Silent []string `json:"silent"` // proxies that have not answered
 }
 
-func (p *Page) summary(v proxies.View) summary {
+func (p *Page) summary(v proxies.Overview) summary {
 	return summary{p.About.Proxy, v.Of, time.Since(v.At).Milliseconds(), append([]string{}, v.Silent()...)}
 }
 

@@ -38,7 +38,7 @@ type Locks interface {
 
 // Proxies are this proxy and the others: see proxies.Exchange.
 type Proxies interface {
-	Ask(ctx context.Context, q proxies.Question) proxies.View
+	Ask(ctx context.Context, q proxies.Question) proxies.Overview
 	Of(ctx context.Context, owner string) (of proxies.State, none bool)
 	Freed(ctx context.Context, db int, key string)
 }
@@ -56,7 +56,7 @@ type Options struct {
 	// Why clients are not served; none: they are.
 	Trouble func(context.Context) []string
 	About   About
-	Entry   Entry
+	Entry   Credentials
 	Log     *slog.Logger
 	Events  *events.Log
 }
@@ -99,7 +99,7 @@ type Page struct {
 
 // New is a page that is not served yet.
 func New(o Options) *Page {
-	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log, events: o.Events}}
+	return &Page{Options: o, guard: guard{Credentials: o.Entry, log: o.Log, events: o.Events}}
 }
 
 //go:embed assets

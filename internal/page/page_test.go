@@ -64,10 +64,10 @@ func (e *engine) Forced(int, string) {}
 
 // alone is an exchange of this proxy with itself, which remembers nothing.
 func (e *engine) alone() *proxies.Exchange {
-	return proxies.New(proxies.Options{Self: proxies.Proxy{ID: "the-id-of-a-proxy", Host: "here"}, Locks: e, Events: e.events})
+	return proxies.New(proxies.ExchangeOptions{Self: proxies.Proxy{ID: "the-id-of-a-proxy", Host: "here"}, Locks: e, Events: e.events})
 }
 
-func (e *engine) Ask(ctx context.Context, q proxies.Question) proxies.View {
+func (e *engine) Ask(ctx context.Context, q proxies.Question) proxies.Overview {
 	v := e.alone().Ask(ctx, q)
 	if q.Here {
 		return v
@@ -601,6 +601,6 @@ func BenchmarkDraw(b *testing.B) {
 	p := New(e.options())
 	r := httptest.NewRequestWithContext(b.Context(), "GET", home+"/parts?page=/", nil)
 	for b.Loop() {
-		changed(sheets()[0].view(p, r), nil)
+		changed(sheets()[0].sections(p, r), nil)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/inforce"
 )
 
-// settingsView is what the operator has set, and how it was read last.
-func (p *Page) settingsView(*http.Request) []section {
+// settingsSheet is what the operator has set, and how it was read last.
+func (p *Page) settingsSheet(*http.Request) []section {
 	state := p.InForce()
 	return []section{
 		{name: "reload", title: "Read last", draw: func(d *document) { d.reload(state.Reload) }},

@@ -13,15 +13,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
-// view is what the page of locks shows.
-type view struct {
-	proxies.View
+// shownLocks is what the page of locks shows.
+type shownLocks struct {
+	proxies.Overview
 	asked proxies.Question
 	at    map[string]string // the other proxies, by their ids
 }
 
 // others are the proxies but the first, which is this one.
-func others(v proxies.View) map[string]string {
+func others(v proxies.Overview) map[string]string {
 	at := map[string]string{}
 	for i := 1; i < len(v.Proxies); i++ {
 		at[v.Proxies[i].ID] = v.Proxies[i].Title()
@@ -29,11 +29,11 @@ func others(v proxies.View) map[string]string {
 	return at
 }
 
-// locksView is the page of locks.
-func (p *Page) locksView(r *http.Request) []section {
-	v := &view{asked: asked(r)}
-	v.View = p.Ask(r.Context(), v.asked)
-	v.at = others(v.View)
+// locksSheet is the page of locks.
+func (p *Page) locksSheet(r *http.Request) []section {
+	v := &shownLocks{asked: asked(r)}
+	v.Overview = p.Ask(r.Context(), v.asked)
+	v.at = others(v.Overview)
 	return []section{
 		{name: "cards", title: "This proxy since its start", class: "quiet", draw: func(d *document) {
 			d.cards(p.Stats(), len(p.Events.Latest(1, "loss", func(*events.Event) bool { return true })) > 0)
@@ -44,7 +44,7 @@ func (p *Page) locksView(r *http.Request) []section {
 }
 
 // through says through which proxies locks are shown, and how old that is.
-func (v *view) through() string {
+func (v *shownLocks) through() string {
 	up := int64(0)
 	for i := range v.Proxies {
 		if v.Proxies[i].State == "up" {
@@ -81,14 +81,14 @@ func mark(l *proxies.Lock) string {
 // ago is a time in ms.
 func ago(ms int64) string { return display.Ago(time.Duration(ms) * time.Millisecond) }
 
-// proxiesView is the page of this proxy and the others.
-func (p *Page) proxiesView(r *http.Request) []section {
+// proxiesSheet is the page of this proxy and the others.
+func (p *Page) proxiesSheet(r *http.Request) []section {
 	v, now := p.Ask(r.Context(), proxies.Question{}), time.Now()
 	return []section{{name: "proxies", title: "Proxies", draw: func(d *document) { d.proxies(v, now) }}}
 }
 
 // proxies draws them.
-func (d *document) proxies(v proxies.View, now time.Time) {
+func (d *document) proxies(v proxies.Overview, now time.Time) {
 	d.put(`<p class="count">As it was %s ago.</p>`, display.Ago(now.Sub(v.At)))
 	list(d, v.Proxies, "", `<th scope="col">Proxy</th><th scope="col">State</th><th scope="col">Holds</th><th scope="col">Waits</th>`+
 		`<th scope="col">Version</th><th scope="col">Up since</th>`, func(s proxies.State) {

@@ -33,14 +33,14 @@ const (
 
 	// answerTime is for all answers. As many as were not heard of for quietAfter have lateTime once all others have.
 	answerTime, quietAfter, lateTime = time.Second, 10 * time.Second, 100 * time.Millisecond
-	// fresh is for how long a view is shown again, mostRecent how many are.
+	// fresh is for how long an Overview is shown again, mostRecent how many are.
 	fresh, mostRecent = time.Second, 16
 	// rest and restMost are the pauses after an answer, which are otherwise four times as long as it took to make.
 	rest, restMost = 20 * time.Millisecond, 100 * time.Millisecond
 )
 
-// Options set an Exchange up.
-type Options struct {
+// ExchangeOptions set an Exchange up.
+type ExchangeOptions struct {
 	Self  Proxy
 	Home  *Home // nil: this proxy is alone
 	Locks Locks
@@ -60,10 +60,10 @@ type Locks interface {
 
 // Exchange asks the other proxies, and answers them. Ask and Of may be called on nil, which knows of none.
 type Exchange struct {
-	o       Options
-	waiting chan message    // questions of others
-	turn    chan struct{}   // has one slot: whoever has put something in asks
-	recent  map[string]View // by their questions; of whoever has the turn
+	o       ExchangeOptions
+	waiting chan message        // questions of others
+	turn    chan struct{}       // has one slot: whoever has put something in asks
+	recent  map[string]Overview // by their questions; of whoever has the turn
 
 	mu       sync.Mutex  // guards all below
 	asked    *collection // nil: nobody waits for answers
@@ -96,9 +96,9 @@ type forced struct {
 }
 
 // New is an Exchange that hears nothing before Run.
-func New(o Options) *Exchange {
+func New(o ExchangeOptions) *Exchange {
 	o.Self.Host, o.Self.Version = clip(o.Self.Host), clip(o.Self.Version)
-	return &Exchange{o: o, waiting: make(chan message, mostWaiting), turn: make(chan struct{}, 1), recent: map[string]View{}}
+	return &Exchange{o: o, waiting: make(chan message, mostWaiting), turn: make(chan struct{}, 1), recent: map[string]Overview{}}
 }
 
 // Self is what this proxy says of itself.
@@ -253,17 +253,17 @@ func (x *Exchange) here(q Question) Answer {
 
 // Ask is what all proxies say, now or a moment ago. It takes answerTime at most for each of those who want something else
 // at the same time.
-func (x *Exchange) Ask(ctx context.Context, q Question) View {
+func (x *Exchange) Ask(ctx context.Context, q Question) Overview {
 	if x == nil {
-		return View{At: time.Now()}
+		return Overview{At: time.Now()}
 	}
 	select {
 	case x.turn <- struct{}{}:
 		defer func() { <-x.turn }()
 	case <-ctx.Done():
-		return View{At: time.Now()}
+		return Overview{At: time.Now()}
 	}
-	maps.DeleteFunc(x.recent, func(_ string, v View) bool { return time.Since(v.At) > fresh })
+	maps.DeleteFunc(x.recent, func(_ string, v Overview) bool { return time.Since(v.At) > fresh })
 	key := fmt.Sprint(q)
 	v, there := x.recent[key]
 	if !there {
@@ -301,8 +301,8 @@ func (x *Exchange) Freed(ctx context.Context, db int, key string) {
 }
 
 // ask asks all proxies.
-func (x *Exchange) ask(q Question) View {
-	v := View{At: time.Now()}
+func (x *Exchange) ask(q Question) Overview {
+	v := Overview{At: time.Now()}
 	own := x.here(q)
 	v.Proxies = []State{{Proxy: own.Proxy, State: "self", Since: own.Started}}
 	if x.o.Home == nil || q.Here {

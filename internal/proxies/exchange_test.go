@@ -58,7 +58,7 @@ func (e *engine) heard() string {
 func open(t *testing.T, at, id, user string, e *engine) (x *Exchange, end func()) {
 	t.Helper()
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: at, User: user, Password: user}, upstream.ControlOptions{})
-	x = New(Options{Self: Proxy{ID: id, Host: "host-" + id[:1], Started: time.Now()}, Home: At(ctl), Locks: e, Events: e.log})
+	x = New(ExchangeOptions{Self: Proxy{ID: id, Host: "host-" + id[:1], Started: time.Now()}, Home: At(ctl), Locks: e, Events: e.log})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { x.Run(ctx) })
@@ -71,8 +71,8 @@ func open(t *testing.T, at, id, user string, e *engine) (x *Exchange, end func()
 	return x, end
 }
 
-// seen waits until a view is as it should be.
-func seen(t *testing.T, x *Exchange, q Question, what string, is func(View) bool) (v View) {
+// seen waits until an Overview is as it should be.
+func seen(t *testing.T, x *Exchange, q Question, what string, is func(Overview) bool) (v Overview) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		if v = x.Ask(t.Context(), q); is(v) {
@@ -84,8 +84,8 @@ func seen(t *testing.T, x *Exchange, q Question, what string, is func(View) bool
 	}
 }
 
-func up(n int) func(View) bool {
-	return func(v View) bool {
+func up(n int) func(Overview) bool {
+	return func(v Overview) bool {
 		there := 0
 		for _, s := range v.Proxies {
 			if s.State == "up" {
@@ -106,8 +106,8 @@ func TestAskAmongManyLocks(t *testing.T) {
 	}
 	a, _ := open(t, redis.Addr(), idA, "", &engine{})
 	_, endB := open(t, redis.Addr(), idB, "", many)
-	seen(t, a, Question{Name: []byte("zzz"), Locks: 9, Of: 1}, "the one", func(v View) bool { return v.Of == 1 && len(v.Locks) == 1 })
-	v := seen(t, a, Question{Sort: "held", Locks: 5, Of: 1}, "all", func(v View) bool { return v.Of == 100001 })
+	seen(t, a, Question{Name: []byte("zzz"), Locks: 9, Of: 1}, "the one", func(v Overview) bool { return v.Of == 1 && len(v.Locks) == 1 })
+	v := seen(t, a, Question{Sort: "held", Locks: 5, Of: 1}, "all", func(v Overview) bool { return v.Of == 100001 })
 	if v.Locks[0].Name != "zzz-stuck" || v.Locks[0].Holders[0].Proxy != idB || len(v.Locks) != 5 {
 		t.Errorf("%+v", v.Locks)
 	}
@@ -118,7 +118,7 @@ func TestAskAmongManyLocks(t *testing.T) {
 		t.Errorf("Redisson's: %+v, %v", of, none)
 	}
 	endB()
-	seen(t, a, Question{Locks: 5}, "it has gone", func(v View) bool { return len(v.Proxies) == 2 && v.Proxies[1].State == "gone" })
+	seen(t, a, Question{Locks: 5}, "it has gone", func(v Overview) bool { return len(v.Proxies) == 2 && v.Proxies[1].State == "gone" })
 }
 
 // What has happened at three proxies is one list, the newest first, of those that are asked for; who does not answer is
@@ -174,7 +174,7 @@ func TestEventsOfAll(t *testing.T) {
 	if _, err := stranger.Do("SUBSCRIBE", asking); err != nil {
 		t.Fatal(err)
 	}
-	seen(t, a, Question{Events: 10}, "one does not answer", func(v View) bool { return len(v.Silent()) == 1 && len(v.Events) == 10 })
+	seen(t, a, Question{Events: 10}, "one does not answer", func(v Overview) bool { return len(v.Silent()) == 1 && len(v.Events) == 10 })
 }
 
 // A proxy that has answered too late is waited for the next time as long as others are.
@@ -186,7 +186,7 @@ func TestLateAnswer(t *testing.T) {
 	open(t, redis.Addr(), idB, "", b)
 	seen(t, a, Question{Locks: 1}, "both", up(1))
 	b.slow.Store(int64(answerTime + lateTime))
-	seen(t, a, Question{Locks: 2}, "it does not answer in time", func(v View) bool { return len(v.Silent()) == 1 })
+	seen(t, a, Question{Locks: 2}, "it does not answer in time", func(v Overview) bool { return len(v.Silent()) == 1 })
 	b.slow.Store(int64(2 * lateTime))
 	seen(t, a, Question{Locks: 3}, "it answers in time", up(1))
 }
@@ -219,7 +219,7 @@ func TestHostileMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen(t, a, Question{Locks: 9}, "the locks beside a flood", func(v View) bool { return v.Of == 1 && v.Locks[0].Name == "mine" })
+	seen(t, a, Question{Locks: 9}, "the locks beside a flood", func(v Overview) bool { return v.Of == 1 && v.Locks[0].Name == "mine" })
 	runtime.GC()
 	var after runtime.MemStats
 	if runtime.ReadMemStats(&after); after.HeapAlloc > before.HeapAlloc+64<<20 {
@@ -257,7 +257,7 @@ func TestRightsOnTheChannels(t *testing.T) {
 		}
 	}
 	deaf, _ := open(t, redis.Addr(), idC, "app", &engine{list: []lock.Entry{entry("own", 0, "job", false, time.Second)}})
-	seen(t, deaf, Question{Locks: 9}, "why it is deaf", func(v View) bool { return strings.Contains(v.Proxies[0].Trouble, "NOPERM") && v.Of == 1 })
+	seen(t, deaf, Question{Locks: 9}, "why it is deaf", func(v Overview) bool { return strings.Contains(v.Proxies[0].Trouble, "NOPERM") && v.Of == 1 })
 }
 
 // A proxy hears the others again after Redis was away.
@@ -268,7 +268,7 @@ func TestRedisComesBack(t *testing.T) {
 	open(t, redis.Addr(), idB, "", &engine{})
 	seen(t, a, Question{}, "both", up(1))
 	redis.Kill()
-	seen(t, a, Question{Locks: 1}, "trouble", func(v View) bool { return v.Proxies[0].Trouble != "" && len(v.Silent()) == 1 })
+	seen(t, a, Question{Locks: 1}, "trouble", func(v Overview) bool { return v.Proxies[0].Trouble != "" && len(v.Silent()) == 1 })
 	redis.Restart()
 	seen(t, a, Question{Locks: 1}, "both again", up(1))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
-// place is where a lock is.
-type place struct {
+// lockKey is where a lock is.
+type lockKey struct {
 	db   int
 	name string
 }
@@ -24,13 +24,13 @@ func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.
 	if len(q.Name) > 0 {
 		entries = 0 // few have the name
 	}
-	at, all, name := make(map[place]int, entries), make([]Lock, 0, entries), string(q.Name)
+	at, all, name := make(map[lockKey]int, entries), make([]Lock, 0, entries), string(q.Name)
 	means := func(_ int, key string) bool { return strings.Contains(key, name) }
 	if q.Exact {
 		means = func(db int, key string) bool { return db == q.DB && key == name }
 	}
 	each(means, func(e lock.Entry) {
-		here := place{e.DB, e.Key}
+		here := lockKey{e.DB, e.Key}
 		i, there := at[here]
 		if !there {
 			i = len(all)
@@ -39,17 +39,17 @@ func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.
 		}
 		all[i].count(&e)
 	})
-	at = make(map[place]int, q.Locks) // a small one, which is asked about all of them
+	at = make(map[lockKey]int, q.Locks) // a small one, which is asked about all of them
 	for i, l := range choose(all, q) {
 		first = append(first, Lock{Name: l.Name, DB: l.DB, Bytes: Bytes(l.Name), Holders: []lock.Entry{}, Waiters: []lock.Entry{}})
-		at[place{l.DB, l.Name}] = i
+		at[lockKey{l.DB, l.Name}] = i
 	}
 	chosen := func(db int, key string) bool {
-		_, is := at[place{db, key}]
+		_, is := at[lockKey{db, key}]
 		return is
 	}
 	each(chosen, func(e lock.Entry) {
-		l := &first[at[place{e.DB, e.Key}]]
+		l := &first[at[lockKey{e.DB, e.Key}]]
 		l.count(&e)
 		l.keep(e)
 	})

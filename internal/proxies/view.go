@@ -38,8 +38,8 @@ func (s *State) Title() string {
 	return s.Host + " " + s.ID[:8]
 }
 
-// View is what all proxies have answered to a question.
-type View struct {
+// Overview is what all proxies have answered to a question.
+type Overview struct {
 	Locks   []Lock
 	Events  []events.Event
 	Of      int       // so many there are; a lock that several proxies know counts once for each, unless it is shown
@@ -48,7 +48,7 @@ type View struct {
 }
 
 // Silent are those that have not answered.
-func (v *View) Silent() (all []string) {
+func (v *Overview) Silent() (all []string) {
 	for i := range v.Proxies {
 		if s := &v.Proxies[i]; s.State == "down" {
 			all = append(all, s.Title())
@@ -58,7 +58,7 @@ func (v *View) Silent() (all []string) {
 }
 
 // take makes one list of what is in all answers, as the question wants it.
-func (v *View) take(answers []Answer, q Question) {
+func (v *Overview) take(answers []Answer, q Question) {
 	v.Locks, v.Of = merge(answers, q)
 	for _, a := range answers {
 		v.Events = append(v.Events, a.Events...)
@@ -69,11 +69,11 @@ func (v *View) take(answers []Answer, q Question) {
 
 // merge makes one list of the locks in all answers, as the question wants it.
 func merge(answers []Answer, q Question) (all []Lock, of int) {
-	at := map[place]int{}
+	at := map[lockKey]int{}
 	for _, a := range answers {
 		of += a.Of
 		for _, l := range a.Locks {
-			here := place{l.DB, l.Name}
+			here := lockKey{l.DB, l.Name}
 			if i, there := at[here]; there {
 				all[i].join(l)
 				of--

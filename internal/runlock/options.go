@@ -32,8 +32,8 @@ Exit code: the command's own, 128 + n after signal n; 123 the lock was lost; 124
 somebody else held it; 125 other trouble; 126, 127 no such command.
 `
 
-// options are what the command line says.
-type options struct {
+// commandLine are what the command line says.
+type commandLine struct {
 	proxy   *proxyclient.Client
 	keys    []string      // each once
 	verb    string        // that takes them
@@ -46,7 +46,7 @@ type options struct {
 // minLease leaves a third of it for a round trip and a command's end.
 const minLease = time.Second
 
-func parse(args []string) (o options, err error) {
+func parse(args []string) (o commandLine, err error) {
 	o.verb = "LOCK"
 	fs := flag.NewFlagSet("run", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -98,10 +98,10 @@ func parse(args []string) (o options, err error) {
 }
 
 // names are the locks as they are shown.
-func (o options) names() string { return strings.Join(o.keys, ", ") }
+func (o commandLine) names() string { return strings.Join(o.keys, ", ") }
 
 // take is the command that takes the locks, without its options.
-func (o options) take() []string {
+func (o commandLine) take() []string {
 	if len(o.keys) > 1 {
 		return append([]string{"MULTILOCK", strconv.Itoa(len(o.keys))}, o.keys...)
 	}

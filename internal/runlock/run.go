@@ -90,7 +90,7 @@ const (
 var errBusy = errors.New("somebody else holds the lock")
 
 // acquire waits for the locks until a signal comes that ends this process. Without them there is an exit code.
-func acquire(o options, signals <-chan os.Signal) (*holder, int) {
+func acquire(o commandLine, signals <-chan os.Signal) (*holder, int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	h, over, ended := newHolder(o), make(chan int), syscall.Signal(0)
@@ -157,7 +157,7 @@ func (h *holder) await(ctx context.Context) int {
 // holder holds the locks, as far as the time goes. Their owner has a name, so that any proxy may be asked for them, and what is asked may be
 // asked again.
 type holder struct {
-	options
+	commandLine
 	owner  string
 	tokens []string  // of the locks; none: it is shared
 	since  time.Time // they were there
@@ -165,13 +165,13 @@ type holder struct {
 	lost   string    // why they are; "": they are not
 }
 
-func newHolder(o options) *holder {
+func newHolder(o commandLine) *holder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "?"
 	}
 	owner := fmt.Sprintf("run/%.64s/%d/%s", host, os.Getpid(), rand.Text())
-	return &holder{options: o, owner: owner}
+	return &holder{commandLine: o, owner: owner}
 }
 
 // patience is how long the proxy may take to renew: within two thirds of a lease it may be asked twice.

@@ -169,7 +169,7 @@ func (s *Session) byCertificate(c *call) {
 
 // Ask runs one command that changes nothing, as the client's user, and returns Redis' reply as it came. After a
 // lost reply the error is a *upstream.NotSentError, as if nothing had been asked, because nothing can have changed.
-func (a *access) Ask(at backend.Place, words ...[]byte) ([]byte, error) {
+func (a *access) Ask(at backend.Destination, words ...[]byte) ([]byte, error) {
 	if a.client.Peer.Operator {
 		return resp.AppendArray(nil, 0), nil // nothing is known, and nothing refused
 	}

@@ -27,7 +27,7 @@ func TestLongPipelineIsWrittenBeforeAnyReplyIsRead(t *testing.T) {
 		"dedicated": {before: "CLIENT TRACKING on BCAST PREFIX other\r\n", first: "+OK\r\n", megabytes: 24},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := startProxy(t, server.URL(), func(o *Options) { o.MaxQueryMemory = 256 << 20 })
+			p := startProxy(t, server.URL(), func(o *ServerOptions) { o.MaxQueryMemory = 256 << 20 })
 			w := dialWire(t, p.addr)
 			if c.before != "" {
 				w.raw([]byte("HELLO 3\r\n"))

@@ -12,7 +12,7 @@ import (
 // What this proxy makes itself of Redis' replies, or of what it knows, counts for the bound of replies as those do.
 func TestMemoryOfAnswersIsBounded(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.MaxReplyMemory = 8 << 20 })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.MaxReplyMemory = 8 << 20 })
 	other := dialWire(t, p.addr)
 	for _, words := range [][]string{
 		append([]string{"COMMAND", "INFO"}, slices.Repeat([]string{"get"}, 40_000)...),

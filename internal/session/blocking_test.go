@@ -15,7 +15,7 @@ func (p *proxy) mayBlock(name string) bool {
 func TestBlockingCommands(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.Blocking = []string{"strlen"} })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Blocking = []string{"strlen"} })
 	if !p.mayBlock("strlen") || !p.mayBlock("blpop") || p.mayBlock("get") {
 		t.Error("what --blocking-commands names, and nothing else, may wait from the start")
 	}

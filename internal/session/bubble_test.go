@@ -21,7 +21,7 @@ type bubble struct {
 }
 
 // inBubble runs a test in a bubble; change may alter the proxy's options.
-func inBubble(t *testing.T, change func(*Options), test func(t *testing.T, b *bubble)) {
+func inBubble(t *testing.T, change func(*ServerOptions), test func(t *testing.T, b *bubble)) {
 	t.Helper()
 	grants() // belongs to the process, not to a bubble
 	synctest.Test(t, func(t *testing.T) {
@@ -32,7 +32,7 @@ func inBubble(t *testing.T, change func(*Options), test func(t *testing.T, b *bu
 		log := testLog()
 		node := upstream.NewNode(target, upstream.NodeOptions{Logger: log})
 		control := upstream.NewControl(target, upstream.ControlOptions{Logger: log})
-		o := Options{Upstream: Upstream{Node: node, Embedded: true, Locks: lock.New(sharded.Single(control), testLocks(log))}, Logger: log}
+		o := ServerOptions{Upstream: Upstream{Node: node, Embedded: true, Locks: lock.New(sharded.Single(control), testLocks(log))}, Logger: log}
 		b.proxy = serveAt(t, b.ln, o, change, func() {
 			control.Close()
 			node.Close()

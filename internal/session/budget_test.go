@@ -23,7 +23,7 @@ func budgeted(t *testing.T, server *testredis.Server, alone int) (*proxy, *upstr
 	}
 	node := upstream.NewNode(target, upstream.NodeOptions{Logger: testLog(), Budget: b, DialTimeout: dialTime})
 	t.Cleanup(node.Close)
-	p := startProxy(t, server.URL(), func(o *Options) { o.Node, o.Budget = node, b })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Node, o.Budget = node, b })
 	return p, b
 }
 
@@ -71,7 +71,7 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 // TestUpstreamConnectionsToAClusterAreBounded: over all of its nodes together.
 func TestUpstreamConnectionsToAClusterAreBounded(t *testing.T) {
 	b := upstream.NewBudget(24, 4)
-	p := startProxyOf(t, testredis.StartCluster(t, 3, 0), func(o *Options) { o.Budget = b }, b)
+	p := startProxyOf(t, testredis.StartCluster(t, 3, 0), func(o *ServerOptions) { o.Budget = b }, b)
 	var others []*wire
 	for i := range 4 {
 		w := dialWire(t, p.addr)

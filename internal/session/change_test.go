@@ -16,7 +16,7 @@ func (p *proxy) changed(l Limits) {
 
 // New time-outs hold for clients that are there and send nothing.
 func TestChangedTimeOuts(t *testing.T) {
-	inBubble(t, func(o *Options) { o.HandshakeTimeout = 0 }, func(t *testing.T, b *bubble) {
+	inBubble(t, func(o *ServerOptions) { o.HandshakeTimeout = 0 }, func(t *testing.T, b *bubble) {
 		idle, silent, holder := b.dial(t), b.dial(t), b.dial(t)
 		eventually(t, "all are there", func() bool { return b.srv.clients.n.Load() == 3 })
 		idle.expect("+PONG\r\n", "PING")
@@ -44,7 +44,7 @@ func TestChangedTimeOuts(t *testing.T) {
 // New limits of commands hold for the next command of clients that are there, but for those that have yet to authenticate.
 func TestChangedLimitsOfCommands(t *testing.T) {
 	t.Parallel()
-	_, p := startBoth(t, func(o *Options) { o.MaxBulk = 100 }, "--requirepass", "secret")
+	_, p := startBoth(t, func(o *ServerOptions) { o.MaxBulk = 100 }, "--requirepass", "secret")
 	login := func() *wire {
 		w := dialWire(t, p.addr)
 		w.expect("+OK\r\n", "AUTH", "secret")

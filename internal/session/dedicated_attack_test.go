@@ -209,7 +209,7 @@ var monitorLine = regexp.MustCompile(`^\+\d+\.\d{6} \[`)
 // MONITOR's lines are told from replies, however they are mixed.
 func TestMonitorMixed(t *testing.T) {
 	t.Parallel()
-	_, p := startBoth(t, func(o *Options) { o.Allow = []string{"monitor"} })
+	_, p := startBoth(t, func(o *ServerOptions) { o.Allow = []string{"monitor"} })
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "MONITOR")
 	for i := range 200 {

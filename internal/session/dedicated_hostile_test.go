@@ -283,7 +283,7 @@ func TestNothingOvertakesTheEndOfExec(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
-	p := startProxy(t, "redis://"+between.Addr(), func(o *Options) { o.UpstreamTimeout = stuckFor })
+	p := startProxy(t, "redis://"+between.Addr(), func(o *ServerOptions) { o.UpstreamTimeout = stuckFor })
 	long := strings.Repeat("x", 200<<10) // its confirmation comes in pieces
 	const mute = "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"
 	for proto, c := range map[string]struct{ mark, lock string }{"2": {"*", mute}, "3": {">", "+OK\r\n"}} {

@@ -12,7 +12,7 @@ import (
 // A drain tells every few seconds which clients and locks it waits for. Connections of operators, who look on, are closed last, and not waited for.
 func TestDrainTellsWhomItWaitsFor(t *testing.T) {
 	var log lines
-	inBubble(t, func(o *Options) {
+	inBubble(t, func(o *ServerOptions) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		o.Operators = []string{"default"}
 	}, func(t *testing.T, b *bubble) {

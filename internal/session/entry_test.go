@@ -160,7 +160,7 @@ func TestTLSClientsThatWait(t *testing.T) {
 
 func TestHandshakesTakePlacesAndTime(t *testing.T) {
 	server, client := tlsPair(t)
-	p := startProxy(t, startRedis(t).URL(), func(o *Options) { o.MaxClients, o.HandshakeTimeout = 5, 5*time.Second })
+	p := startProxy(t, startRedis(t).URL(), func(o *ServerOptions) { o.MaxClients, o.HandshakeTimeout = 5, 5*time.Second })
 	addr := serveEntry(t, p, downstream.Entry{TLS: server})
 	headers := serveEntry(t, p, downstream.Entry{ProxyHeader: true})
 	failed := telemetry.EntriesFailed.Value()

@@ -13,7 +13,7 @@ func TestDoubtIsTheConnections(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
-	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{})
+	addr := twoWires(t, data.Addr(), server.Addr(), lock.ManagerOptions{})
 	locks, writes := connect(t, addr), connect(t, addr)
 	if got := locks.ask("LOCK orders OWNER worker EX 30"); got != "OK" {
 		t.Fatal(got)

@@ -85,7 +85,7 @@ func TestDoubtfulWritesKeepTheLock(t *testing.T) {
 func doubtfulWrites(t *testing.T, arrived, dedicated bool) {
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
-	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 5 * time.Second})
+	addr := twoWires(t, data.Addr(), server.Addr(), lock.ManagerOptions{Watchdog: 5 * time.Second})
 	redis := around(t, server)
 	clients, others, waiters := make([]*client, len(doubts)), make([]*client, len(doubts)), make([]*client, len(doubts))
 	key := func(i int) string { return "l" + strconv.Itoa(i) }
@@ -190,7 +190,7 @@ func TestLostQuestionIsNoDoubtfulVerb(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
-	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{})
+	addr := twoWires(t, data.Addr(), server.Addr(), lock.ManagerOptions{})
 	server.Do(t, "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all") // of the service account nothing is asked
 	c := connect(t, addr)
 	for _, line := range []string{"AUTH ann pw", "LOCK other"} {

@@ -31,7 +31,7 @@ func TestFencedLosesItsConnection(t *testing.T) {
 			t.Parallel()
 			server := testredis.Start(t)
 			data := testredis.NewProxy(t, server.Addr())
-			addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 10 * time.Minute})
+			addr := twoWires(t, data.Addr(), server.Addr(), lock.ManagerOptions{Watchdog: 10 * time.Minute})
 			client := connect(t, addr)
 			if got := client.ask("LOCK l"); got != "OK" {
 				t.Fatal(got)

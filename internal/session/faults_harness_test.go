@@ -29,14 +29,14 @@ const longEnough = time.Minute
 
 // twoWires serves a proxy whose forwarded commands go to data and whose scripts go to control, both host:port.
 // It returns the proxy's address.
-func twoWires(t testing.TB, data, control string, o lock.Options) string {
+func twoWires(t testing.TB, data, control string, o lock.ManagerOptions) string {
 	t.Helper()
 	addr, _ := serveTwoWires(t, data, control, o)
 	return addr
 }
 
 // serveTwoWires is twoWires with the server, for those who look into it.
-func serveTwoWires(t testing.TB, data, control string, o lock.Options) (string, *session.Server) {
+func serveTwoWires(t testing.TB, data, control string, o lock.ManagerOptions) (string, *session.Server) {
 	t.Helper()
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	if os.Getenv("TESTS_LOG") != "" {
@@ -45,7 +45,7 @@ func serveTwoWires(t testing.TB, data, control string, o lock.Options) (string, 
 	node := upstream.NewNode(upstream.Target{Network: "tcp", Addr: data}, upstream.NodeOptions{Logger: o.Logger, DialTimeout: longEnough})
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: control}, upstream.ControlOptions{Logger: o.Logger, DialTimeout: longEnough})
 	locks := lock.New(sharded.Single(ctl), o)
-	srv := session.NewServer(session.Options{Upstream: session.Upstream{Node: node, Locks: locks}, Appearance: session.Appearance{Version: "test"}, Logger: o.Logger})
+	srv := session.NewServer(session.ServerOptions{Upstream: session.Upstream{Node: node, Locks: locks}, Appearance: session.Appearance{Version: "test"}, Logger: o.Logger})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

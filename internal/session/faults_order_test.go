@@ -100,8 +100,8 @@ func TestNoUnlockOvertakesTheWritesBeforeIt(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	slow := testredis.NewProxy(t, server.Addr())
-	here := twoWires(t, slow.Addr(), server.Addr(), lock.Options{})
-	there := twoWires(t, server.Addr(), server.Addr(), lock.Options{})
+	here := twoWires(t, slow.Addr(), server.Addr(), lock.ManagerOptions{})
+	there := twoWires(t, server.Addr(), server.Addr(), lock.ManagerOptions{})
 	const delay = 20 * time.Millisecond
 	slow.Latency(delay)
 
@@ -156,8 +156,8 @@ func TestResetWithWritesInFlight(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	slow := testredis.NewProxy(t, server.Addr())
-	here, srv := serveTwoWires(t, slow.Addr(), server.Addr(), lock.Options{})
-	there := twoWires(t, server.Addr(), server.Addr(), lock.Options{})
+	here, srv := serveTwoWires(t, slow.Addr(), server.Addr(), lock.ManagerOptions{})
+	there := twoWires(t, server.Addr(), server.Addr(), lock.ManagerOptions{})
 	redis := around(t, server)
 
 	big := fmt.Sprintf("%080000d", 7)

@@ -22,7 +22,7 @@ func fencedClient(t *testing.T, p *proxy, proto string) *wire {
 func TestFencedRefusals(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.Deny = []string{"keys"} })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Deny = []string{"keys"} })
 	w := dialWire(t, p.addr)
 	w.expect("-NOTHELD this owner does not hold 'l'\r\n", "FENCED", "l", "SET", "a", "1")
 	w.expect("+OK\r\n", "LOCK", "l")

@@ -118,7 +118,7 @@ func (a *access) isService() bool {
 // Redis cannot be asked, because the answer does not need Redis.
 func (a *access) forbidden(c *commandtable.Command) (line string) {
 	refusal, err := a.refusal(grant{command: c.Name}, func() ([]byte, error) {
-		return a.Ask(backend.Place{}, bytesOf(c.Probe)...)
+		return a.Ask(backend.Destination{}, bytesOf(c.Probe)...)
 	})
 	if err != nil || refusal == nil {
 		return ""
@@ -152,7 +152,7 @@ func (a *access) refusal(asked grant, call func() ([]byte, error)) (refusal, err
 // SeesClients says whether the client's user may run CLIENT LIST; false when Redis cannot be asked.
 func (a *access) SeesClients() bool {
 	refusal, err := a.refusal(grant{command: "client|list"}, func() ([]byte, error) {
-		return a.Ask(backend.Place{}, bytesOf([]string{"CLIENT", "LIST", "ID", "0"})...)
+		return a.Ask(backend.Destination{}, bytesOf([]string{"CLIENT", "LIST", "ID", "0"})...)
 	})
 	return refusal == nil && err == nil
 }

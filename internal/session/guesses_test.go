@@ -61,7 +61,7 @@ func (l *lines) String() string {
 func TestWrongPasswordsLeaveATrace(t *testing.T) {
 	server := startRedis(t, "--requirepass secret")
 	var log lines
-	p := startProxy(t, server.URL(), func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	w, before, began := dialWire(t, p.addr), telemetry.LoginsFailed.Value(), time.Now()
 	const slowed = 15
 	for range freeGuesses + slowed {

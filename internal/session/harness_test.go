@@ -46,7 +46,7 @@ type proxy struct {
 }
 
 // startProxy serves the Redis at url; change may alter the options.
-func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
+func startProxy(t testing.TB, url string, change func(*ServerOptions)) *proxy {
 	t.Helper()
 	where, err := upstream.ParseURL(url)
 	target := where.Target()
@@ -56,7 +56,7 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 	log := testLog()
 	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log, DialTimeout: dialTime})
 	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log, DialTimeout: dialTime})
-	o := Options{Upstream: Upstream{Node: node, Locks: lock.New(sharded.Single(control), testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}}, Logger: log}
+	o := ServerOptions{Upstream: Upstream{Node: node, Locks: lock.New(sharded.Single(control), testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}}, Logger: log}
 	return serve(t, o, change, func() {
 		control.Close()
 		node.Close()
@@ -64,14 +64,14 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 }
 
 // startBoth starts a Redis, with flags, and a proxy before it.
-func startBoth(t testing.TB, change func(*Options), flags ...string) (*testredis.Server, *proxy) {
+func startBoth(t testing.TB, change func(*ServerOptions), flags ...string) (*testredis.Server, *proxy) {
 	t.Helper()
 	server := testredis.Start(t, flags...)
 	return server, startProxy(t, server.URL(), change)
 }
 
 // startProxyOf is startProxy before a cluster.
-func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options), budget ...*upstream.Budget) *proxy {
+func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*ServerOptions), budget ...*upstream.Budget) *proxy {
 	t.Helper()
 	where, err := upstream.ParseURL("redis-cluster://" + redis.Servers[0].Addr())
 	target, _ := where.Cluster()
@@ -86,7 +86,7 @@ func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options),
 	c := testredis.Opened(t, func() (*cluster.Cluster, error) {
 		return cluster.Open(context.Background(), target, cluster.Options{Node: node})
 	})
-	return serve(t, Options{Upstream: Upstream{Cluster: c, Locks: lock.New(sharded.Cluster(c, ""), testLocks(log))}, Logger: log}, change, c.Close)
+	return serve(t, ServerOptions{Upstream: Upstream{Cluster: c, Locks: lock.New(sharded.Cluster(c, ""), testLocks(log))}, Logger: log}, change, c.Close)
 }
 
 func testLog() *slog.Logger {
@@ -96,12 +96,12 @@ func testLog() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-func testLocks(log *slog.Logger) lock.Options {
-	return lock.Options{Logger: log, Watchdog: 9 * time.Second, Poll: 500 * time.Millisecond}
+func testLocks(log *slog.Logger) lock.ManagerOptions {
+	return lock.ManagerOptions{Logger: log, Watchdog: 9 * time.Second, Poll: 500 * time.Millisecond}
 }
 
 // serve runs a server of o until the test ends, and then has what is below it closed.
-func serve(t testing.TB, o Options, change func(*Options), closeUpstream func()) *proxy {
+func serve(t testing.TB, o ServerOptions, change func(*ServerOptions), closeUpstream func()) *proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,7 +111,7 @@ func serve(t testing.TB, o Options, change func(*Options), closeUpstream func())
 }
 
 // serveAt is serve at a listener.
-func serveAt(t testing.TB, ln net.Listener, o Options, change func(*Options), closeUpstream func()) *proxy {
+func serveAt(t testing.TB, ln net.Listener, o ServerOptions, change func(*ServerOptions), closeUpstream func()) *proxy {
 	t.Helper()
 	o.HandshakeTimeout, o.Version = patience, "test"
 	if change != nil {

@@ -110,7 +110,7 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 func (s *Session) SelectDB(n int) ([]byte, error) {
 	word := strconv.AppendInt(nil, int64(n), 10)
 	if n == s.client.Identity().DB { // the connection stays the same, but Redis may refuse SELECT to the client's user
-		return s.access.Ask(backend.Place{}, []byte("SELECT"), word)
+		return s.access.Ask(backend.Destination{}, []byte("SELECT"), word)
 	}
 	if reply, has, err := s.own.SelectDB(n, word); has {
 		return reply, err

@@ -7,7 +7,7 @@ import (
 
 // A holder is not idle, until the lease of what it holds is over.
 func TestIdleTimeoutWhenTheLockHasEnded(t *testing.T) {
-	inBubble(t, func(o *Options) { o.IdleTimeout = 5 * time.Second }, func(t *testing.T, b *bubble) {
+	inBubble(t, func(o *ServerOptions) { o.IdleTimeout = 5 * time.Second }, func(t *testing.T, b *bubble) {
 		w := b.dial(t)
 		from := time.Now()
 		w.expect("+OK\r\n", "LOCK", "l", "PX", "8000")
@@ -19,7 +19,7 @@ func TestIdleTimeoutWhenTheLockHasEnded(t *testing.T) {
 
 // As in Redis a subscriber is never idle.
 func TestSubscribersMayIdle(t *testing.T) {
-	inBubble(t, func(o *Options) { o.IdleTimeout = 5 * time.Second }, func(t *testing.T, b *bubble) {
+	inBubble(t, func(o *ServerOptions) { o.IdleTimeout = 5 * time.Second }, func(t *testing.T, b *bubble) {
 		w := b.dial(t)
 		w.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
 		time.Sleep(time.Hour)

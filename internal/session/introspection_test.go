@@ -240,7 +240,7 @@ func TestTrackingRedirectToUnknownNumber(t *testing.T) {
 func TestWhatToolsAsk(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--enable-debug-command yes", "--slowlog-log-slower-than -1") // any command is slow on a busy machine
-	p := startProxy(t, server.URL(), func(o *Options) { o.Allow = []string{"debug"} })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Allow = []string{"debug"} })
 	lines := `INFO|INFO server|INFO commandstats|INFO everything|INFO nosuch|CONFIG GET maxmemory-policy|CONFIG GET notify-keyspace-events|CONFIG SET notify-keyspace-events Ex|CONFIG SET nosuch 1|
 		CONFIG GET timeout databases|CONFIG RESETSTAT|CONFIG REWRITE|COMMAND COUNT x|COMMAND HELP|SLOWLOG GET 10|SLOWLOG LEN|SLOWLOG RESET|SLOWLOG HELP|LATENCY LATEST|LATENCY HISTORY fork|
 		LATENCY RESET|LATENCY DOCTOR|LATENCY HISTOGRAM|LATENCY HELP|OBJECT HELP|SET k v|OBJECT ENCODING k|OBJECT FREQ k|OBJECT IDLETIME k|OBJECT REFCOUNT k|MEMORY USAGE k|MEMORY STATS|
@@ -281,7 +281,7 @@ func TestMonitorAndDebugAreOff(t *testing.T) {
 	w := dialWire(t, p.addr)
 	w.expect("-ERR 'MONITOR' is off in lockproxy, --allow monitor switches it on\r\n", "MONITOR")
 	w.expect("-ERR 'DEBUG' is off in lockproxy, --allow debug switches it on\r\n", "DEBUG", "SLEEP", "0")
-	q := startProxy(t, server.URL(), func(o *Options) { o.Allow = []string{"Monitor"} })
+	q := startProxy(t, server.URL(), func(o *ServerOptions) { o.Allow = []string{"Monitor"} })
 	m, other := dialWire(t, q.addr), dialWire(t, q.addr)
 	m.expect("+OK\r\n", "MONITOR")
 	eventually(t, "CLIENT LIST shows it", func() bool { return strings.Contains(lineOf(t, q, other, m), " flags=O ") })

@@ -23,7 +23,7 @@ func TestLongRepliesAreExpected(t *testing.T) {
 	t.Run("a cluster", func(t *testing.T) {
 		t.Parallel()
 		b := upstream.NewBudget(64, 16)
-		expectsLongReplies(t, startProxyOf(t, testredis.StartCluster(t, 2, 0), func(o *Options) { o.Budget = b }, b), b)
+		expectsLongReplies(t, startProxyOf(t, testredis.StartCluster(t, 2, 0), func(o *ServerOptions) { o.Budget = b }, b), b)
 	})
 }
 

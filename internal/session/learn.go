@@ -341,7 +341,7 @@ func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
 	defer cancel()
 	reply, err := s.srv.up.common.AskAsService(ctx, s.srv.up.backend.Node(), question...)
 	if line, bad := resp.ErrorLine(reply); err == nil && bad && strings.HasPrefix(line, "NOPERM") {
-		reply, err = s.access.Ask(backend.Place{}, bytesOf(question)...)
+		reply, err = s.access.Ask(backend.Destination{}, bytesOf(question)...)
 	}
 	if line, bad := resp.ErrorLine(reply); err == nil && bad {
 		if strings.HasPrefix(line, "NOPERM") {

@@ -9,7 +9,7 @@ import (
 )
 
 // lostLink is a proxy whose connections to Redis can be cut, and a client that holds a lock there.
-func lostLink(t *testing.T, change func(*Options)) (p *proxy, link *testredis.Proxy, server *testredis.Server, holder *wire) {
+func lostLink(t *testing.T, change func(*ServerOptions)) (p *proxy, link *testredis.Proxy, server *testredis.Server, holder *wire) {
 	t.Helper()
 	server = testredis.Start(t)
 	link = testredis.NewProxy(t, server.Addr())
@@ -58,7 +58,7 @@ func TestHolderThatHearsIsClosed(t *testing.T) {
 			w.expect("+OK\r\n", "MULTI")
 		},
 	} {
-		p, link, server, holder := lostLink(t, func(o *Options) { o.Allow = []string{"monitor"} })
+		p, link, server, holder := lostLink(t, func(o *ServerOptions) { o.Allow = []string{"monitor"} })
 		begin(holder)
 		link.CutAll()
 		got := holder.frame()

@@ -115,18 +115,18 @@ func TestPipelineBehindBlockedCommand(t *testing.T) {
 func TestQueuedTransactionsAreBounded(t *testing.T) {
 	server := testredis.Start(t)
 	t.Run("what commands do to the connection", func(t *testing.T) {
-		p := startProxy(t, server.URL(), func(o *Options) { o.MaxReplyMemory = 1 << 20 })
+		p := startProxy(t, server.URL(), func(o *ServerOptions) { o.MaxReplyMemory = 1 << 20 })
 		queuesTooMuch(t, p, telemetry.ReplyBytes, "SELECT", "1")
 	})
 	t.Run("commands before the first key, before a cluster", func(t *testing.T) {
-		p := startProxyOf(t, testredis.StartCluster(t, 1, 0), func(o *Options) { o.MaxQueryMemory = 3 << 18 })
+		p := startProxyOf(t, testredis.StartCluster(t, 1, 0), func(o *ServerOptions) { o.MaxQueryMemory = 3 << 18 })
 		queuesTooMuch(t, p, telemetry.QueryBytes, "ECHO", strings.Repeat("v", 1000))
 	})
 }
 
 // So does what is kept of long calls that are queued.
 func TestLongCallsAreBounded(t *testing.T) {
-	p := startProxy(t, testredis.Start(t).URL(), func(o *Options) { o.MaxReplyMemory = 1 << 20 })
+	p := startProxy(t, testredis.Start(t).URL(), func(o *ServerOptions) { o.MaxReplyMemory = 1 << 20 })
 	long := strings.Repeat("x", 64<<10)
 	for _, c := range []struct {
 		first string

@@ -14,7 +14,7 @@ func (p *proxy) operate(call ...string) string {
 	return dialWire(p.t, p.addr).do(append([]string{"LOCKPROXY"}, call...)...)
 }
 
-func operatedByDefault(o *Options) { o.Operators = []string{"default"} }
+func operatedByDefault(o *ServerOptions) { o.Operators = []string{"default"} }
 
 // An operator who connects while Redis is away is answered if Redis asked for no password when it was last there.
 func TestOperatorsOutliveRedis(t *testing.T) {
@@ -68,7 +68,7 @@ func TestOperatorsBeforeRedisIsThere(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
 	server.Kill()
-	p := startProxy(t, server.URL(), func(o *Options) {
+	p := startProxy(t, server.URL(), func(o *ServerOptions) {
 		operatedByDefault(o)
 		o.Embedded = true // the test does not wait for Redis' commands
 	})

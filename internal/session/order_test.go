@@ -73,7 +73,7 @@ func TestQuitDropsTheRest(t *testing.T) {
 func TestRefusedCommandsAreHarmless(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.Deny = []string{"keys", "config|set"} })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Deny = []string{"keys", "config|set"} })
 	other := dialWire(t, p.addr)
 	other.expect("+OK\r\n", "SET", "k", "v")
 	names := []string{"KEYS", "CONFIG|SET"}

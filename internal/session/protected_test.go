@@ -51,7 +51,7 @@ func TestProtectedMode(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	var log journal
-	p := startProxy(t, redis.URL(), func(o *Options) { o.Protected, o.Logger = true, log.logger() })
+	p := startProxy(t, redis.URL(), func(o *ServerOptions) { o.Protected, o.Logger = true, log.logger() })
 	addr := serveEntry(t, p, downstream.Entry{ProxyHeader: true})
 	server, client := tlsPair(t)
 	secret := serveEntry(t, p, downstream.Entry{ProxyHeader: true, TLS: server})
@@ -107,7 +107,7 @@ func TestProtectedModeNo(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	var log journal
-	p := startProxy(t, redis.URL(), func(o *Options) { o.Logger = log.logger() })
+	p := startProxy(t, redis.URL(), func(o *ServerOptions) { o.Logger = log.logger() })
 	dialFrom(t, serveEntry(t, p, downstream.Entry{ProxyHeader: true}), "192.0.2.7").expect("+PONG\r\n", "PING")
 	eventually(t, "the log says it", func() bool { return log.count("whoever can connect is served") == 1 })
 }
@@ -117,7 +117,7 @@ func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t, "--requirepass sekret")
 	const limit = 3 * time.Second
-	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = limit })
+	p := startProxy(t, redis.URL(), func(o *ServerOptions) { o.HandshakeTimeout = limit })
 	eventually(t, "the need of a password is known", p.srv.asksPassword)
 	in := dialWire(t, p.addr)
 	in.expect("+OK\r\n", "AUTH", "sekret")
@@ -154,7 +154,7 @@ func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 func TestHandshakeTimeoutBeginsWithThePassword(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = 3 * time.Second })
+	p := startProxy(t, redis.URL(), func(o *ServerOptions) { o.HandshakeTimeout = 3 * time.Second })
 	idle, holder := dialWire(t, p.addr), dialWire(t, p.addr)
 	idle.expect("+RESET\r\n", "RESET") // for which Redis is not asked
 	holder.expect("+OK\r\n", "LOCK", "l")
@@ -171,12 +171,12 @@ func TestNodeOfAClusterIsNoticed(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t, "--cluster-enabled yes")
 	var log journal
-	p := startProxy(t, redis.URL(), func(o *Options) { o.Logger = log.logger() })
+	p := startProxy(t, redis.URL(), func(o *ServerOptions) { o.Logger = log.logger() })
 	eventually(t, "the log says it", func() bool { return log.count("Name the upstream redis-cluster://") == 1 })
 	p.srv.process.LearnAgain()
 	alone := startRedis(t)
 	var quiet journal
-	q := startProxy(t, alone.URL(), func(o *Options) { o.Logger = quiet.logger() })
+	q := startProxy(t, alone.URL(), func(o *ServerOptions) { o.Logger = quiet.logger() })
 	eventually(t, "all is learned", q.srv.needKnown)
 	if quiet.count("redis-cluster://") > 0 {
 		t.Error("said of a Redis alone")

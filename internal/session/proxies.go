@@ -14,7 +14,7 @@ func (cs *clients) ProxyOf(owner string) (host string, none bool) {
 }
 
 // Proxies implements commands.Operator.
-func (o Operators) Proxies(ctx context.Context, q proxies.Question) proxies.View {
+func (o Operators) Proxies(ctx context.Context, q proxies.Question) proxies.Overview {
 	return o.s.clients.proxies.Ask(ctx, q)
 }
 

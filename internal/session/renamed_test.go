@@ -16,7 +16,7 @@ var renames = []string{"--rename-command SELECT choose", "--rename-command MULTI
 func TestRenamedCommandsOfThoseWhoMayNotAsk(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t, renames...)
-	p := startProxy(t, server.URL(), func(o *Options) { o.Deny = []string{"flushall"} })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Deny = []string{"flushall"} })
 	const denied = "-ERR 'FLUSHALL' is denied by lockproxy's --deny\r\n"
 	w, other := asApp(t, p), asApp(t, p)
 	w.expect("-ERR unknown command 'SELECT', with args beginning with: '5' \r\n", "CHOOSE", "5") // by that name this proxy selects databases

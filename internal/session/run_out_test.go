@@ -13,7 +13,7 @@ import (
 func TestLocksThatRunOutAreLogged(t *testing.T) {
 	t.Parallel()
 	var log journal
-	_, p := startBoth(t, func(o *Options) { o.Logger = log.logger() })
+	_, p := startBoth(t, func(o *ServerOptions) { o.Logger = log.logger() })
 	ends, holds, none := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	ends.expect("+OK\r\n", "LOCK", "c")
 	none.expect("+PONG\r\n", "PING")

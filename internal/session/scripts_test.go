@@ -113,7 +113,7 @@ func TestScriptsWhoseErrorsMaySpillShareNothing(t *testing.T) {
 		"one Redis": func(t *testing.T) (*proxy, *upstream.Budget) { return budgeted(t, testredis.Start(t), 16) },
 		"a cluster": func(t *testing.T) (*proxy, *upstream.Budget) {
 			b := upstream.NewBudget(64, 16)
-			return startProxyOf(t, testredis.StartCluster(t, 1, 0), func(o *Options) { o.Budget = b }, b), b
+			return startProxyOf(t, testredis.StartCluster(t, 1, 0), func(o *ServerOptions) { o.Budget = b }, b), b
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

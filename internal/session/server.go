@@ -33,8 +33,8 @@ import (
 // errClosed is what Serve returns once Shutdown has begun.
 var errClosed = errors.New("session: server closed")
 
-// Options set up a Server. Zero limits are resp.DefaultLimits', a zero IdleTimeout is none.
-type Options struct {
+// ServerOptions set up a Server. Zero limits are resp.DefaultLimits', a zero IdleTimeout is none.
+type ServerOptions struct {
 	Upstream
 	Limits
 	CommandRules
@@ -102,7 +102,7 @@ type Appearance struct {
 
 // Server accepts clients and runs a Session for each.
 type Server struct {
-	o     Options
+	o     ServerOptions
 	log   *slog.Logger
 	up    serverUpstream
 	start time.Time
@@ -157,7 +157,7 @@ type loops struct {
 }
 
 // NewServer makes a server that serves nothing yet.
-func NewServer(o Options) *Server {
+func NewServer(o ServerOptions) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -180,7 +180,7 @@ func NewServer(o Options) *Server {
 	s.process.Log = s.log
 	s.up.common = &backend.Common{Process: &s.process, Service: o.Service, RightsChanged: s.rightsChanged,
 		Deleted: s.lookAtIdentity}
-	s.gate = downstream.NewGate(s.ctx, downstream.Options{
+	s.gate = downstream.NewGate(s.ctx, downstream.GateOptions{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsOf(nobody) }, RefuseRemote: s.refuseRemote,
 		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log, Events: o.Events,

@@ -109,7 +109,7 @@ func TestClusterWordsInTransaction(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	for _, present := range []bool{false, true} {
-		p := startProxy(t, server.URL(), func(o *Options) { o.Present = present })
+		p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Present = present })
 		w := dialWire(t, p.addr)
 		for _, line := range []string{"CLUSTER INFO", "CLUSTER RESET", "CLUSTER NOSUCH", "READONLY", "READWRITE", "ASKING"} {
 			w.expect("+OK\r\n", "MULTI")

@@ -16,7 +16,7 @@ func TestShareOfAUser(t *testing.T) {
 	for _, user := range []string{"alice", "bob"} {
 		do("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all")
 	}
-	p := startProxy(t, server.URL(), func(o *Options) { o.LocksPerUser = 2 })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.LocksPerUser = 2 })
 	login := func(user string) *wire {
 		t.Helper()
 		w := dialWire(t, p.addr)
@@ -58,7 +58,7 @@ func TestShareOfAFailedLogin(t *testing.T) {
 	t.Parallel()
 	redis := testredis.StartCluster(t, 2, 0)
 	redis.Servers[0].Do(t, "ACL", "SETUSER", "alice", "on", ">pw", "~*", "&*", "+@all")
-	p := startProxyOf(t, redis, func(o *Options) { o.LocksPerUser = 1 })
+	p := startProxyOf(t, redis, func(o *ServerOptions) { o.LocksPerUser = 1 })
 	known, elsewhere := keyAt(t, redis, redis.Servers[0]), keyAt(t, redis, redis.Servers[1])
 	watch := dialWire(t, p.addr)
 	for i, words := range [][]string{{"AUTH", "alice", "pw"}, {"HELLO", "3", "AUTH", "alice", "pw"}} {
@@ -84,7 +84,7 @@ func TestShareOfAFailedLogin(t *testing.T) {
 func TestShareOfALease(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.LocksPerUser = 1 })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.LocksPerUser = 1 })
 	do := admin(t, server)
 	of := map[string]*wire{}
 	for _, user := range []string{"alice", "bob"} {

@@ -19,7 +19,7 @@ func TestDepartedClientsLeaveAHungRedis(t *testing.T) {
 		t.Errorf("a place may be given back after %v, and docs/OPERATIONS.md says 2.5 s", late)
 	}
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.MaxClients = 12 })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.MaxClients = 12 })
 	stays := dialWire(t, p.addr)
 	stays.expect("+OK\r\n", "SET", "k", "v")
 	server.Stop()
@@ -44,7 +44,7 @@ const stuckFor = 4 * time.Second
 // TestUpstreamTimeout: a command without an answer gets an error, its late reply reaches nobody, and the client goes on.
 func TestUpstreamTimeout(t *testing.T) {
 	const limit = 30 * time.Second
-	inBubble(t, func(o *Options) { o.UpstreamTimeout = limit }, func(t *testing.T, b *bubble) {
+	inBubble(t, func(o *ServerOptions) { o.UpstreamTimeout = limit }, func(t *testing.T, b *bubble) {
 		w := b.dial(t)
 		w.expect("+OK\r\n", "SET", "k", "v")
 		b.redis.Stop()
@@ -65,7 +65,7 @@ func TestUpstreamTimeout(t *testing.T) {
 // database.
 func TestUpstreamTimeoutOfQuestions(t *testing.T) {
 	const limit = 2 * time.Second
-	inBubble(t, func(o *Options) { o.UpstreamTimeout = limit }, func(t *testing.T, b *bubble) {
+	inBubble(t, func(o *ServerOptions) { o.UpstreamTimeout = limit }, func(t *testing.T, b *bubble) {
 		commands := [][]string{{"SELECT", "0"}, {"INFO"}, {"HELLO", "2"}}
 		all := make([]*wire, len(commands))
 		for i := range all {
@@ -94,7 +94,7 @@ func TestUpstreamTimeoutOfQuestions(t *testing.T) {
 func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = stuckFor })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.UpstreamTimeout = stuckFor })
 	watching, multi, executing, pops, waits, asks := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	for _, w := range []*wire{watching, multi, executing, asks, pops} {
 		w.expect("+OK\r\n", "WATCH", "k")
@@ -140,7 +140,7 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 func TestUpstreamTimeoutWhileWriting(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = stuckFor })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.UpstreamTimeout = stuckFor })
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "MULTI")
 	server.Stop()
@@ -154,7 +154,7 @@ func TestUpstreamTimeoutWhileWriting(t *testing.T) {
 func TestUpstreamTimeoutWithinAReply(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = stuckFor })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.UpstreamTimeout = stuckFor })
 	long := strings.Repeat("x", 40<<20) // more than all kernels' buffers on the way hold
 	server.Do(t, "SET", "long", long)
 	w := slowWire(t, p.addr)
@@ -186,7 +186,7 @@ func TestDepartedGreetersLeaveAHungRedis(t *testing.T) {
 	}
 	node := upstream.NewNode(target, upstream.NodeOptions{DialTimeout: 10 * patience, Logger: testLog()})
 	t.Cleanup(node.Close)
-	p := startProxy(t, server.URL(), func(o *Options) { o.Node = node })
+	p := startProxy(t, server.URL(), func(o *ServerOptions) { o.Node = node })
 	server.Stop()
 	defer server.Cont()
 	for _, args := range [][]string{{"HELLO", "3"}, {"AUTH", "nobody", "pw"}, {"HELLO", "3", "AUTH", "nobody", "pw"}} {

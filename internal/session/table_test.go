@@ -62,7 +62,7 @@ func TestLearnedFlags(t *testing.T) {
 func TestRenamedCommands(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t, "--rename-command MONITOR watch-all", "--rename-command CLIENT kunde", "--rename-command GET holen")
-	p := startProxy(t, redis.URL(), func(o *Options) { o.Deny = []string{"get"} })
+	p := startProxy(t, redis.URL(), func(o *ServerOptions) { o.Deny = []string{"get"} })
 	other, w := dialWire(t, p.addr), dialWire(t, p.addr)
 	w.expect("-ERR 'MONITOR' is off in lockproxy, --allow monitor switches it on\r\n", "Watch-All")
 	w.expect("+OK\r\n", "KUNDE", "REPLY", "ON")

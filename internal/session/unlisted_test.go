@@ -14,7 +14,7 @@ import (
 func TestNothingIsForwardedBeforeCommandsAreKnown(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--rename-command MULTI begin", "--user default on nopass ~* &* +@all -command")
-	addr := twoWires(t, server.Addr(), server.Addr(), lock.Options{})
+	addr := twoWires(t, server.Addr(), server.Addr(), lock.ManagerOptions{})
 	c, other := connect(t, addr), connect(t, addr)
 	const line = "NOPERM the service account may not run COMMAND, by which lockproxy learns what commands do"
 	for _, name := range []string{"BEGIN", "GET"} {

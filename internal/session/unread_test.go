@@ -14,7 +14,7 @@ import (
 // as ever.
 func TestUnreadRepliesSlowNobodyElse(t *testing.T) {
 	const size, idle, n = 16 << 20, 3, 4000
-	server, p := startBoth(t, func(o *Options) { o.MaxReplyMemory = size * (idle + 1) })
+	server, p := startBoth(t, func(o *ServerOptions) { o.MaxReplyMemory = size * (idle + 1) })
 	w := dialWire(t, p.addr)
 	server.Do(t, "SET", "big", strings.Repeat("x", size))
 	for range idle {

@@ -258,6 +258,6 @@ func TestWaitWhoseMasterDies(t *testing.T) {
 func TestWaitOfTheEmbeddedStore(t *testing.T) {
 	t.Parallel()
 	store := miniredis.RunT(t)
-	w := dialWire(t, startProxy(t, "redis://"+store.Addr(), func(o *Options) { o.Embedded = true }).addr)
+	w := dialWire(t, startProxy(t, "redis://"+store.Addr(), func(o *ServerOptions) { o.Embedded = true }).addr)
 	w.expect(":0\r\n", "WAIT", "1", "0")
 }

@@ -28,8 +28,8 @@ The locks are those of all proxies before the same Redis. Locks of Redisson are 
 by LOCKLIST SCAN 0 at redis-cli. The user must be one of the proxy's --operators.
 `
 
-// options are what the command line says.
-type options struct {
+// commandLine are what the command line says.
+type commandLine struct {
 	proxy *proxyclient.Client
 	every time.Duration
 	rows  int
@@ -41,7 +41,7 @@ const (
 	maxRows  = 10000
 )
 
-func parse(args []string) (o options, err error) {
+func parse(args []string) (o commandLine, err error) {
 	fs := flag.NewFlagSet("top", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	client := proxyclient.Flags(fs, "lockproxy-top")

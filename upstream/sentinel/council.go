@@ -11,16 +11,16 @@ import (
 // accepted: only Sentinels that were set up anew go back.
 const resetTimeout = 10 * time.Second
 
-// place is a master's address, by the configuration of that epoch. The Sentinels raise the epoch at every failover, and
+// masterAddress is a master's address, by the configuration of that epoch. The Sentinels raise the epoch at every failover, and
 // a majority of them agrees to that.
-type place struct {
+type masterAddress struct {
 	addr  string
 	epoch int64
 }
 
-// view is what one Sentinel said.
-type view struct {
-	place
+// statement is what one Sentinel said.
+type statement struct {
+	masterAddress
 	asked bool
 	err   error // why it said nothing of use
 }
@@ -28,16 +28,16 @@ type view struct {
 // council is what the Sentinels have said, and the master that they agree on. It has no clock, no lock and no
 // connection.
 type council struct {
-	views []view    // what each Sentinel said last
-	now   place     // addr "": not known yet
-	lower time.Time // since when the Sentinels' epoch has been lower than now's; zero: it is not
+	statements []statement   // what each Sentinel said last
+	now        masterAddress // addr "": not known yet
+	lower      time.Time     // since when the Sentinels' epoch has been lower than now's; zero: it is not
 }
 
 // hear takes what a Sentinel says at that time, and tells whether another master is followed from then on.
-func (c *council) hear(index int, v view, at time.Time) (moved bool) {
+func (c *council) hear(index int, v statement, at time.Time) (moved bool) {
 	v.asked = true
-	c.views[index] = v
-	to, ok := choose(c.views, c.now)
+	c.statements[index] = v
+	to, ok := choose(c.statements, c.now)
 	if !ok {
 		return false
 	}
@@ -61,7 +61,7 @@ func (c *council) unknown() (why error) {
 	if c.now.addr != "" {
 		return nil
 	}
-	for _, v := range c.views {
+	for _, v := range c.statements {
 		if !v.asked {
 			return nil
 		}
@@ -84,9 +84,9 @@ func hasSpoken(err error) bool {
 //   - The newest config-epoch counts, and within it the most votes.
 //   - For the first choice a majority must have answered, or all must have been asked.
 //   - Another address of the same epoch needs the votes of a majority of all Sentinels, and an older epoch the answers of a majority.
-func choose(views []view, now place) (to place, ok bool) {
+func choose(views []statement, now masterAddress) (to masterAddress, ok bool) {
 	asked, answered, newest := 0, 0, int64(-1)
-	votes := map[place]int{}
+	votes := map[masterAddress]int{}
 	for _, v := range views {
 		if !v.asked {
 			continue
@@ -95,24 +95,24 @@ func choose(views []view, now place) (to place, ok bool) {
 		if v.err == nil {
 			answered++
 			newest = max(newest, v.epoch)
-			votes[v.place]++
+			votes[v.masterAddress]++
 		}
 	}
 	majority := len(views)/2 + 1
-	best := place{now.addr, newest} // of as many votes the present one stays
+	best := masterAddress{now.addr, newest} // of as many votes the present one stays
 	for _, v := range views {
-		if v.epoch == newest && votes[v.place] > votes[best] {
-			best = v.place
+		if v.epoch == newest && votes[v.masterAddress] > votes[best] {
+			best = v.masterAddress
 		}
 	}
 	if answered == 0 {
-		return place{}, false
+		return masterAddress{}, false
 	}
 	switch {
 	case now.addr == "":
 		ok = answered >= majority || asked == len(views)
 		if !ok {
-			best = place{}
+			best = masterAddress{}
 		}
 		return best, ok
 	case newest < now.epoch && answered < majority:

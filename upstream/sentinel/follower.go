@@ -42,7 +42,7 @@ func Follow(t *upstream.Target, log *slog.Logger) *Follower {
 		log = slog.Default()
 	}
 	f := &Follower{
-		target: *t, log: log, council: council{views: make([]view, len(t.Sentinels.Addrs))},
+		target: *t, log: log, council: council{statements: make([]statement, len(t.Sentinels.Addrs))},
 		probe: probe{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
@@ -76,10 +76,10 @@ func (f *Follower) askAgain() {
 }
 
 // report takes a Sentinel's answer, or the error in place of one, and follows another master if the answers name one.
-func (f *Follower) report(index int, v view) {
+func (f *Follower) report(index int, v statement) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.council.views[index]
+	before := f.council.statements[index]
 	f.logView(index, before, v)
 	moved := f.council.hear(index, v, time.Now())
 	switch {
@@ -90,7 +90,7 @@ func (f *Follower) report(index int, v view) {
 	}
 }
 
-func (f *Follower) logView(index int, before, v view) {
+func (f *Follower) logView(index int, before, v statement) {
 	switch {
 	case v.err != nil && (before.err == nil || before.err.Error() != v.err.Error()):
 		name := f.target.Sentinels.Master
@@ -102,7 +102,7 @@ func (f *Follower) logView(index int, before, v view) {
 
 // follow follows another master from now on, or the first one. The former one's term is over before the hooks are
 // called: no reply that is read after them is its own.
-func (f *Follower) follow(to place) {
+func (f *Follower) follow(to masterAddress) {
 	name := f.target.Sentinels.Master
 	if former, _ := f.Now(); former == nil {
 		f.log.Info("the master is known", "master-name", name, "addr", to.addr, "epoch", to.epoch)

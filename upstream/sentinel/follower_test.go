@@ -15,12 +15,12 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 func TestFollowAnother(t *testing.T) {
 	t.Parallel()
 	f := &Follower{
-		log: slog.New(slog.DiscardHandler), council: council{views: make([]view, 3)},
+		log: slog.New(slog.DiscardHandler), council: council{statements: make([]statement, 3)},
 		target: upstream.Target{Sentinels: &upstream.Sentinels{Master: "main"}}, peers: []*sentinel{{}, {}, {}},
 	}
 	say := func(addr string, epoch int64) (now string) {
-		for i := range f.council.views {
-			f.report(i, view{place: place{addr, epoch}})
+		for i := range f.council.statements {
+			f.report(i, statement{masterAddress: masterAddress{addr, epoch}})
 		}
 		now, _ = f.Present()
 		return now

@@ -43,7 +43,7 @@ func (s *sentinel) run() {
 	defer s.f.running.Done()
 	client, err := rueidis.NewClient(s.options()) // the client comes even with an error, and connects later
 	if client == nil {
-		s.f.report(s.index, view{err: err})
+		s.f.report(s.index, statement{err: err})
 		return
 	}
 	defer client.Close()
@@ -67,7 +67,7 @@ func (s *sentinel) run() {
 
 // ask sends both questions together, so that they are answered at one moment. During a failover GET-MASTER-ADDR-BY-NAME
 // already names the new master; MASTER does not, but it has the epoch.
-func (s *sentinel) ask(client rueidis.Client) view {
+func (s *sentinel) ask(client rueidis.Client) statement {
 	ctx, cancel := context.WithTimeout(s.f.ctx, sentinelTimeout)
 	defer cancel()
 	name := s.f.target.Sentinels.Master
@@ -77,21 +77,21 @@ func (s *sentinel) ask(client rueidis.Client) view {
 	addr, err := replies[0].AsStrSlice()
 	switch {
 	case rueidis.IsRedisNil(err):
-		return view{err: errNoSuchMaster}
+		return statement{err: errNoSuchMaster}
 	case err != nil:
-		return view{err: err}
+		return statement{err: err}
 	case len(addr) != 2:
-		return view{err: errors.New("protocol violation by a Sentinel: GET-MASTER-ADDR-BY-NAME")}
+		return statement{err: errors.New("protocol violation by a Sentinel: GET-MASTER-ADDR-BY-NAME")}
 	}
 	fields, err := replies[1].AsStrMap()
 	if err != nil {
-		return view{err: err}
+		return statement{err: err}
 	}
 	epoch, err := strconv.ParseInt(fields["config-epoch"], 10, 64)
 	if err != nil {
-		return view{err: errors.New("protocol violation by a Sentinel: MASTER has no config-epoch")}
+		return statement{err: errors.New("protocol violation by a Sentinel: MASTER has no config-epoch")}
 	}
-	return view{place: place{net.JoinHostPort(addr[0], addr[1]), epoch}}
+	return statement{masterAddress: masterAddress{net.JoinHostPort(addr[0], addr[1]), epoch}}
 }
 
 // listen subscribes to announcements of changes. After each one all Sentinels are asked: only their answers count.

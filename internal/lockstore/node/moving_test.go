@@ -207,7 +207,7 @@ func allCalls() (all []Call) {
 	}
 	return append(all,
 		steps.Release(&lockstore.Release{ID: lockstore.ID{Key: key}}, soon), steps.Release(&lockstore.Release{ID: lockstore.ID{Key: key, Kind: lockstore.Read}, Whole: true}, soon),
-		steps.Refresh(lockstore.Queue{Key: key, Places: []lockstore.Place{{ID: lockstore.ID{Key: key, Owner: "f"}, Place: 7}}}, soon),
+		steps.Refresh(lockstore.Queue{Key: key, Positions: []lockstore.Position{{ID: lockstore.ID{Key: key, Owner: "f"}, Place: 7}}}, soon),
 		steps.Leave(lockstore.ID{Key: key, Owner: "f"}, soon),
 		steps.Vacant([]lockstore.ID{{Key: key, Owner: "a"}, {Key: key, Owner: "a", Kind: lockstore.Write}}))
 }

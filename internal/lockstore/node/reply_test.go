@@ -34,7 +34,7 @@ func TestShapes(t *testing.T) {
 		"extend":  {Extend(lockstore.Extension{ID: id, Lease: 1}, false, "1"), replies{{1, 5, 0}, {-2, 0, 0}}, replies{{}, {1}, {1, 1}}},
 		"raise":   {Raise(id, 7, "1"), replies{{1}, {-2}}, replies{{}}},
 		"force":   {s.Release(&lockstore.Release{ID: lockstore.ID{Key: "k"}}, "1"), replies{{1}, {0}}, replies{{}}},
-		"refresh": {s.Refresh(lockstore.Queue{Key: "k", Places: make([]lockstore.Place, 2)}, "1"), replies{{-1}, {-2}, {5, 1, 2}}, replies{{}, {5, 0}, {5, 3}, {5, -1}}},
+		"refresh": {s.Refresh(lockstore.Queue{Key: "k", Positions: make([]lockstore.Position, 2)}, "1"), replies{{-1}, {-2}, {5, 1, 2}}, replies{{}, {5, 0}, {5, 3}, {5, -1}}},
 		"vacant":  {s.Vacant([]lockstore.ID{id, id}), replies{{0, -1}}, replies{{}, {0}, {-2}}},
 		"others":  {Call{Script: scripts.Leave}, replies{{1}}, replies{{}}},
 	} {

@@ -213,12 +213,12 @@ func (s Steps) ForceOwner(r *lockstore.Release, field, notAfter string) Call {
 
 // Refresh is the script that says which owners wait in a fair queue.
 func (s Steps) Refresh(q lockstore.Queue, notAfter string) Call {
-	args := append(make([]string, 0, 2+2*len(q.Places)), notAfter, s.Publish)
-	for _, p := range q.Places {
+	args := append(make([]string, 0, 2+2*len(q.Positions)), notAfter, s.Publish)
+	for _, p := range q.Positions {
 		args = append(args, p.ID.Field(), number(p.Place))
 	}
 	return Call{DB: q.DB, Script: scripts.Refresh, Keys: lockstore.QueueKeys(q.Key), Args: args,
-		Shape: Shape{Names: len(q.Places)}}
+		Shape: Shape{Names: len(q.Positions)}}
 }
 
 // Leave is the script that takes an owner out of a fair queue.

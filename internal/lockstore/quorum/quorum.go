@@ -16,8 +16,8 @@ import (
 // On each node an owner's hold counts one, whatever the nesting: setting it and dropping it can be done twice, so nodes
 // that missed a step never disagree about a number. Only this proxy knows how often a connection has taken its lock.
 
-// Options are the nodes of a quorum and its times. All proxies must have the same.
-type Options struct {
+// StoreOptions are the nodes of a quorum and its times. All proxies must have the same.
+type StoreOptions struct {
 	Nodes []Node
 	// The longest lease, and for how long a node must have been up to count (its Control sees to that): 60 s.
 	MaxLease    time.Duration
@@ -55,14 +55,14 @@ func (c *common) until(lease time.Duration) time.Time {
 }
 
 // Open keeps the locks on a quorum.
-func Open(o Options) lockstore.Opener {
+func Open(o StoreOptions) lockstore.Opener {
 	return func(h lockstore.Host) (lockstore.Store, lockstore.Rules) {
 		q := newStore(h, o)
 		return q, lockstore.Rules{Votes: true, MaxLease: q.maxLease}
 	}
 }
 
-func newStore(h lockstore.Host, o Options) *store {
+func newStore(h lockstore.Host, o StoreOptions) *store {
 	q := &store{common: common{h, node.Steps{Publish: node.Publish}, cmp.Or(o.MaxLease, time.Minute),
 		cmp.Or(o.NodeTimeout, 200*time.Millisecond)}}
 	for i, n := range o.Nodes {

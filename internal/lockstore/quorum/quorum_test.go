@@ -38,7 +38,7 @@ func TestQuorumProbeDoesAllAndLeavesNothing(t *testing.T) {
 // openStore is a store on these nodes, whose work in the background is begun by background.
 func openStore(t *testing.T, servers []*testredis.Server, background func(work func())) *store {
 	t.Helper()
-	o := Options{NodeTimeout: 5 * time.Second} // for a busy machine
+	o := StoreOptions{NodeTimeout: 5 * time.Second} // for a busy machine
 	for _, s := range servers {
 		where, err := upstream.ParseURL(s.URL())
 		target := where.Target()
