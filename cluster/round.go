@@ -53,7 +53,7 @@ func (r *round) fits(u *unit, node *Node, now time.Time) bool {
 	}
 	l := r.slots[u.slot]
 	if l == nil {
-		l = r.lane(u.slot, node)
+		l = r.use(u.slot, node)
 	}
 	switch {
 	case l.blocked, l.node != node, !due, slices.ContainsFunc(l.many, u.conflicts):
@@ -65,7 +65,7 @@ func (r *round) fits(u *unit, node *Node, now time.Time) bool {
 }
 
 // use is what is known of a slot that something is sent to, or waits for, from now on.
-func (r *round) lane(slot int, node *Node) *slotUse {
+func (r *round) use(slot int, node *Node) *slotUse {
 	used := len(r.slots)
 	if used == len(r.unused) {
 		r.unused = append(r.unused, &slotUse{})

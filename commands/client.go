@@ -167,7 +167,7 @@ func isTarget(to dedicated.Redirect, r resp.Reply) bool {
 
 // clientHelp is Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
 func clientHelp(c *Client, args [][]byte, out []byte) []byte {
-	answer, err := c.ask(args...)
+	answer, err := c.askRedis(args...)
 	r, ok := resp.ParseReply(answer)
 	if err != nil || !ok || !r.IsList() {
 		return relay(c, answer, err, out)

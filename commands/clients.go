@@ -15,7 +15,7 @@ import (
 
 func clientInfo(c *Client, args [][]byte, out []byte) []byte {
 	if c.Proxy.Fields() == nil {
-		if answer, err := c.ask(bytesOf("CLIENT", "INFO")...); err == nil {
+		if answer, err := c.askRedis(bytesOf("CLIENT", "INFO")...); err == nil {
 			c.Proxy.LearnFields(ReadClientFields(answer))
 		}
 	}
@@ -63,7 +63,7 @@ func objectionToList(c *Client) string {
 	if c.Proxy.Fields() == nil {
 		id = askedOn(c)
 	}
-	answer, err := c.ask(bytesOf("CLIENT", "LIST", "ID", id)...)
+	answer, err := c.askRedis(bytesOf("CLIENT", "LIST", "ID", id)...)
 	if err == nil && id != "0" {
 		c.Proxy.LearnFields(ReadClientFields(answer))
 	}
@@ -73,7 +73,7 @@ func objectionToList(c *Client) string {
 // askedOn is Redis' number of the connection that the client's questions go over, by HELLO, which every user may run;
 // "0": Redis does not tell.
 func askedOn(c *Client) string {
-	answer, _ := c.ask(bytesOf("HELLO")...)
+	answer, _ := c.askRedis(bytesOf("HELLO")...)
 	said, _ := resp.ParseReply(answer)
 	for i := 0; i+1 < len(said.Elems); i += 2 {
 		if string(said.Elems[i].Text) == "id" {
@@ -86,7 +86,7 @@ func askedOn(c *Client) string {
 // objection runs a command that would show this user's rights and changes nothing, and returns what Redis has
 // against the user; any other answer, as of a server that lacks the command, is none.
 func objection(c *Client, probe ...string) (line string) {
-	return objectionIn(c.ask(bytesOf(probe...)...))
+	return objectionIn(c.askRedis(bytesOf(probe...)...))
 }
 
 func objectionIn(answer []byte, err error) string {

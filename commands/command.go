@@ -13,7 +13,7 @@ import (
 
 // commandReply runs the command as it came, and adds to what Redis replied.
 func commandReply(c *Client, args [][]byte, out []byte, add func(r CommandReply, out []byte) []byte) []byte {
-	answer, err := c.ask(args...)
+	answer, err := c.askRedis(args...)
 	if _, bad := resp.ErrorLine(answer); err != nil || bad || len(answer) == 0 || !c.MayHold(2*len(answer)) {
 		return relay(c, answer, err, out)
 	}
@@ -53,7 +53,7 @@ func commandGetKeys(c *Client, args [][]byte, out []byte) []byte {
 		v = Lookup(args[2])
 	}
 	if v == nil && (len(args) < 3 || !same(args[2], strings.ToUpper(operatorCommand))) {
-		reply, err := c.ask(args...)
+		reply, err := c.askRedis(args...)
 		return relay(c, reply, err, out)
 	}
 	if err := c.Access.Admitted(); err != nil {
@@ -82,7 +82,7 @@ func (v *Verb) innerKeys(c *Client, args [][]byte, out []byte) []byte {
 	if len(inner) == 1 { // Redis wants an argument
 		inner = append(inner[:1:1], nil)
 	}
-	answer, err := c.ask(append([][]byte{args[0], args[1]}, inner...)...)
+	answer, err := c.askRedis(append([][]byte{args[0], args[1]}, inner...)...)
 	line, bad := resp.ErrorLine(answer)
 	r, ok := resp.Outline(answer)
 	if err != nil || bad && line != noKeys || !bad && !ok {

@@ -56,11 +56,11 @@ func (v *Verb) answer(c *Client, args [][]byte, out []byte) []byte {
 		return resp.AppendError(out, client.ErrorLine(err))
 	}
 	c.Told() // the verb's reply may lack what is lost from now on
-	return v.run(c, args, out)
+	return v.runVerb(c, args, out)
 }
 
-// run answers one call of the verb, which has its arity, as an Answer does. args[0] is the verb as it was sent.
-func (v *Verb) run(c *Client, args [][]byte, out []byte) []byte {
+// runVerb answers one call of the verb, which has its arity, as an Answer does. args[0] is the verb as it was sent.
+func (v *Verb) runVerb(c *Client, args [][]byte, out []byte) []byte {
 	if err := v.checkKeys(args); err != nil {
 		return appendSyntax(out, err)
 	}

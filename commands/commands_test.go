@@ -67,7 +67,7 @@ func TestSyntaxErrorsArePrintable(t *testing.T) {
 		strings.Repeat("\x00", 1<<20):    strings.Repeat(`\x00`, nearShown) + "...",
 	} {
 		call := [][]byte{[]byte("RENEW"), []byte("k"), []byte(word)}
-		if got := string(Lookup(call[0]).run(nil, call, nil)); got != "-ERR syntax error near '"+want+"'\r\n" {
+		if got := string(Lookup(call[0]).runVerb(nil, call, nil)); got != "-ERR syntax error near '"+want+"'\r\n" {
 			t.Errorf("%.80q: %q", word, got)
 		}
 	}
@@ -142,7 +142,7 @@ func TestNamesHaveABound(t *testing.T) {
 		case countedKeys:
 			args = [][]byte{[]byte(v.Name), []byte("2"), []byte("short"), long}
 		}
-		reply := v.run(nil, args, nil)
+		reply := v.runVerb(nil, args, nil)
 		if got, want := string(reply), "-ERR invalid lock name: more than 4096 bytes\r\n"; got != want {
 			t.Errorf("%s: %q", v.Name, got)
 		}

@@ -59,8 +59,8 @@ type said struct {
 	word   string
 }
 
-// find is what was said with a keyword; the zero value: nothing.
-func (g given) find(keyword string) said {
+// option is what was said with a keyword; the zero value: nothing.
+func (g given) option(keyword string) said {
 	for _, s := range g {
 		if s.Keyword == keyword {
 			return s
@@ -69,11 +69,11 @@ func (g given) find(keyword string) said {
 	return said{}
 }
 
-func (g given) has(keyword string) bool { return g.find(keyword).Option != nil }
+func (g given) has(keyword string) bool { return g.option(keyword).Option != nil }
 
-func (g given) number(keyword string) int64 { return g.find(keyword).number }
+func (g given) number(keyword string) int64 { return g.option(keyword).number }
 
-func (g given) word(keyword string) string { return g.find(keyword).word }
+func (g given) word(keyword string) string { return g.option(keyword).word }
 
 // hasGroup says whether an option of that group was given; "" is no group.
 func (g given) hasGroup(group string) bool {

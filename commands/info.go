@@ -80,7 +80,7 @@ func sumInfo(texts []string) string {
 				all = append(all, more)
 				continue
 			}
-			all[at].add(more)
+			all[at].addUp(more)
 		}
 	}
 	var b strings.Builder
@@ -96,8 +96,8 @@ func sumInfo(texts []string) string {
 	return b.String()
 }
 
-// add adds the section of another master.
-func (s *infoSection) add(more *infoSection) {
+// addUp adds the section of another master.
+func (s *infoSection) addUp(more *infoSection) {
 	for _, name := range more.names {
 		mine, has := s.values[name]
 		switch theirs := more.values[name]; {

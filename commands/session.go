@@ -110,8 +110,8 @@ type Operator interface {
 	Drain(by *client.Client)
 }
 
-// ask asks any node, by a call that changes nothing.
-func (c *Client) ask(args ...[]byte) ([]byte, error) {
+// askRedis asks any node, by a call that changes nothing.
+func (c *Client) askRedis(args ...[]byte) ([]byte, error) {
 	return c.Access.Ask(backend.Destination{}, args...)
 }
 

@@ -86,7 +86,7 @@ func (a *Address) Dial(ctx context.Context, timeout time.Duration) (net.Conn, co
 func (a *Address) Check(term context.Context) {
 	now, _ := a.Now()
 	if t, is := term.(*Term); is && t != now {
-		a.end(t)
+		a.endTerm(t)
 	}
 	retry.Wake(a.again)
 }
@@ -105,32 +105,32 @@ func (a *Address) watch() {
 	defer a.running.Done()
 	var at *termConn
 	for a.ctx.Err() == nil {
-		at = a.look(at)
+		at = a.lookAgain(at)
 		retry.Sleep(a.ctx, addressGap, nil)
 		retry.Sleep(a.ctx, addressEvery-addressGap, a.again)
 	}
 	at.Close()
 }
 
-// look asks the Redis to which at leads, which may be nil, and unless that is the master asks the one to which a new
+// lookAgain asks the Redis to which at leads, which may be nil, and unless that is the master asks the one to which a new
 // connection leads. It returns the connection for the next time, nil if there is none.
-func (a *Address) look(at *termConn) *termConn {
+func (a *Address) lookAgain(at *termConn) *termConn {
 	ctx, cancel := context.WithTimeout(a.ctx, addressTime)
 	defer cancel()
 	present := a.role(ctx, at)
 	if present == untold || present == master {
-		a.note(present)
+		a.noteRole(present)
 		return at
 	}
-	next := a.connect(ctx)
+	next := a.dialMaster(ctx)
 	there := a.role(ctx, next)
 	if !a.follow(present, there) {
 		next.Close()
-		a.note(present)
+		a.noteRole(present)
 		return at
 	}
 	at.Close()
-	a.note(there)
+	a.noteRole(there)
 	return next
 }
 
@@ -143,15 +143,15 @@ func (a *Address) follow(present, there role) bool {
 		return true
 	case present == replica && there == master:
 		former, _ := a.Now()
-		a.end(former)
+		a.endTerm(former)
 		a.Announce()
 		return true
 	}
 	return false
 }
 
-// connect makes a connection to the address as the service account; nil: that failed.
-func (a *Address) connect(ctx context.Context) *termConn {
+// dialMaster makes a connection to the address as the service account; nil: that failed.
+func (a *Address) dialMaster(ctx context.Context) *termConn {
 	c, err := connect(ctx, a.target, a.target.Service(), addressTime)
 	if err != nil {
 		return nil
@@ -195,15 +195,15 @@ func field(hello resp.Reply, name string) string {
 	return ""
 }
 
-// end ends a term, because its Redis is a replica now.
-func (a *Address) end(t *Term) {
+// endTerm ends a term, because its Redis is a replica now.
+func (a *Address) endTerm(t *Term) {
 	if a.End(t, t.Addr, true, fmt.Errorf("the Redis to which %s led is a replica now", t.Addr)) {
 		a.log.Warn("the address leads to another Redis, connections to the former one are closed", "addr", t.Addr)
 	}
 }
 
-// note keeps what the present Redis is, and logs a change.
-func (a *Address) note(now role) {
+// noteRole keeps what the present Redis is, and logs a change.
+func (a *Address) noteRole(now role) {
 	switch before := role(a.present.Swap(int32(now))); {
 	case before == now:
 	case now == replica:

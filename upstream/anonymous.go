@@ -62,7 +62,7 @@ func (n *Node) Admit(ctx context.Context, address string) error {
 		}
 		c, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 		if err == nil {
-			n.auths.keep(c.asOwn(), id, nil)
+			n.auths.keepConn(c.asOwn(), id, nil)
 		}
 		return err
 	})

@@ -37,10 +37,10 @@ func (n *Node) inTurn(ctx context.Context, address string, do func(context.Conte
 	defer cancel()
 	ctx, done := context.WithTimeout(ctx, 2*n.opts.DialTimeout)
 	defer done()
-	if err := n.auths.turns.wait(ctx, address); err != nil {
+	if err := n.auths.turns.waitTurn(ctx, address); err != nil {
 		return &NotSentError{Cause: err}
 	}
-	defer n.auths.turns.pass()
+	defer n.auths.turns.passTurn()
 	return n.patiently(ctx, do)
 }
 
@@ -68,12 +68,12 @@ func (n *Node) askOn(ctx context.Context, id Identity, steps []step) error {
 // askOver asks on a connection, which is kept if it is still of use. The deadline is ctx'.
 func (n *Node) askOver(ctx context.Context, c *termConn, id Identity, steps []step) error {
 	err := perform(ctx, c, time.Time{}, steps)
-	n.auths.keep(c, id, err)
+	n.auths.keepConn(c, id, err)
 	return err
 }
 
-// keep keeps a connection on which Redis was asked whether it lets id in, and answered so.
-func (a *auths) keep(c *termConn, id Identity, err error) {
+// keepConn keeps a connection on which Redis was asked whether it lets id in, and answered so.
+func (a *auths) keepConn(c *termConn, id Identity, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -81,7 +81,7 @@ func (a *auths) keep(c *termConn, id Identity, err error) {
 		c.Close()
 		return
 	case err == nil:
-		c = a.logins.add(id, c) // the one of before takes its place among the idle ones
+		c = a.logins.addLogin(id, c) // the one of before takes its place among the idle ones
 	}
 	if c != nil {
 		a.idle = append(a.idle, c)
@@ -104,8 +104,8 @@ func (a *auths) pop() *termConn {
 	return nil
 }
 
-// close closes the idle connections. Those in use are closed by who uses them.
-func (a *auths) close() {
+// closeIdle closes the idle connections. Those in use are closed by who uses them.
+func (a *auths) closeIdle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
@@ -113,7 +113,7 @@ func (a *auths) close() {
 		c.Close()
 	}
 	a.idle = nil
-	a.logins.close()
+	a.logins.closeLogins()
 }
 
 // turns lets authTurns callers go on at a time. The others wait, and their addresses have their turns one after the
@@ -125,8 +125,8 @@ type turns struct {
 	order   []string // the addresses that wait, the next one first
 }
 
-// wait waits for a turn. The error is ctx's cause.
-func (t *turns) wait(ctx context.Context, address string) error {
+// waitTurn waits for a turn. The error is ctx's cause.
+func (t *turns) waitTurn(ctx context.Context, address string) error {
 	t.mu.Lock()
 	if t.taken < authTurns {
 		t.taken++
@@ -147,14 +147,14 @@ func (t *turns) wait(ctx context.Context, address string) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if !t.leave(address, turn) { // the turn came at the same moment: it is passed on
-		t.pass()
+	if !t.leaveLine(address, turn) { // the turn came at the same moment: it is passed on
+		t.passTurn()
 	}
 	return context.Cause(ctx)
 }
 
-// leave ends a wait. false: the turn had already come.
-func (t *turns) leave(address string, turn chan struct{}) bool {
+// leaveLine ends a wait. false: the turn had already come.
+func (t *turns) leaveLine(address string, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line := t.waiting[address]
@@ -169,8 +169,8 @@ func (t *turns) leave(address string, turn chan struct{}) bool {
 	return true
 }
 
-// pass passes the caller's turn on to the next address that waits, if there is one.
-func (t *turns) pass() {
+// passTurn passes the caller's turn on to the next address that waits, if there is one.
+func (t *turns) passTurn() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.order) == 0 {

@@ -19,7 +19,7 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 	var all turns
 	ctx := context.Background()
 	for range authTurns {
-		if err := all.wait(ctx, "many"); err != nil {
+		if err := all.waitTurn(ctx, "many"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +28,7 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 	wait := func(address string, n int) {
 		for range n {
 			waiting.Go(func() {
-				if all.wait(ctx, address) == nil {
+				if all.waitTurn(ctx, address) == nil {
 					came <- address
 				}
 			})
@@ -42,7 +42,7 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 	wait("many", 50)
 	gone, cancel := context.WithCancel(ctx)
 	left := make(chan error, 1)
-	go func() { left <- all.wait(gone, "gone") }()
+	go func() { left <- all.waitTurn(gone, "gone") }()
 	eventually(t, "it waits", func() bool {
 		all.mu.Lock()
 		defer all.mu.Unlock()
@@ -54,13 +54,13 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 		t.Error(err)
 	}
 	for i, want := range []string{"many", "one", "many", "many"} {
-		all.pass()
+		all.passTurn()
 		if got := <-came; got != want {
 			t.Errorf("turn %d is of %q, not of %q", i, got, want)
 		}
 	}
 	for range 48 - 1 + authTurns {
-		all.pass()
+		all.passTurn()
 	}
 	waiting.Wait()
 	all.mu.Lock()

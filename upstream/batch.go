@@ -23,9 +23,9 @@ type batch struct {
 	pieces net.Buffers // set as soon as a long command is in the batch
 }
 
-// add appends the commands in order. Those of CopiedBelow bytes or more are not
+// addCommands appends the commands in order. Those of CopiedBelow bytes or more are not
 // copied: they must stay as they are until the batch is written.
-func (b *batch) add(cmds [][]byte) {
+func (b *batch) addCommands(cmds [][]byte) {
 	for _, c := range cmds {
 		if len(c) < CopiedBelow {
 			b.arena = append(b.arena, c...)

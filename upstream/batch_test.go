@@ -11,7 +11,7 @@ func TestCopiedBelow(t *testing.T) {
 	for length, copied := range map[int]bool{1: true, CopiedBelow - 1: true, CopiedBelow: false, 2 * CopiedBelow: false} {
 		cmd := bytes.Repeat([]byte("a"), length)
 		var b batch
-		b.add([][]byte{cmd})
+		b.addCommands([][]byte{cmd})
 		cmd[0] = 'b'
 		var wrote bytes.Buffer
 		if n, err := b.writeTo(&wrote); err != nil || n != int64(length) || (wrote.Bytes()[0] == 'a') != copied {

@@ -61,8 +61,8 @@ func (b *bound) refuses(user string) error {
 	return nil
 }
 
-// count counts so many more, or less, of a user.
-func (b *bound) count(user string, more int) {
+// countUser counts so many more, or less, of a user.
+func (b *bound) countUser(user string, more int) {
 	b.used += more
 	if b.users[user] += more; b.users[user] == 0 {
 		delete(b.users, user)
@@ -118,7 +118,7 @@ func (b *Budget) admit(id Identity, kind pipeKind) (*share, error) {
 	}
 	quicker := id.quicker(kind)
 	for {
-		err := b.add(s, quicker)
+		err := b.addShare(s, quicker)
 		full, is := errors.AsType[*FullError](err)
 		if !is {
 			return s, nil
@@ -133,8 +133,8 @@ func (b *Budget) admit(id Identity, kind pipeKind) (*share, error) {
 	}
 }
 
-// add counts s, unless there is no room, or less than half of all if the connection only makes things quicker.
-func (b *Budget) add(s *share, quicker bool) error {
+// addShare counts s, unless there is no room, or less than half of all if the connection only makes things quicker.
+func (b *Budget) addShare(s *share, quicker bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if quicker && b.all.used >= half(b.all.most) {
@@ -146,7 +146,7 @@ func (b *Budget) add(s *share, quicker bool) error {
 		}
 	}
 	for _, bd := range s.bounds {
-		bd.count(s.user, 1)
+		bd.countUser(s.user, 1)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (s *share) give() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, bd := range s.bounds {
-		bd.count(s.user, -1)
+		bd.countUser(s.user, -1)
 	}
 }
 
@@ -194,13 +194,13 @@ func (s *share) move(id Identity) {
 		return
 	}
 	for _, bd := range s.bounds {
-		bd.count(s.user, -1)
-		bd.count(id.account(), 1)
+		bd.countUser(s.user, -1)
+		bd.countUser(id.account(), 1)
 	}
 	s.user = id.account()
 }
 
-func (b *Budget) join(n *Node) {
+func (b *Budget) addNode(n *Node) {
 	if b == nil {
 		return
 	}
@@ -209,7 +209,7 @@ func (b *Budget) join(n *Node) {
 	b.mu.Unlock()
 }
 
-func (b *Budget) leave(n *Node) {
+func (b *Budget) dropNode(n *Node) {
 	if b == nil {
 		return
 	}

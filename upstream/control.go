@@ -138,7 +138,7 @@ func (c *Control) make(cc *controlClient, use controlUse) {
 		cc.err = err
 	case err != nil && use.db != 0:
 		client.Close()
-		cc.err = c.drop(use, err)
+		cc.err = c.dropClient(use, err)
 	case err != nil:
 		at := c.target.String()
 		c.opts.Logger.Warn("no control connection to Redis yet", "upstream", at, "db", use.db, "error", err)
@@ -148,9 +148,9 @@ func (c *Control) make(cc *controlClient, use controlUse) {
 	}
 }
 
-// drop forgets the client of a database to which there is no connection, and returns the error for those who asked for
+// dropClient forgets the client of a database to which there is no connection, and returns the error for those who asked for
 // it.
-func (c *Control) drop(use controlUse, why error) error {
+func (c *Control) dropClient(use controlUse, why error) error {
 	c.mu.Lock()
 	delete(c.clients, use)
 	c.mu.Unlock()

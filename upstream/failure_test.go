@@ -197,7 +197,7 @@ func threeMove(t *testing.T, proxy *testredis.Proxy, n *Node) (moved bool) {
 	proxy.CutAll()
 	l.fail(errors.New("cut"))
 	l.mu.Lock()
-	l.leave()
+	l.leaveWriting()
 	wg.Wait()
 	return !late.Load()
 }

@@ -82,7 +82,7 @@ func (l *link) do(r *Request) error {
 	if lead {
 		l.write(r, alone)
 	}
-	return l.await(r)
+	return l.awaitReply(r)
 }
 
 // queue queues r, when there is room. lead: its session is the link's writer; alone: nothing else is under way.
@@ -90,7 +90,7 @@ func (l *link) queue(r *Request) (lead, alone bool, err error) {
 	r.abandon(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.begin(r)
+	l.beginRequest(r)
 	for l.takes() == nil && l.full() && r.ended == nil {
 		l.waiting++
 		l.wait.Wait()
@@ -107,9 +107,9 @@ func (l *link) queue(r *Request) (lead, alone bool, err error) {
 	return lead, l.count == 1, nil
 }
 
-// join queues r if some session writes, and there is room; else it does nothing and returns false. A session that has
+// joinRequest queues r if some session writes, and there is room; else it does nothing and returns false. A session that has
 // its replies and still writes for others is not joined, since it could not pass that duty on to a request that joins.
-func (l *link) join(r *Request) bool {
+func (l *link) joinRequest(r *Request) bool {
 	r.abandon(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,14 +117,14 @@ func (l *link) join(r *Request) bool {
 	case !l.writing, l.writer != nil && l.writer.served(), l.takes() != nil, l.full():
 		return false
 	}
-	l.begin(r)
+	l.beginRequest(r)
 	r.beside = true
 	l.push(r)
 	return true
 }
 
-// begin begins the way of r over the link; mu is held.
-func (l *link) begin(r *Request) {
+// beginRequest begins the way of r over the link; mu is held.
+func (l *link) beginRequest(r *Request) {
 	if r.on.Load() != l { // a store costs more than a load
 		r.on.Store(l)
 	}
@@ -138,15 +138,15 @@ func (l *link) begin(r *Request) {
 func (l *link) push(r *Request) {
 	r.off, r.err = l.appended, nil
 	l.appended += r.size
-	l.out.add(r.Cmds)
+	l.out.addCommands(r.Cmds)
 	l.pending.push(r)
 	l.bytes += r.size
 	l.count++
 	l.writing = true
 }
 
-// await returns when the outcome of r, which has been queued, is known.
-func (l *link) await(r *Request) error {
+// awaitReply returns when the outcome of r, which has been queued, is known.
+func (l *link) awaitReply(r *Request) error {
 	for {
 		switch <-r.wake {
 		case wakeWrite:
@@ -217,7 +217,7 @@ func (l *link) write(own *Request, alone bool) {
 		now := telemetry.Clock()
 		l.mu.Lock()
 		if l.failed != nil {
-			l.leave()
+			l.leaveWriting()
 			return
 		}
 		b := l.out
@@ -226,7 +226,7 @@ func (l *link) write(own *Request, alone bool) {
 		for r := l.pending.head; r != nil; r = r.next {
 			r.Sent = now
 		}
-		l.flight.join(&l.pending)
+		l.flight.appendChain(&l.pending)
 		l.writer = own
 		l.writes++
 		l.mu.Unlock()
@@ -245,7 +245,7 @@ func (l *link) write(own *Request, alone bool) {
 			l.failLocked(err)
 		}
 		if l.failed != nil || l.pending.head == nil {
-			l.leave()
+			l.leaveWriting()
 			return
 		}
 		if next := l.pending.successor(); next != nil && own.served() {
@@ -257,8 +257,8 @@ func (l *link) write(own *Request, alone bool) {
 	}
 }
 
-// leave ends the writer's duty. mu is held, and released.
-func (l *link) leave() {
+// leaveWriting ends the writer's duty. mu is held, and released.
+func (l *link) leaveWriting() {
 	l.writing = false
 	if l.failed != nil {
 		l.wait.Broadcast()
@@ -309,14 +309,14 @@ func (l *link) failLocked(cause error) {
 // still under way, and returns why the link ended.
 func (l *link) serve() error {
 	rd := newReader(l)
-	l.fail(rd.run())
+	l.fail(rd.readUntilLost())
 
 	l.mu.Lock()
 	for l.writing { // handed is final when nobody writes
 		l.wait.Wait()
 	}
-	rd.chain.join(&l.flight)
-	rd.chain.join(&l.pending)
+	rd.chain.appendChain(&l.flight)
+	rd.chain.appendChain(&l.pending)
 	handed, cause := l.handed, l.failed
 	l.mu.Unlock()
 	if cause == errClosedByRedis && rd.chain.head == nil {
@@ -348,7 +348,7 @@ func (l *link) endedFor(r *Request, cause error) error {
 // passFlight hands the reader all requests whose bytes a writer has collected.
 func (l *link) passFlight(to *chain) {
 	l.mu.Lock()
-	to.join(&l.flight)
+	to.appendChain(&l.flight)
 	l.mu.Unlock()
 }
 

@@ -27,9 +27,9 @@ func newLogins() (l logins) {
 	return l
 }
 
-// add notes that Redis has let id in on c, which is kept. It returns the one that was kept before, or nil: Redis may
+// addLogin notes that Redis has let id in on c, which is kept. It returns the one that was kept before, or nil: Redis may
 // have closed it meanwhile.
-func (l *logins) add(id Identity, c *termConn) (before *termConn) {
+func (l *logins) addLogin(id Identity, c *termConn) (before *termConn) {
 	l.present.Add(id.userName(), id.Password)
 	as := id.login()
 	if before, _ = l.spares.Peek(as); before == nil && l.spares.Len() == maxSpares {
@@ -40,7 +40,7 @@ func (l *logins) add(id Identity, c *termConn) (before *termConn) {
 	return before
 }
 
-func (l *logins) close() {
+func (l *logins) closeLogins() {
 	for _, c := range l.spares.Values() {
 		c.Close()
 	}

@@ -85,7 +85,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 	n := &Node{target: t, opts: o, kept: kept{shared: map[Identity]*Pipe{}, alone: map[keeps]struct{}{}}}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.auths.logins = newLogins()
-	o.Budget.join(n)
+	o.Budget.addNode(n)
 	return n
 }
 
@@ -346,7 +346,7 @@ func (n *Node) Upstream() (kind, addr string, switches int64) {
 // Close closes all connections and waits until their goroutines have ended.
 // Requests under way end with a *NotSentError or *LostError.
 func (n *Node) Close() {
-	n.opts.Budget.leave(n)
+	n.opts.Budget.dropNode(n)
 	n.mu.Lock()
 	n.closed = true
 	n.stop() // the pipes, too
@@ -356,5 +356,5 @@ func (n *Node) Close() {
 	n.mu.Unlock()
 	n.eachLink(func(_ Identity, l *link) { l.fail(ErrClosed) })
 	n.running.Wait()
-	n.auths.close()
+	n.auths.closeIdle()
 }

@@ -114,11 +114,11 @@ func (p *Pipe) Join(r *Request) bool {
 		return false
 	}
 	r.prepare()
-	return l.join(r)
+	return l.joinRequest(r)
 }
 
 // Wait ends what Join has begun, as Do ends.
-func (p *Pipe) Wait(r *Request) error { return p.done(r, r.on.Load().await(r)) }
+func (p *Pipe) Wait(r *Request) error { return p.done(r, r.on.Load().awaitReply(r)) }
 
 // Ask is Do for a question of the proxy's own, and returns the replies, one behind the other, unless r has a Sink for
 // them. It is given up, with ErrTimeout, when it has no answer within that time.

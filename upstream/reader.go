@@ -43,8 +43,8 @@ type reader struct {
 
 func newReader(l *link) *reader { return &reader{link: l, buf: make([]byte, readBuffer)} }
 
-// run reads until the connection ends or Redis breaks the protocol.
-func (rd *reader) run() error {
+// readUntilLost reads until the connection ends or Redis breaks the protocol.
+func (rd *reader) readUntilLost() error {
 	for {
 		n, err := rd.link.conn.Read(rd.buf[rd.end:])
 		rd.end += n
@@ -66,7 +66,7 @@ func (rd *reader) run() error {
 func (rd *reader) consume() error {
 	for rd.pos < rd.end {
 		if !rd.inFrame {
-			if err := rd.begin(); err != nil {
+			if err := rd.beginReply(); err != nil {
 				return err
 			}
 		}
@@ -86,7 +86,7 @@ func (rd *reader) consume() error {
 		rd.handOver(rd.pos)
 	case rd.push:
 		rd.handOver(rd.frame)
-		rd.drop()
+		rd.dropFrame()
 	case rd.link.whole && rd.partial == 0 && rd.end-rd.frame <= longFrame:
 		rd.handOver(rd.frame)
 	default:
@@ -95,8 +95,8 @@ func (rd *reader) consume() error {
 	return nil
 }
 
-// drop drops what has come of a push.
-func (rd *reader) drop() { rd.start, rd.frame = rd.pos, rd.pos }
+// dropFrame drops what has come of a push.
+func (rd *reader) dropFrame() { rd.start, rd.frame = rd.pos, rd.pos }
 
 // handOverPart hands over everything that has come, up to the middle of the current frame.
 func (rd *reader) handOverPart() {
@@ -113,8 +113,8 @@ func (rd *reader) handOverPart() {
 	}
 }
 
-// begin finds the request that the frame starting at pos belongs to.
-func (rd *reader) begin() error {
+// beginReply finds the request that the frame starting at pos belongs to.
+func (rd *reader) beginReply() error {
 	rd.frame = rd.pos
 	rd.push = rd.buf[rd.pos] == '>'
 	if rd.chain.head != nil || rd.push {
@@ -136,7 +136,7 @@ func (rd *reader) begin() error {
 func (rd *reader) finish() {
 	if rd.push || rd.scan.Kind() == '>' {
 		rd.handOver(rd.frame)
-		rd.drop()
+		rd.dropFrame()
 		return
 	}
 	r := rd.chain.head

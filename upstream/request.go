@@ -210,8 +210,8 @@ func (c *chain) successor() *Request {
 	return r
 }
 
-// join moves all of d behind c.
-func (c *chain) join(d *chain) {
+// appendChain moves all of d behind c.
+func (c *chain) appendChain(d *chain) {
 	if d.head == nil {
 		return
 	}

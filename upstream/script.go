@@ -130,16 +130,16 @@ func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool
 	if len(keys) > 0 {
 		jitter.Turn(keys[0], args)
 	}
-	out, err := c.scripts.run(p, "EVALSHA", sha, keys, args, ask)
+	out, err := c.scripts.runScript(p, "EVALSHA", sha, keys, args, ask)
 	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {
-		return c.scripts.run(p, "EVAL", source, keys, args, ask)
+		return c.scripts.runScript(p, "EVAL", source, keys, args, ask)
 	}
 	return out, err
 }
 
 var asking = resp.AppendCommand(nil, "ASKING")
 
-func (s *scripts) run(p *scriptPipe, verb, script string, keys, args []string, ask bool) ([]int64, error) {
+func (s *scripts) runScript(p *scriptPipe, verb, script string, keys, args []string, ask bool) ([]int64, error) {
 	c := s.calls.Get().(*scriptCall)
 	defer s.calls.Put(c)
 	c.cmd = resp.AppendArray(c.cmd[:0], 3+len(keys)+len(args))

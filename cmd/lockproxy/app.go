@@ -81,7 +81,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 	a.latest.Store(new(a.cfg))
 	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, 0)
 	if err := a.build(ctx); err != nil {
-		a.close()
+		a.closeAll()
 		return nil, err
 	}
 	return a, nil
@@ -109,7 +109,7 @@ func (a *app) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	service, err := a.connect(ctx, url)
+	service, err := a.connectUpstream(ctx, url)
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
@@ -151,9 +151,9 @@ func (a *app) build(ctx context.Context) (err error) {
 // shares says whether other processes may listen at the same addresses.
 func (a *app) shares() bool { return a.cfg.Listen.ReusePort == "yes" }
 
-// leave says that no new clients should come. Where a process may have come in place of this one, that one alone is
+// stopAdmitting says that no new clients should come. Where a process may have come in place of this one, that one alone is
 // asked from now on.
-func (a *app) leave() {
+func (a *app) stopAdmitting() {
 	if a.shares() {
 		a.telemetry.Unlisten()
 		a.unlistenPage()
@@ -175,9 +175,9 @@ func (a *app) replaced() bool {
 	return true
 }
 
-// connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
+// connectUpstream prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
 // tells of its nodes, or ctx ends.
-func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.Identity, err error) {
+func (a *app) connectUpstream(ctx context.Context, url upstream.URL) (service upstream.Identity, err error) {
 	if target, sharded := url.Cluster(); sharded {
 		return a.findCluster(ctx, target)
 	}
@@ -232,10 +232,12 @@ func (a *app) run(ctx context.Context) error {
 		engine.Go(func() { f.Watch(lockCtx) })
 	}
 	systemd.Tell(systemd.Ready) // the listeners are open
-	a.events.note(events.Start, versionText())
+	a.events.noteEvent(events.Start, versionText())
 	engine.Go(func() { a.runLocks(lockCtx) })
 	engine.Go(func() { a.proxies.Run(lockCtx) })
-	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
+	engine.Go(func() {
+		a.health.Beat(lockCtx, systemd.AliveEvery(), a.lookStuck, func() { systemd.Tell(systemd.Alive) })
+	})
 	failed := make(chan error, len(a.listeners)+1)
 	if a.cfg.Admin.Socket != "" {
 		serving.Go(func() { a.serveSocket(reloads, a.socket, failed) })
@@ -246,28 +248,28 @@ func (a *app) run(ctx context.Context) error {
 	if a.cfg.Listen.Attached == "yes" {
 		printAddresses(os.Stdout, a.listeners)
 	}
-	err := a.ended(ctx, failed)
-	a.leave() // also when it ends by an error: it may have to wait for those that hold locks
+	err := a.untilEnd(ctx, failed)
+	a.stopAdmitting() // also when it ends by an error: it may have to wait for those that hold locks
 	endReloads()
 	systemd.Tell(systemd.Stopping)
 	drainCtx, cancel := context.WithTimeout(context.Background(), a.latest.Load().Drain.Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
 		a.log.Warn("not all clients came to rest in time: they are closed, and locks that they hold expire", "error", drainErr)
-		a.events.note(events.Drain, drainErr.Error())
+		a.events.noteEvent(events.Drain, drainErr.Error())
 	}
 	a.listeners = nil // Shutdown has closed them
 	endLocks()
 	defer time.AfterFunc(lastReleases, a.abortLocks).Stop()
 	engine.Wait()
-	a.close()
+	a.closeAll()
 	serving.Wait()
 	return err
 }
 
-// ended waits for the end of ctx, and then, unless another process serves, for as long as it takes everybody to hear
+// untilEnd waits for the end of ctx, and then, unless another process serves, for as long as it takes everybody to hear
 // that no new clients should come; or for what ends the process before.
-func (a *app) ended(ctx context.Context, failed <-chan error) error {
+func (a *app) untilEnd(ctx context.Context, failed <-chan error) error {
 	select {
 	case <-ctx.Done():
 	case err := <-failed:
@@ -275,7 +277,7 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 	case err := <-a.mistake:
 		return err
 	}
-	a.leave()
+	a.stopAdmitting()
 	drain := a.latest.Load().Drain
 	if a.replaced() {
 		drain.Delay = 0 // nobody would hear of it: the other process says that the host is ready
@@ -283,7 +285,7 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 	closes := time.Now().Add(drain.Delay)
 	a.drain.Store(&inforce.Drain{Since: time.Now(), Closes: closes, Until: closes.Add(drain.Timeout)})
 	a.log.Info("draining", "delay", drain.Delay, "timeout", drain.Timeout)
-	a.events.note(events.Drain, "it begins")
+	a.events.noteEvent(events.Drain, "it begins")
 	delay := time.NewTimer(drain.Delay)
 	defer delay.Stop()
 	select {
@@ -307,8 +309,8 @@ func (a *app) serve(l listener, failed chan<- error) {
 	}
 }
 
-// close stops what has been started, from the top down; the server has been shut down before.
-func (a *app) close() {
+// closeAll stops what has been started, from the top down; the server has been shut down before.
+func (a *app) closeAll() {
 	a.closePage()
 	for _, l := range a.listeners {
 		l.Close()
@@ -339,7 +341,7 @@ func (a *app) close() {
 			a.log.Warn("the last metrics were not delivered", "error", err)
 		}
 	}
-	a.events.close()
+	a.events.closeFile()
 }
 
 // mistaken ends the process for a mistake in the settings.

@@ -74,16 +74,16 @@ func droppedEvents(lines int) []byte {
 	return append(line, '\n')
 }
 
-// close writes what is still to be written, unless that takes too long.
-func (l eventLog) close() {
+// closeFile writes what is still to be written, unless that takes too long.
+func (l eventLog) closeFile() {
 	l.Log.Close()
 	if l.lines != nil {
 		l.lines.Close(logTime)
 	}
 }
 
-// note notes what has happened to the process.
-func (l eventLog) note(k events.Kind, reason string) {
+// noteEvent notes what has happened to the process.
+func (l eventLog) noteEvent(k events.Kind, reason string) {
 	l.Add(events.Event{At: time.Now(), Kind: k, Reason: reason})
 }
 

@@ -25,7 +25,7 @@ func (a *app) openPage(ctx context.Context) error {
 		return err
 	}
 	p := page.New(page.Options{
-		Locks: a.locks, Log: a.log, Events: a.events.Log, Entry: entry, Trouble: a.health.Trouble, Nodes: a.nodes,
+		Locks: a.locks, Log: a.log, Events: a.events.Log, Credentials: entry, Trouble: a.health.Trouble, Nodes: a.nodes,
 		Force: func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
 			return a.locks.NewClient(by).Unlock(ctx, r)
 		},

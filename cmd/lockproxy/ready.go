@@ -46,8 +46,8 @@ func (a *app) refusesWrites() error {
 	return a.address.RefusesWrites()
 }
 
-// look takes what everybody needs, which is a matter of a moment unless the process is stuck.
-func (a *app) look() {
+// lookStuck takes what everybody needs, which is a matter of a moment unless the process is stuck.
+func (a *app) lookStuck() {
 	a.server.Look()
 	a.locks.Stats()
 }

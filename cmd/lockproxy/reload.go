@@ -39,7 +39,7 @@ type settings struct {
 func newSettings(cfg config.Config, args []string, level *slog.LevelVar, stop func()) settings {
 	set := settings{cfg: cfg, args: args, level: level, latest: new(atomic.Pointer[config.Config]),
 		last: new(atomic.Pointer[inforce.Reload]), steering: newSteering(stop)}
-	set.keep(inforce.Reload{})
+	set.keepReload(inforce.Reload{})
 	return set
 }
 
@@ -74,8 +74,8 @@ func (s steering) Reload(ctx context.Context) (said string, err error) {
 	}
 }
 
-// keep has the outcome of a reload shown from now on.
-func (s settings) keep(r inforce.Reload) inforce.Reload {
+// keepReload has the outcome of a reload shown from now on.
+func (s settings) keepReload(r inforce.Reload) inforce.Reload {
 	r.At = time.Now()
 	good := int64(0)
 	if r.Good() {
@@ -126,8 +126,8 @@ func (a *app) reloadNow() (r inforce.Reload) {
 			r.Faults = append(r.Faults, err.Error())
 		}
 	}
-	a.events.note(events.Reload, r.Said())
-	return a.keep(r)
+	a.events.noteEvent(events.Reload, r.Said())
+	return a.keepReload(r)
 }
 
 // reload takes on what may change while the process runs, all of it or nothing, and logs what needs a restart.

@@ -152,7 +152,7 @@ func upstreamFiles(cfg config.Config) tlsfiles.Names {
 func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 	f, err := tlsfiles.Open(n, a.log)
 	if err == nil {
-		f.Told = func(what string) { a.events.note(events.Rotation, what) }
+		f.Told = func(what string) { a.events.noteEvent(events.Rotation, what) }
 		a.files = append(a.files, f)
 	}
 	return f, err

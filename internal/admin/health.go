@@ -102,7 +102,9 @@ func (h *Health) livez(w http.ResponseWriter, _ *http.Request) {
 	answer(w, findings{})
 }
 
-func (h *Health) readyz(w http.ResponseWriter, r *http.Request) { answer(w, h.find(r.Context())) }
+func (h *Health) readyz(w http.ResponseWriter, r *http.Request) {
+	answer(w, h.findTrouble(r.Context()))
+}
 
 // answer is 200, or 503 with a line for each trouble.
 func answer(w http.ResponseWriter, f findings) {
@@ -118,10 +120,10 @@ func answer(w http.ResponseWriter, f findings) {
 }
 
 // Trouble is what keeps the process from being ready, a line each; none: it is.
-func (h *Health) Trouble(ctx context.Context) []string { return h.find(ctx).trouble }
+func (h *Health) Trouble(ctx context.Context) []string { return h.findTrouble(ctx).trouble }
 
-// find takes no longer than askTime, whoever else has come and gone.
-func (h *Health) find(ctx context.Context) findings {
+// findTrouble takes no longer than askTime, whoever else has come and gone.
+func (h *Health) findTrouble(ctx context.Context) findings {
 	h.mu.Lock()
 	if said, known := h.known(); known {
 		h.mu.Unlock()
@@ -171,7 +173,7 @@ func askAll(ctx context.Context, checks []Check) (f findings) {
 	answers := make([]chan error, len(checks))
 	for i, c := range checks {
 		answers[i] = make(chan error, 1)
-		go c.run(ctx, answers[i])
+		go c.askInto(ctx, answers[i])
 	}
 	for i, c := range checks {
 		var err error
@@ -197,4 +199,4 @@ func askAll(ctx context.Context, checks []Check) (f findings) {
 	return f
 }
 
-func (c Check) run(ctx context.Context, answer chan<- error) { answer <- c.Ask(ctx) }
+func (c Check) askInto(ctx context.Context, answer chan<- error) { answer <- c.Ask(ctx) }

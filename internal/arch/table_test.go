@@ -85,7 +85,7 @@ var table = []row{
 	{pkg: "scripts", floor: 0, what: "one .lua a file, and the embed", libs: stdOnly},
 	{pkg: "internal/retry", floor: -2, what: "the time between two tries", may: []string{"internal/jitter"}, libs: stdOnly},
 	{pkg: "internal/webserver", floor: -1, what: "HTTP for operators and their machines, however many say nothing there", may: []string{"internal/admission"}, libs: stdOnly},
-	{pkg: "internal/admission", floor: -2, what: "who is let in where there are as many connections as there may be", libs: stdOnly},
+	{pkg: "internal/admission", floor: -2, what: "who is let in when all places are taken", libs: stdOnly},
 	{pkg: "internal/loglimit", floor: -1, what: "how many lines of the log others can cause", libs: stdOnly},
 	{pkg: "internal/jitter", floor: -3, what: "the chance in pauses", libs: stdOnly},
 	{pkg: "internal/telemetry", floor: 0, what: "OpenTelemetry instruments: anyone may count", may: []string{"internal/otlp", "internal/webserver"}},

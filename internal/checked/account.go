@@ -55,8 +55,8 @@ type account struct {
 	confirms int  // confirmations still to come of a subscription that has had its first
 }
 
-// ask notes a command, of which there is the beginning.
-func (a *account) ask(head frame) {
+// noteAsked notes a command, of which there is the beginning.
+func (a *account) noteAsked(head frame) {
 	_, words, rest, _ := next(head)
 	_, verb, rest, _ := next(rest)
 	if !a.begun {
@@ -74,8 +74,8 @@ func (a *account) ask(head frame) {
 	a.open = append(a.open, command{what, n - 1})
 }
 
-// next is the kind of the oldest command.
-func (a *account) next() kind {
+// nextKind is the kind of the oldest command.
+func (a *account) nextKind() kind {
 	if len(a.open) == 0 {
 		return nothing
 	}
@@ -92,8 +92,8 @@ func (a *account) done() {
 	a.open = a.open[1:]
 }
 
-// answer finds what a reply, or a message, belongs to.
-func (a *account) answer(f frame) error {
+// noteAnswer finds what a reply, or a message, belongs to.
+func (a *account) noteAnswer(f frame) error {
 	if err := f.judge(); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a *account) answer(f frame) error {
 	if a.message(f[0], name, elements) {
 		return a.confirm(name, elements)
 	}
-	switch a.next() {
+	switch a.nextKind() {
 	case nothing:
 		return errUnasked
 	case subscribes:
@@ -148,7 +148,7 @@ func (a *account) confirm(name []byte, elements int) error {
 	case a.confirms > 0:
 		a.confirms--
 	case !begins:
-	case a.next() != subscribes:
+	case a.nextKind() != subscribes:
 		return errConfirmed
 	default:
 		a.confirms = a.open[0].channels - 1

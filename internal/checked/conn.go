@@ -51,7 +51,7 @@ func New(conn net.Conn) *Conn { return &Conn{Conn: conn, buffer: make([]byte, bu
 // Write implements net.Conn. It notes the commands before they leave, since their replies may come before it returns.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	c.sent.take(p, &c.asked)
+	c.sent.takeWritten(p, &c.asked)
 	c.mu.Unlock()
 	return c.Conn.Write(p)
 }
@@ -93,7 +93,7 @@ func (c *Conn) check(n int) error {
 		if at += k; !done {
 			break
 		}
-		if err := c.asked.answer(c.held[c.whole:at]); err != nil {
+		if err := c.asked.noteAnswer(c.held[c.whole:at]); err != nil {
 			return err
 		}
 		c.whole = at
@@ -110,8 +110,8 @@ type commands struct {
 	head []byte // of the command that is coming
 }
 
-// take notes the commands that end in p.
-func (s *commands) take(p []byte, asked *account) {
+// takeWritten notes the commands that end in p.
+func (s *commands) takeWritten(p []byte, asked *account) {
 	for len(p) > 0 {
 		n, done, err := s.scan.Scan(p)
 		if err != nil {
@@ -120,7 +120,7 @@ func (s *commands) take(p []byte, asked *account) {
 		s.head = append(s.head, p[:min(n, headSize-len(s.head))]...)
 		p = p[n:]
 		if done {
-			asked.ask(s.head)
+			asked.noteAsked(s.head)
 			s.head = s.head[:0]
 		}
 	}

@@ -108,7 +108,7 @@ func (c *Client) WatchWaits(run func(ctx context.Context, cancel context.CancelC
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
 	w := &watchedWait{Context: ctx, of: c}
-	defer w.end()
+	defer w.endWatch()
 	run(w, cancel)
 }
 
@@ -141,8 +141,8 @@ func (w *watchedWait) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// end has nobody watch the client who has not waited by then.
-func (w *watchedWait) end() { w.once.Do(func() {}) }
+// endWatch has nobody watch the client who has not waited by then.
+func (w *watchedWait) endWatch() { w.once.Do(func() {}) }
 
 // Steps counts what a client begins that may make it wait. Now is 0 while no command is at work.
 type Steps struct {

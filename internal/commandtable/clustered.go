@@ -55,7 +55,7 @@ const (
 // clusteredCalls are the calls that those errors are for.
 var clusteredCalls = []struct{ call, line string }{
 	{"keys in several slots, but for what is split, or in a transaction and under `WATCH`", CrossSlot},
-	{"what may wait, on a connection that watches keys of another node", CrossWatch},
+	{"what may wait, beside a `WATCH` at another node", CrossWatch},
 	{"`FENCED` of keys in another slot than the lock's", FencedCrossSlot},
 	{"`FENCED` of what concerns all nodes (`SCAN` …)", FencedAtAllNodes},
 }

@@ -24,7 +24,7 @@ func TestClusterPage(t *testing.T) {
 	if !begins || !ends {
 		t.Fatal("the page has no such list")
 	}
-	list := begin + "\n| command, or call | before a cluster |\n|---|---|\n"
+	list := begin + "\n| call | before a cluster |\n|---|---|\n"
 	titles := map[string][]string{} // of the commands that have the same note
 	for _, name := range slices.Sorted(maps.Keys(clustered)) {
 		note := clustered[name].Note

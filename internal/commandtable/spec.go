@@ -103,7 +103,7 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 		if k.unknown {
 			return none, false
 		}
-		at, there := k.begin(args)
+		at, there := k.firstKey(args)
 		if !there {
 			continue
 		}
@@ -116,8 +116,8 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 	return dst, true
 }
 
-// begin is the word the keys are reckoned from; false: the call has none of these.
-func (k *keySpec) begin(args [][]byte) (at int, there bool) {
+// firstKey is the word the keys are reckoned from; false: the call has none of these.
+func (k *keySpec) firstKey(args [][]byte) (at int, there bool) {
 	if k.keyword == "" {
 		return k.index, true
 	}

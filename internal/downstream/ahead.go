@@ -76,7 +76,7 @@ func (r *Reader) readAhead(done chan<- struct{}) {
 			return
 		}
 		n, err := r.from.Read(space)
-		a.kept.add(n)
+		a.kept.filled(n)
 		if idle := r.gate.Bounds().IdleTimeout; n > 0 && idle > 0 && time.Since(renewed) > idle/4 {
 			renewed = time.Now()
 			r.out.renew() // a client that sends is not idle
@@ -118,8 +118,8 @@ func (r *Reader) beginRead(due time.Time) {
 	r.ahead.reading.Store(true)
 }
 
-// next reads what the client has sent: first what was read ahead. beginRead has been called.
-func (r *Reader) next(p []byte) (n int, err error) {
+// readNext reads what the client has sent: first what was read ahead. beginRead has been called.
+func (r *Reader) readNext(p []byte) (n int, err error) {
 	switch a := &r.ahead; {
 	case !a.kept.empty():
 		n = a.kept.takeOut(p)
@@ -139,5 +139,5 @@ func (r *Reader) dropAhead() {
 	for r.ahead.done != nil {
 		r.haltAhead()
 	}
-	r.ahead.kept.clear()
+	r.ahead.kept.empties()
 }

@@ -290,7 +290,7 @@ func TestEndOfClientsThatAreReadAhead(t *testing.T) {
 		"the client closes": func(conn net.Conn, _ *Conn) { conn.Close() },
 		"it is reset":       func(conn net.Conn, _ *Conn) { conn.(*net.TCPConn).SetLinger(0); conn.Close() },
 		"it is cut":         func(_ net.Conn, c *Conn) { c.End.Cut(Left, "CLIENT KILL") },
-		"it is dropped":     func(_ net.Conn, c *Conn) { c.drop("output buffer limit") },
+		"it is dropped":     func(_ net.Conn, c *Conn) { c.dropFor("output buffer limit") },
 		"it is idle": func(_ net.Conn, c *Conn) {
 			c.Reader.gate.SetBounds(Bounds{IdleTimeout: 5 * stalledAfter})
 			c.BoundsChanged()
@@ -356,7 +356,7 @@ func TestReaderTakesOver(t *testing.T) {
 	if _, err := io.ReadFull(from, got[:len(second)]); err != nil || !bytes.Equal(got[:len(second)], second) {
 		t.Fatalf("what came during the watch: %v", err)
 	}
-	c.drop("the test is over")
+	c.dropFor("the test is over")
 	if err := <-pushed; !errors.Is(err, errOver) && err == nil {
 		t.Error("the write succeeded")
 	}

@@ -33,8 +33,8 @@ func (b *backlog) space() []byte {
 	return p[:size]
 }
 
-// add notes that n bytes of space are filled.
-func (b *backlog) add(n int) {
+// filled notes that n bytes of space are filled.
+func (b *backlog) filled(n int) {
 	last := &b.pieces[len(b.pieces)-1]
 	*last = (*last)[:len(*last)+n]
 }
@@ -57,8 +57,8 @@ func (b *backlog) takeOut(p []byte) int {
 	return n
 }
 
-// clear throws everything away.
-func (b *backlog) clear() {
+// empties throws everything away.
+func (b *backlog) empties() {
 	b.pieces, b.read, b.room = nil, 0, 0
 	b.account.Set(0)
 }

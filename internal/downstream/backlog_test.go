@@ -24,7 +24,7 @@ func TestBacklog(t *testing.T) {
 				space[i] = byte(random.Int())
 			}
 			came.Write(space[:n])
-			b.add(n)
+			b.filled(n)
 		}
 		p := make([]byte, random.IntN(10_000))
 		for !b.empty() && random.IntN(3) > 0 {
@@ -41,12 +41,12 @@ func TestBacklog(t *testing.T) {
 		t.Errorf("%d bytes came, %d went, %d are counted", came.Len(), left.Len(), all.total())
 	}
 	for b.space() != nil {
-		b.add(len(b.space()))
+		b.filled(len(b.space()))
 	}
 	if n := all.total(); n > all.limit || n < all.limit-nextPiece {
 		t.Errorf("%d bytes are kept at the most", n)
 	}
-	if b.clear(); all.total() != 0 || !b.empty() {
+	if b.empties(); all.total() != 0 || !b.empty() {
 		t.Error("something is left")
 	}
 }

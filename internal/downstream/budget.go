@@ -68,7 +68,7 @@ func (a *Account) Set(n int) {
 	}
 	a.shown = n
 	for _, v := range a.of.draw(a, n) {
-		a.of.drop(v)
+		a.of.dropClient(v)
 	}
 }
 
@@ -81,7 +81,7 @@ func (a *Account) trySet(n int) bool {
 	n = counted(n)
 	victim, ok := a.of.reserve(a, n)
 	if victim != nil {
-		a.of.drop(victim)
+		a.of.dropClient(victim)
 	}
 	if ok {
 		a.shown = n
@@ -89,7 +89,7 @@ func (a *Account) trySet(n int) bool {
 	return ok
 }
 
-func (b *budget) drop(v *Account) { v.drop("over " + b.what) }
+func (b *budget) dropClient(v *Account) { v.drop("over " + b.what) }
 
 // reserve counts n bytes for a if there is room, or if it can be had by dropping another client, the victim.
 func (b *budget) reserve(a *Account, n int) (victim *Account, ok bool) {

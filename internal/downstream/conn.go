@@ -34,9 +34,9 @@ type Conn struct {
 // newConn makes the connection of a client that is let in, and its session.
 func newConn(e entrant, g *Gate) *Conn {
 	c := &Conn{stream: stream{Conn: e.conn}, Peer: newPeer(e), Place: e.place}
-	account := func(of *budget) Account { return Account{of: of, drop: c.drop, addr: c.Peer.Addr} }
+	account := func(of *budget) Account { return Account{of: of, drop: c.dropFor, addr: c.Peer.Addr} }
 	c.End.of = &c.stream
-	c.Writer.to, c.Writer.end, c.Writer.bounds, c.Writer.drop = &c.stream, &c.End, &g.bounds, c.drop
+	c.Writer.to, c.Writer.end, c.Writer.bounds, c.Writer.drop = &c.stream, &c.End, &g.bounds, c.dropFor
 	c.Writer.gathered = account(g.budgets.replies)
 	c.Reader.from, c.Reader.end, c.Reader.out, c.Reader.gate = &c.stream, &c.End, &c.Writer, g
 	c.Reader.unfinished, c.Reader.ahead.kept.account = account(g.budgets.queries), account(g.budgets.ahead)
@@ -79,9 +79,9 @@ func (c *Conn) BoundsChanged() {
 	c.Writer.renew()
 }
 
-// drop ends the connection from another goroutine without waiting for anything, not even for TLS' close_notify: the
+// dropFor ends the connection from another goroutine without waiting for anything, not even for TLS' close_notify: the
 // client's own goroutine, woken if it reads or writes, closes it. What it gathers is thrown away.
-func (c *Conn) drop(why string) {
+func (c *Conn) dropFor(why string) {
 	c.End.HangUp(Left, why)
 	c.Reader.interrupt()
 	c.Writer.stop()

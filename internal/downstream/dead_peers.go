@@ -47,7 +47,7 @@ func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*
 		silent = since(time.Now().Add(-lookAfter).UnixNano(), silent[:0])
 		for _, c := range silent {
 			if c.Writer.silentFor() > lifeSign && !c.End.Over() {
-				c.drop("no sign of life")
+				c.dropFor("no sign of life")
 			}
 		}
 		clear(silent)

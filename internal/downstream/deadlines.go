@@ -20,9 +20,9 @@ type deadlines struct {
 	idling bool      // due is the idle time-out, which does not end clients that may idle
 }
 
-// begin sets due for a read: the earliest of the deadlines for the hand-shake, for an idle client, and for an
+// setDue sets due for a read: the earliest of the deadlines for the hand-shake, for an idle client, and for an
 // unfinished command.
-func (d *deadlines) begin(b *Bounds, mustAuthenticate bool, unfinished int) {
+func (d *deadlines) setDue(b *Bounds, mustAuthenticate bool, unfinished int) {
 	d.due, d.idling = d.handshake(b.HandshakeTimeout, mustAuthenticate), false
 	switch {
 	case unfinished > 0:

@@ -32,7 +32,7 @@ func TestDeadlines(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := deadlines{came: c.came, outside: time.Now()}
-			d.begin(&c.bounds, c.mustAuthenticate, c.unfinished)
+			d.setDue(&c.bounds, c.mustAuthenticate, c.unfinished)
 			if c.want != none {
 				time.Sleep(c.want - time.Nanosecond)
 				if d.passed(c.mayIdle) {
@@ -69,7 +69,7 @@ func TestWindowOfAnUnfinishedCommand(t *testing.T) {
 			if c.came {
 				d.commandCame()
 			}
-			if d.begin(b, false, 1); time.Until(d.due) != c.left {
+			if d.setDue(b, false, 1); time.Until(d.due) != c.left {
 				t.Errorf("%+v: due in %v", c, time.Until(d.due))
 			}
 			time.Sleep(progressWindow / 2)

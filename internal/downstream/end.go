@@ -34,13 +34,13 @@ func (e *End) Over() bool { return e.over.Load() }
 
 // HangUp notes the end of the connection, and wakes what the client waits for. Only the first call gives the
 // reason. The socket stays open for replies already due.
-func (e *End) HangUp(how How, why string) { e.note(how, why, func() {}) }
+func (e *End) HangUp(how How, why string) { e.noteReason(how, why, func() {}) }
 
 // Cut ends the connection at once, whatever the client is doing. Nothing that is woken by it can write any more.
-func (e *End) Cut(how How, why string) { e.note(how, why, e.CloseNow) }
+func (e *End) Cut(how How, why string) { e.noteReason(how, why, e.CloseNow) }
 
-// note notes the end, unless an end is noted already, and calls before. Then it wakes what the client waits for.
-func (e *End) note(how How, why string, before func()) {
+// noteReason notes the end, unless an end is noted already, and calls before. Then it wakes what the client waits for.
+func (e *End) noteReason(how How, why string, before func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first := !e.over.Load()

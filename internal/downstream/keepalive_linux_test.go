@@ -46,7 +46,7 @@ func TestLostProbesEndNoClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		e, err := l.next()
+		e, err := l.nextEntrant()
 		if err != nil {
 			t.Fatal(err)
 		}

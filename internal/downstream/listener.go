@@ -51,7 +51,7 @@ func (l *listener) closed() bool { return l.gate.draining.Load() && !l.entry.Ope
 func (l *listener) Accept() (net.Conn, error) {
 	if l.entry.TLS == nil && !l.wantsHeader() {
 		for {
-			e, err := l.next()
+			e, err := l.nextEntrant()
 			if err != nil {
 				return nil, err
 			}
@@ -78,7 +78,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // acceptLoop starts the entry of each client. Accept waits for its end.
 func (l *listener) acceptLoop() {
 	for {
-		e, err := l.next()
+		e, err := l.nextEntrant()
 		if err != nil {
 			l.failed <- err
 			return
@@ -88,8 +88,8 @@ func (l *listener) acceptLoop() {
 	}
 }
 
-// next returns the next client that there is a place for. Its error is the end of the listener.
-func (l *listener) next() (entrant, error) {
+// nextEntrant returns the next client that there is a place for. Its error is the end of the listener.
+func (l *listener) nextEntrant() (entrant, error) {
 	failures := retry.Backoff{First: firstBackOff, Most: lastBackOff}
 	for {
 		raw, err := l.Listener.Accept()

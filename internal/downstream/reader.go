@@ -58,10 +58,10 @@ type source struct{ r *Reader }
 func (s source) Read(p []byte) (int, error) {
 	r := s.r
 	for {
-		if err := r.begin(); err != nil {
+		if err := r.beforeRead(); err != nil {
 			return 0, err
 		}
-		n, err := r.next(p)
+		n, err := r.readNext(p)
 		if n > 0 {
 			r.silence.grown += n
 			r.renewLimits()
@@ -75,8 +75,8 @@ func (s source) Read(p []byte) (int, error) {
 	}
 }
 
-// begin sets the read deadline that applies now. An error says that there is to be no read.
-func (r *Reader) begin() error {
+// beforeRead sets the read deadline that applies now. An error says that there is to be no read.
+func (r *Reader) beforeRead() error {
 	unfinished := r.guard.Unfinished()
 	r.unfinished.Set(unfinished)
 	r.mu.Lock()
@@ -103,7 +103,7 @@ func (r *Reader) begin() error {
 		r.end.HangUp(Left, "drained")
 		return errOver
 	}
-	r.silence.begin(r.gate.Bounds(), r.client.MustAuthenticate(), unfinished)
+	r.silence.setDue(r.gate.Bounds(), r.client.MustAuthenticate(), unfinished)
 	r.beginRead(r.silence.due)
 	return nil
 }

@@ -27,7 +27,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	n, err := s.Conn.Read(p)
-	s.note(err)
+	s.noteErrno(err)
 	return n, err
 }
 
@@ -36,12 +36,12 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	n, err := s.Conn.Write(p)
-	s.note(err)
+	s.noteErrno(err)
 	return n, err
 }
 
-// note keeps the reason that the kernel gives in err, if it gives one.
-func (s *stream) note(err error) {
+// noteErrno keeps the reason that the kernel gives in err, if it gives one.
+func (s *stream) noteErrno(err error) {
 	var reason syscall.Errno
 	if err == nil || !errors.As(err, &reason) || reason == syscall.EPIPE {
 		return

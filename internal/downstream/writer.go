@@ -45,7 +45,7 @@ type Writer struct {
 // not read. frames is held.
 func (w *Writer) write(p []byte, behind int) (written int, err error) {
 	for written < len(p) && err == nil {
-		if err = w.begin(len(p) - written + behind); err != nil {
+		if err = w.beforePiece(len(p) - written + behind); err != nil {
 			break
 		}
 		var n int
@@ -57,7 +57,7 @@ func (w *Writer) write(p []byte, behind int) (written int, err error) {
 			runtime.Gosched() // a client that takes all at once is not written to for longer than others wait
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && (n > 0 || w.exceeds()) {
-			err = nil // begin sets the next deadline, or drops the client
+			err = nil // beforePiece sets the next deadline, or drops the client
 		}
 	}
 	w.mu.Lock()
@@ -78,9 +78,9 @@ func (w *Writer) noteUnacknowledged() {
 	}
 }
 
-// begin sets the deadline for the next piece while held bytes are not written. An error says that nothing more is to be
+// beforePiece sets the deadline for the next piece while held bytes are not written. An error says that nothing more is to be
 // written.
-func (w *Writer) begin(held int) error {
+func (w *Writer) beforePiece(held int) error {
 	w.mu.Lock()
 	w.held, w.since = held, time.Now()
 	over := w.arm(w.since, w.due)

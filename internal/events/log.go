@@ -58,17 +58,17 @@ func (l *Log) Add(e Event) {
 	defer l.mu.Unlock()
 	l.beginSecond(e.Kind, e.At.Unix())
 	if l.byKind[e.Kind].pace.admits(size, from) {
-		l.keep(e, size)
+		l.keepEvent(e, size)
 	}
 }
 
 var seed = maphash.MakeSeed()
 
-// keep puts an event into its ring and, as a line, out. mu is held.
-func (l *Log) keep(e Event, size int) {
+// keepEvent puts an event into its ring and, as a line, out. mu is held.
+func (l *Log) keepEvent(e Event, size int) {
 	l.last++
 	e.ID, e.At = l.last, e.At.UTC()
-	l.byKind[e.Kind].add(e, size)
+	l.byKind[e.Kind].keepInRing(e, size)
 	if l.lines != nil {
 		e.Proxy = l.proxy
 		line, _ := e.MarshalJSON() // it has nothing that JSON has not
@@ -85,7 +85,7 @@ func (l *Log) beginSecond(of Kind, second int64) {
 	end, left := time.Unix(p.second+1, 0), p.left
 	*p = pace{second: second}
 	if left > 0 {
-		l.keep(Event{At: end, Kind: of, More: left}, 256)
+		l.keepEvent(Event{At: end, Kind: of, More: left}, 256)
 	}
 }
 
@@ -129,8 +129,8 @@ func (l *Log) Latest(most int, kind string, meant func(*Event) bool) (all []Even
 	return all[:min(most, len(all))]
 }
 
-// add keeps an event in the ring. When that is full, the oldest eighth goes at once.
-func (k *kept) add(e Event, size int) {
+// keepInRing keeps an event in the ring. When that is full, the oldest eighth goes at once.
+func (k *kept) keepInRing(e Event, size int) {
 	if k.bytes += size; len(k.ring) >= ringMost || k.bytes > ringBytes {
 		gone, most := 0, len(k.ring)/8
 		for gone < len(k.ring) && (gone <= most || k.bytes > ringBytes) {

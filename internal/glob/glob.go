@@ -14,7 +14,7 @@ type element struct {
 	set [4]uint64 // the bytes that fit, a bit each
 }
 
-func (e *element) add(b byte)       { e.set[b/64] |= 1 << (b % 64) }
+func (e *element) addByte(b byte)   { e.set[b/64] |= 1 << (b % 64) }
 func (e *element) fits(b byte) bool { return e.set[b/64]&(1<<(b%64)) != 0 }
 
 // not makes all bytes fit that did not.
@@ -39,9 +39,9 @@ func New(pattern string) (g Pattern) {
 			continue
 		case c == '\\' && i+1 < len(pattern):
 			i++
-			e.add(pattern[i])
+			e.addByte(pattern[i])
 		default:
-			e.add(c)
+			e.addByte(c)
 		}
 		g = append(g, e)
 		i++
@@ -60,15 +60,15 @@ func (e *element) class(pattern string) (size int) {
 		switch {
 		case pattern[i] == '\\' && i+1 < len(pattern):
 			i++
-			e.add(pattern[i])
+			e.addByte(pattern[i])
 		case i+2 < len(pattern) && pattern[i+1] == '-':
 			low, high := min(pattern[i], pattern[i+2]), max(pattern[i], pattern[i+2])
 			for b := int(low); b <= int(high); b++ {
-				e.add(byte(b))
+				e.addByte(byte(b))
 			}
 			i += 2
 		default:
-			e.add(pattern[i])
+			e.addByte(pattern[i])
 		}
 	}
 	if not {

@@ -45,7 +45,7 @@ func (h Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelInfo {
 		return h.Handler.Handle(ctx, r)
 	}
-	nth, leftOut := h.kinds.count(r.Message, h.most, time.Now())
+	nth, leftOut := h.kinds.countLine(r.Message, h.most, time.Now())
 	if nth > h.most {
 		return nil
 	}
@@ -82,8 +82,8 @@ type kinds struct {
 	byMessage map[string]*kind
 }
 
-// count counts one line: it is the nth of its kind in this period. leftOut is how many were left out in the one before.
-func (k *kinds) count(message string, most int, now time.Time) (nth, leftOut int) {
+// countLine counts one line: it is the nth of its kind in this period. leftOut is how many were left out in the one before.
+func (k *kinds) countLine(message string, most int, now time.Time) (nth, leftOut int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	one := k.byMessage[message]

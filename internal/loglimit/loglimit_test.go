@@ -78,7 +78,7 @@ func TestDebugIsNotLimited(t *testing.T) {
 func TestKindsAreBounded(t *testing.T) {
 	h := New(slog.DiscardHandler)
 	for i := range 10 * mostKinds {
-		h.kinds.count(fmt.Sprint(i), usual, time.Now())
+		h.kinds.countLine(fmt.Sprint(i), usual, time.Now())
 	}
 	if n := len(h.kinds.byMessage); n > mostKinds {
 		t.Errorf("%d messages are remembered", n)

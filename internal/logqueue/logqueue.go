@@ -82,14 +82,14 @@ func (q *Queue) write() {
 	defer close(q.done)
 	lost := 0 // lines of which nobody has been told
 	for range q.wake {
-		lines, missed, closed := q.take()
+		lines, missed, closed := q.takeLines()
 		for _, line := range lines {
-			lost = q.tell(lost)
+			lost = q.tellLost(lost)
 			if n, err := q.to.Write(line); err != nil {
 				lost += count(linesIn(line[n:]))
 			}
 		}
-		if lost = q.tell(lost + count(missed)); closed {
+		if lost = q.tellLost(lost + count(missed)); closed {
 			return
 		}
 	}
@@ -104,8 +104,8 @@ func count(lines int) int {
 	return lines
 }
 
-// tell says that lines were lost, and returns how many are still to be told.
-func (q *Queue) tell(lost int) int {
+// tellLost says that lines were lost, and returns how many are still to be told.
+func (q *Queue) tellLost(lost int) int {
 	if lost == 0 {
 		return 0
 	}
@@ -115,7 +115,7 @@ func (q *Queue) tell(lost int) int {
 	return 0
 }
 
-func (q *Queue) take() (lines [][]byte, missed int, closed bool) {
+func (q *Queue) takeLines() (lines [][]byte, missed int, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	lines, missed = q.waiting, q.missed

@@ -42,7 +42,7 @@ func (p *Page) clientsSheet(r *http.Request) []section {
 </form>
 `, part)
 	}, draw: func(d *document) {
-		d.note(`<p class="said good" role="status">%s</p>`, said)
+		d.textIf(`<p class="said good" role="status">%s</p>`, said)
 		d.put(`<p class="count">%s of %s clients.</p>`, display.Number(int64(len(some))), display.Number(int64(of)))
 		d.clients(some)
 	}}}
@@ -61,12 +61,12 @@ func (d *document) clients(all []Client) {
 		`<th scope="col">Waits for</th><th scope="col">Idle</th><th scope="col">Last command</th>`, func(c Client) {
 		d.put(`<tr><td class="key"><a class="whole" href="/client?id=%d"><code>%s</code> <span class="note id">#%d</span>`,
 			c.ID, display.Shown(c.Addr), c.ID)
-		d.note(` <bdi>%s</bdi>`, display.Shown(c.Name))
+		d.textIf(` <bdi>%s</bdi>`, display.Shown(c.Name))
 		d.put(`</a></td>
 <td data-label="User"><bdi>%s</bdi></td>
 <td class="fig" data-label="locks">%d</td>
 <td data-label="Waits for">`, display.Shown(c.User), c.Locks)
-		d.note(`<bdi>%s</bdi>`, display.Shown(c.WaitsFor))
+		d.textIf(`<bdi>%s</bdi>`, display.Shown(c.WaitsFor))
 		d.put(`</td>
 <td data-label="Idle" class="num">%s</td>
 <td class="wide">%s</td>
@@ -100,7 +100,7 @@ func (p *Page) aClient(w http.ResponseWriter, r *http.Request) {
 </form>
 </section></div>
 `, id, url.PathEscape(all[at].Addr), p.About.Proxy)
-	d.close(f)
+	d.closeFrame(f)
 	d.send(w, http.StatusOK)
 }
 

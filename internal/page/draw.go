@@ -45,8 +45,8 @@ func (d *document) when(is bool, m markup, values ...any) {
 	}
 }
 
-// note writes a text that is told beside others, if there is one.
-func (d *document) note(m markup, text string) { d.when(text != "", m, text) }
+// textIf writes a text that is told beside others, if there is one.
+func (d *document) textIf(m markup, text string) { d.when(text != "", m, text) }
 
 // either is one of two, for attributes and words.
 func either[T any](is bool, a, b T) T {
@@ -195,16 +195,16 @@ func (d *document) name(l *proxies.Lock) {
 
 // client draws who holds or waits, and at which other proxy.
 func (d *document) client(e lock.Entry, at map[string]string) {
-	d.note(`<span class="tag side">%s</span> `, side(&e))
+	d.textIf(`<span class="tag side">%s</span> `, side(&e))
 	if e.Addr != "" {
 		d.put(`<code>%s</code>`, display.Shown(e.Addr))
-		d.note(` <bdi>%s</bdi>`, display.Shown(e.Name))
+		d.textIf(` <bdi>%s</bdi>`, display.Shown(e.Name))
 		d.when(e.ClientID != 0, ` <span class="note id">#%d</span>`, e.ClientID)
 	} else {
 		d.put(`<span class="note">its client has gone</span>`)
 	}
 	d.when(lockstore.ValidOwner(e.Owner), ` <span class="note">as</span> <bdi class="owner">%s</bdi>`, display.Shown(e.Owner))
-	d.note(` <span class="note">at <bdi>%s</bdi></span>`, display.Shown(at[e.Proxy]))
+	d.textIf(` <span class="note">at <bdi>%s</bdi></span>`, display.Shown(at[e.Proxy]))
 }
 
 // lease draws what is left of it.

@@ -70,11 +70,11 @@ func (d *document) event(e events.Event, other string) {
 	d.when(e.Waited > 0, ` <span class="note">%s, took %s</span>`, e.Verb, display.Brief(e.Waited))
 	d.when(e.Held > 0, ` <span class="note">held %s</span>`, display.Brief(e.Held))
 	d.put("</td>\n<td>")
-	d.note(`<code>%s</code> `, display.Shown(e.Addr))
-	d.note(`<bdi>%s</bdi> `, display.Shown(e.Name))
-	d.note(`<span class="note">as <bdi>%s</bdi></span> `, display.Shown(e.User))
-	d.note(`<bdi class="owner">%s</bdi> `, display.Shown(e.Owner))
-	d.note(`<span class="note">at <bdi>%s</bdi></span>`, display.Shown(other))
+	d.textIf(`<code>%s</code> `, display.Shown(e.Addr))
+	d.textIf(`<bdi>%s</bdi> `, display.Shown(e.Name))
+	d.textIf(`<span class="note">as <bdi>%s</bdi></span> `, display.Shown(e.User))
+	d.textIf(`<bdi class="owner">%s</bdi> `, display.Shown(e.Owner))
+	d.textIf(`<span class="note">at <bdi>%s</bdi></span>`, display.Shown(other))
 	d.put("</td>\n")
 }
 

@@ -67,7 +67,7 @@ func (p *Page) serve(s sheet) http.HandlerFunc {
 		for _, one := range s.sections(p, r) {
 			d.section(one)
 		}
-		d.close(f)
+		d.closeFrame(f)
 		d.send(w, http.StatusOK)
 	}
 }
@@ -107,8 +107,8 @@ func (d *document) open(f *frame, title string, live bool) {
 	d.put("</header>\n<main id=\"main\">\n")
 }
 
-// close draws what is after it.
-func (d *document) close(f *frame) {
+// closeFrame draws what is after it.
+func (d *document) closeFrame(f *frame) {
 	d.put(`</main>
 <footer>lockproxy %s · %s · id <code>%s</code> · up since %s UTC</footer>
 </body>
@@ -144,7 +144,7 @@ func (d *document) status(f *frame) {
 	}
 	d.put("</li>\n")
 	d.draining(time.Now(), f.Drain)
-	d.note(`<li class="bad"><span class="dot"></span><b>no locks</b> <span class="note">%s</span></li>
+	d.textIf(`<li class="bad"><span class="dot"></span><b>no locks</b> <span class="note">%s</span></li>
 `, display.Whole(f.NoLocks))
 	up := slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.class() != "good" })
 	fold := len(up) > mostNodes
@@ -166,10 +166,10 @@ func (d *document) status(f *frame) {
 // node draws how a node is.
 func (d *document) node(n Node) {
 	d.put(`<li class="%s"><span class="dot"></span><b>%s</b> <code>%s</code>`, n.class(), n.State, display.Shown(n.Name))
-	d.note(` <span class="note">%s</span>`, n.Role)
+	d.textIf(` <span class="note">%s</span>`, n.Role)
 	d.when(n.Took > 0, ` <span class="note wide">%.1f ms</span>`, n.Took)
-	d.note(` <span class="note">%s</span>`, display.Whole(n.Trouble))
-	d.note(` <span class="note">no locks: %s</span>`, display.Whole(n.NoLocks))
+	d.textIf(` <span class="note">%s</span>`, display.Whole(n.Trouble))
+	d.textIf(` <span class="note">no locks: %s</span>`, display.Whole(n.NoLocks))
 	d.put("</li>\n")
 }
 

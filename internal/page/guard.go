@@ -67,7 +67,7 @@ func (g *guard) admit(next http.Handler) http.Handler {
 		case g.Token == nil && g.View == nil, shows(r, g.Token):
 			next.ServeHTTP(w, r)
 		case !shows(r, g.View):
-			g.tell(r)
+			g.logWrongToken(r)
 			w.Header().Set("WWW-Authenticate", `Basic realm="lockproxy: any name, and the token as password", charset="UTF-8"`)
 			refuse(w, "the token is needed, as a password or as Authorization: Bearer", http.StatusUnauthorized)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -108,9 +108,9 @@ func shows(r *http.Request, token func() string) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && (basic || bearer)
 }
 
-// tell counts a wrong token and has the log say where it came from. A browser that has not asked for it yet comes with
+// logWrongToken counts a wrong token and has the log say where it came from. A browser that has not asked for it yet comes with
 // none.
-func (g *guard) tell(r *http.Request) {
+func (g *guard) logWrongToken(r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		telemetry.LoginsFailed.Add(1)
 		g.log.Warn("a wrong token for the page for operators", "from", r.RemoteAddr)

@@ -50,9 +50,9 @@ func TestNoPathIsOpen(t *testing.T) {
 	} {
 		e := &engine{}
 		o := e.options()
-		o.Entry.Certificates = c.certificates
+		o.Credentials.Certificates = c.certificates
 		if c.token {
-			o.Entry.Token, o.Entry.View = func() string { return token }, func() string { return look }
+			o.Credentials.Token, o.Credentials.View = func() string { return token }, func() string { return look }
 		}
 		p := New(o)
 		for _, route := range p.routes() {

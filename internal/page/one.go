@@ -15,9 +15,9 @@ func (d *document) one(v *detail) {
 <h2>`)
 	d.key(display.Whole(v.Name))
 	d.put("</h2>\n")
-	d.note(`<p class="said good" role="status">%s</p>`, v.Said)
+	d.textIf(`<p class="said good" role="status">%s</p>`, v.Said)
 	d.put("\n"+`<p class="note">As it was at %s UTC. <a href="%s">Look again</a></p>`+"\n", v.Asked.UTC().Format(time.TimeOnly), at)
-	d.note(`<p class="said bad" role="alert">Nothing was freed: %s</p>`, display.Whole(v.Failed))
+	d.textIf(`<p class="said bad" role="alert">Nothing was freed: %s</p>`, display.Whole(v.Failed))
 	d.put("\n<dl>\n<div><dt>In Redis</dt><dd>")
 	switch {
 	case v.Trouble != "":
@@ -38,7 +38,7 @@ func (d *document) one(v *detail) {
 	d.votes(v.Info.Nodes)
 	d.danger(at, v.From())
 	d.put("</div>\n")
-	d.close(v.frame)
+	d.closeFrame(v.frame)
 }
 
 // holding draws who holds a lock, as far as proxies or Redis know.
@@ -100,7 +100,7 @@ func (d *document) votes(nodes []lock.NodeInfo) {
 	d.put("<h3>On the nodes</h3>\n" + `<ul class="nodes">`)
 	for _, n := range nodes {
 		d.put(`<li class="%s"><span class="dot"></span><b>%s</b> <code>%s</code> <span class="note">%s`, class(n.State), n.State, display.Shown(n.Name), n.Has.Kind)
-		d.note(", %s", display.Whole(n.Trouble))
+		d.textIf(", %s", display.Whole(n.Trouble))
 		d.put("</span></li>\n")
 	}
 	d.put("</ul>")

@@ -54,11 +54,11 @@ type Options struct {
 	// How they are; asked while somebody looks.
 	Nodes func(context.Context) []Node
 	// Why clients are not served; none: they are.
-	Trouble func(context.Context) []string
-	About   About
-	Entry   Credentials
-	Log     *slog.Logger
-	Events  *events.Log
+	Trouble     func(context.Context) []string
+	About       About
+	Credentials Credentials
+	Log         *slog.Logger
+	Events      *events.Log
 }
 
 // People are those whom the proxy serves, and what its operator has set.
@@ -99,7 +99,7 @@ type Page struct {
 
 // New is a page that is not served yet.
 func New(o Options) *Page {
-	return &Page{Options: o, guard: guard{Credentials: o.Entry, log: o.Log, events: o.Events}}
+	return &Page{Options: o, guard: guard{Credentials: o.Credentials, log: o.Log, events: o.Events}}
 }
 
 //go:embed assets

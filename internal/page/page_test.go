@@ -358,7 +358,7 @@ func TestToken(t *testing.T) {
 	var log bytes.Buffer
 	e, token := &engine{}, "correct horse battery"
 	o := e.options()
-	o.Log, o.Entry.Token = slog.New(slog.NewTextHandler(&log, nil)), func() string { return token }
+	o.Log, o.Credentials.Token = slog.New(slog.NewTextHandler(&log, nil)), func() string { return token }
 	p := New(o)
 	r := httptest.NewRequest("GET", "/", nil)
 	r.SetBasicAuth("ann", token)
@@ -391,7 +391,7 @@ func TestToken(t *testing.T) {
 
 func TestCertificate(t *testing.T) {
 	o := (&engine{}).options()
-	o.Entry.Certificates = true
+	o.Credentials.Certificates = true
 	p := New(o)
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "https://proxy.internal/", nil)
 	for _, c := range []struct {
@@ -430,7 +430,7 @@ func served(t testing.TB, o Options) (*Page, string) {
 func TestPartsThatHaveChanged(t *testing.T) {
 	e := &engine{list: []lock.Entry{held("first", "10.1.1.1:1")}}
 	o, token := e.options(), "correct horse battery"
-	o.Entry.Token = func() string { return token }
+	o.Credentials.Token = func() string { return token }
 	p := New(o)
 	look := func(have ...string) (n news) {
 		t.Helper()

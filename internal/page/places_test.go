@@ -13,7 +13,7 @@ import (
 func TestRefusedGiveTheirPlacesBack(t *testing.T) {
 	const token = "correct horse battery"
 	o := (&engine{}).options()
-	o.Entry.Token = func() string { return token }
+	o.Credentials.Token = func() string { return token }
 	p, at := served(t, o)
 	requests := []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "GET /lock HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: cross-site\r\n\r\n"}
 	for i := range 100 {

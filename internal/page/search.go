@@ -52,14 +52,14 @@ func (p *Page) search(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := &search{frame: p.frame(r.Context(), ""), Match: cmp.Or(match, "*"), DB: db, Next: cmp.Or(r.URL.Query().Get("cursor"), "0")}
-	p.find(r.Context(), s)
+	p.findKeys(r.Context(), s)
 	var d document
 	d.search(s)
 	d.send(w, http.StatusOK)
 }
 
-// find makes some steps of a search.
-func (p *Page) find(ctx context.Context, s *search) {
+// findKeys makes some steps of a search.
+func (p *Page) findKeys(ctx context.Context, s *search) {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
 	for range mostSteps {
@@ -128,7 +128,7 @@ func (d *document) search(s *search) {
 `)
 	d.searching(s.Match, s.DB)
 	d.put("</div>\n")
-	d.note(`<p class="said bad" role="alert">%s</p>`+"\n", display.Whole(s.Trouble))
+	d.textIf(`<p class="said bad" role="alert">%s</p>`+"\n", display.Whole(s.Trouble))
 	if len(s.Found) == 0 {
 		d.empty("No lock was found.")
 	} else {
@@ -136,7 +136,7 @@ func (d *document) search(s *search) {
 	}
 	more := url.Values{"db": {strconv.Itoa(s.DB)}, "name": {s.Match}, "cursor": {s.Next}}.Encode()
 	d.when(s.Next != "0", `<p>Not all keys were looked at. <a id="more" href="/redis?%s">Go on</a></p>`+"\n", more)
-	d.close(s.frame)
+	d.closeFrame(s.frame)
 }
 
 // found draws the locks that were found.

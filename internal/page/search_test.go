@@ -112,7 +112,7 @@ func TestSearchIsGuarded(t *testing.T) {
 	if w := ask(t, New(o), "GET", "http://evil.example/redis?db=0&name=*", ""); w.Code != http.StatusForbidden {
 		t.Errorf("by another name: %d", w.Code)
 	}
-	o.Entry.Token = func() string { return "a long token" }
+	o.Credentials.Token = func() string { return "a long token" }
 	if w := ask(t, New(o), "GET", home+"/redis?db=0&name=*", ""); w.Code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d", w.Code)
 	}

@@ -35,7 +35,7 @@ func (d *document) settings(all []inforce.Setting) {
 		func(s inforce.Setting) {
 			d.put(`<tr><td class="key">%s</td>
 <td>`, s.Name)
-			d.note("<bdi>%s</bdi>", display.Whole(s.Value))
+			d.textIf("<bdi>%s</bdi>", display.Whole(s.Value))
 			d.put(`</td>
 <td class="fig">%s</td>
 <td>%s`, s.From, either(s.Live, "by a reload", "by a restart"))

@@ -28,7 +28,7 @@ func (d *document) files(now time.Time, all []inforce.File) {
 		bad := f.Trouble != "" || f.Ends != nil && f.Ends.Sub(now) < endsSoon
 		d.put(`<tr class="%s"><td class="key"><bdi>%s</bdi></td>
 <td data-label="Holds">%s`, either(bad, "bad", ""), display.Whole(f.Name), f.Holds)
-		d.note(` <span class="note">%s</span>`, display.Whole(f.Trouble))
+		d.textIf(` <span class="note">%s</span>`, display.Whole(f.Trouble))
 		d.put("</td>\n" + `<td data-label="Ends">`)
 		if f.Ends != nil {
 			d.put(`%d days left`, int(f.Ends.Sub(now)/(24*time.Hour)))

@@ -136,7 +136,7 @@ func (x *Exchange) hear(m rueidis.PubSubMessage) {
 	if m.Channel != asking {
 		id, answer, _ := strings.Cut(m.Message, " ")
 		from, text, _ := strings.Cut(answer, " ")
-		x.answered(id, from, text)
+		x.takeAnswer(id, from, text)
 		return
 	}
 	said := message{}
@@ -162,8 +162,8 @@ func (x *Exchange) echo(id string) {
 	}
 }
 
-// answered notes an answer. One that comes too late says that its proxy is at work.
-func (x *Exchange) answered(id, from, text string) {
+// takeAnswer notes an answer. One that comes too late says that its proxy is at work.
+func (x *Exchange) takeAnswer(id, from, text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := x.asked
@@ -216,7 +216,7 @@ func (x *Exchange) answerAll(ctx context.Context) {
 		select {
 		case said := <-x.waiting:
 			began := time.Now()
-			x.answer(ctx, said)
+			x.answerQuestion(ctx, said)
 			retry.Sleep(ctx, min(max(rest, 4*time.Since(began)), restMost), nil)
 		case <-ctx.Done():
 			return
@@ -224,8 +224,8 @@ func (x *Exchange) answerAll(ctx context.Context) {
 	}
 }
 
-// answer does what a message of another proxy wants.
-func (x *Exchange) answer(ctx context.Context, said message) {
+// answerQuestion does what a message of another proxy wants.
+func (x *Exchange) answerQuestion(ctx context.Context, said message) {
 	x.mu.Lock()
 	x.meet(said.From)
 	x.mu.Unlock()
@@ -267,7 +267,7 @@ func (x *Exchange) Ask(ctx context.Context, q Question) Overview {
 	key := fmt.Sprint(q)
 	v, there := x.recent[key]
 	if !there {
-		v = x.ask(q)
+		v = x.askAll(q)
 		if len(x.recent) < mostRecent {
 			x.recent[key] = v
 		}
@@ -300,13 +300,13 @@ func (x *Exchange) Freed(ctx context.Context, db int, key string) {
 	_, _ = x.say(ctx, message{From: x.o.Self, Forced: &forced{db, []byte(key)}}) // otherwise they find it out when they renew it
 }
 
-// ask asks all proxies.
-func (x *Exchange) ask(q Question) Overview {
+// askAll asks all proxies.
+func (x *Exchange) askAll(q Question) Overview {
 	v := Overview{At: time.Now()}
 	own := x.here(q)
 	v.Proxies = []State{{Proxy: own.Proxy, State: "self", Since: own.Started}}
 	if x.o.Home == nil || q.Here {
-		v.take([]Answer{own}, q)
+		v.combine([]Answer{own}, q)
 		return v
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
@@ -320,7 +320,7 @@ func (x *Exchange) ask(q Question) Overview {
 		others = -1
 	}
 	if err == nil {
-		x.await(ctx, c, others)
+		x.awaitAnswers(ctx, c, others)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -334,13 +334,13 @@ func (x *Exchange) ask(q Question) Overview {
 	for range min(x.nameless, mostNameless) {
 		v.Proxies = append(v.Proxies, State{State: "down", Since: now, Trouble: silent})
 	}
-	v.take(append([]Answer{own}, c.answers...), q)
+	v.combine(append([]Answer{own}, c.answers...), q)
 	return v
 }
 
-// await waits until all have answered, of so many others; for as many as have not been heard of for a while only for a
+// awaitAnswers waits until all have answered, of so many others; for as many as have not been heard of for a while only for a
 // moment after the rest.
-func (x *Exchange) await(ctx context.Context, c *collection, others int) {
+func (x *Exchange) awaitAnswers(ctx context.Context, c *collection, others int) {
 	var late <-chan time.Time
 	for {
 		x.mu.Lock()

@@ -37,7 +37,7 @@ func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.
 			at[here] = i
 			all = append(all, Lock{Name: e.Key, DB: e.DB})
 		}
-		all[i].count(&e)
+		all[i].countEntry(&e)
 	})
 	at = make(map[lockKey]int, q.Locks) // a small one, which is asked about all of them
 	for i, l := range choose(all, q) {
@@ -50,8 +50,8 @@ func look(q Question, proxy string, entries int, each func(lock.Fits, func(lock.
 	}
 	each(chosen, func(e lock.Entry) {
 		l := &first[at[lockKey{e.DB, e.Key}]]
-		l.count(&e)
-		l.keep(e)
+		l.countEntry(&e)
+		l.keepEntry(e)
 	})
 	first = slices.DeleteFunc(first, func(l Lock) bool { return l.Holding+l.Waiting == 0 }) // it was given back meanwhile
 	for i := range first {
@@ -80,8 +80,8 @@ func newest(q Question, proxy string, log *events.Log) (all []events.Event, of i
 	return all, of
 }
 
-// count counts one who holds the lock, or waits for it.
-func (l *Lock) count(e *lock.Entry) {
+// countEntry counts one who holds the lock, or waits for it.
+func (l *Lock) countEntry(e *lock.Entry) {
 	if e.Place > 0 {
 		l.Waiting, l.Waited = l.Waiting+1, max(l.Waited, e.Waited)
 	} else {
@@ -89,8 +89,8 @@ func (l *Lock) count(e *lock.Entry) {
 	}
 }
 
-// keep keeps them.
-func (l *Lock) keep(e lock.Entry) {
+// keepEntry keeps them.
+func (l *Lock) keepEntry(e lock.Entry) {
 	if e.Place > 0 {
 		l.Waiters = append(l.Waiters, e)
 	} else {

@@ -57,8 +57,8 @@ func (v *Overview) Silent() (all []string) {
 	return all
 }
 
-// take makes one list of what is in all answers, as the question wants it.
-func (v *Overview) take(answers []Answer, q Question) {
+// combine makes one list of what is in all answers, as the question wants it.
+func (v *Overview) combine(answers []Answer, q Question) {
 	v.Locks, v.Of = merge(answers, q)
 	for _, a := range answers {
 		v.Events = append(v.Events, a.Events...)
@@ -75,7 +75,7 @@ func merge(answers []Answer, q Question) (all []Lock, of int) {
 		for _, l := range a.Locks {
 			here := lockKey{l.DB, l.Name}
 			if i, there := at[here]; there {
-				all[i].join(l)
+				all[i].addOther(l)
 				of--
 				continue
 			}
@@ -88,9 +88,9 @@ func merge(answers []Answer, q Question) (all []Lock, of int) {
 	return slices.Clone(all[:min(len(all), q.Locks)]), of
 }
 
-// join adds what another proxy knows of the same lock. A named owner may have asked for it at both: its hold is shown
+// addOther adds what another proxy knows of the same lock. A named owner may have asked for it at both: its hold is shown
 // once, by the proxy that is sure of it for longest.
-func (l *Lock) join(other Lock) {
+func (l *Lock) addOther(other Lock) {
 	l.Held, l.Waited = max(l.Held, other.Held), max(l.Waited, other.Waited)
 	l.Holding, l.Waiting = l.Holding+other.Holding, l.Waiting+other.Waiting
 	l.Waiters = append(l.Waiters, other.Waiters...)

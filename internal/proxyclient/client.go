@@ -40,7 +40,7 @@ func (c *Client) Ask(ctx context.Context, limit time.Duration, commands ...[]str
 		defer cancel()
 	}
 	if c.conn == nil {
-		err = c.connect(ctx)
+		err = c.dialProxy(ctx)
 	}
 	if err == nil {
 		replies, err = exchange(ctx, c.conn, commands)
@@ -60,8 +60,8 @@ func (c *Client) Close() {
 	}
 }
 
-// connect connects and logs in. A user who may not name the connection needs no name.
-func (c *Client) connect(ctx context.Context) error {
+// dialProxy connects and logs in. A user who may not name the connection needs no name.
+func (c *Client) dialProxy(ctx context.Context) error {
 	t, err := c.target()
 	if err != nil {
 		return err

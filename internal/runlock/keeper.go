@@ -16,16 +16,16 @@ type renewal struct {
 // renew renews all locks, in so much time at most.
 func (h *holder) renew(ctx context.Context, limit time.Duration) renewal {
 	r := renewal{sent: time.Now()}
-	_, r.err = h.ask(ctx, limit, h.each("RENEW", "PX", millis(h.length(r.sent)))...)
+	_, r.err = h.askProxy(ctx, limit, h.each("RENEW", "PX", millis(h.length(r.sent)))...)
 	return r
 }
 
 // mostBetween is how long a lock may be lost, as by force, before that is noticed. A RENEW costs little.
 const mostBetween = time.Second
 
-// keep renews the locks while the command runs, until stop is closed or a lock is lost. It alone uses the proxy
+// keepLock renews the locks while the command runs, until stop is closed or a lock is lost. It alone uses the proxy
 // meanwhile. renewals gets what becomes of each, and is closed at the end.
-func (h *holder) keep(stop <-chan struct{}, renewals chan<- renewal) {
+func (h *holder) keepLock(stop <-chan struct{}, renewals chan<- renewal) {
 	defer close(renewals)
 	every := min(h.lease/10, mostBetween)
 	trouble := false

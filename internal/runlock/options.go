@@ -100,8 +100,8 @@ func parse(args []string) (o commandLine, err error) {
 // names are the locks as they are shown.
 func (o commandLine) names() string { return strings.Join(o.keys, ", ") }
 
-// take is the command that takes the locks, without its options.
-func (o commandLine) take() []string {
+// takeVerb is the command that takes the locks, without its options.
+func (o commandLine) takeVerb() []string {
 	if len(o.keys) > 1 {
 		return append([]string{"MULTILOCK", strconv.Itoa(len(o.keys))}, o.keys...)
 	}

@@ -28,8 +28,8 @@ func TestParse(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.fault) {
 				t.Errorf("%s: %v, want %q", c.line, err, c.fault)
 			}
-		case err != nil || !slices.Equal(o.take(), strings.Fields(c.take)):
-			t.Errorf("%s: %v, %v", c.line, o.take(), err)
+		case err != nil || !slices.Equal(o.takeVerb(), strings.Fields(c.take)):
+			t.Errorf("%s: %v, %v", c.line, o.takeVerb(), err)
 		}
 	}
 }

@@ -29,9 +29,9 @@ func begins(line string, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(line, word) })
 }
 
-// ask sends commands together and returns their replies, of which none is an error. It waits so long for them if limit
+// askProxy sends commands together and returns their replies, of which none is an error. It waits so long for them if limit
 // is not 0. After an error that may pass the next question goes over a new connection, maybe to another proxy.
-func (h *holder) ask(ctx context.Context, limit time.Duration, commands ...[]string) ([]resp.Reply, error) {
+func (h *holder) askProxy(ctx context.Context, limit time.Duration, commands ...[]string) ([]resp.Reply, error) {
 	replies, err := h.proxy.Ask(ctx, limit, commands...)
 	if err == nil {
 		err = errorIn(replies)

@@ -66,7 +66,7 @@ func Main(args []string) int {
 		return code
 	}
 	defer h.proxy.Close()
-	return h.run(file, o.command, signals)
+	return h.runCommand(file, o.command, signals)
 }
 
 // said is what goes to standard error. Nothing waits for it: a command whose lock is lost is stopped also when nobody reads there.
@@ -111,7 +111,7 @@ func acquire(o commandLine, signals <-chan os.Signal) (*holder, int) {
 				return h, 0
 			case exitBusy:
 			default:
-				h.forget()
+				h.forgetProxy()
 			}
 			h.proxy.Close()
 			return nil, code
@@ -119,11 +119,11 @@ func acquire(o commandLine, signals <-chan os.Signal) (*holder, int) {
 	}
 }
 
-// awaitFor sends what await returns.
-func (h *holder) awaitFor(ctx context.Context, over chan<- int) { over <- h.await(ctx) }
+// awaitFor sends what awaitGrant returns.
+func (h *holder) awaitFor(ctx context.Context, over chan<- int) { over <- h.awaitGrant(ctx) }
 
-// await waits for the locks until ctx ends, and returns an exit code; 0: they are there.
-func (h *holder) await(ctx context.Context) int {
+// awaitGrant waits for the locks until ctx ends, and returns an exit code; 0: they are there.
+func (h *holder) awaitGrant(ctx context.Context) int {
 	var end time.Time // zero: never
 	if h.wait >= 0 {
 		end = time.Now().Add(h.wait)
@@ -180,7 +180,7 @@ func (h *holder) patience() time.Duration { return min(h.lease/4, answerTime) }
 // lock takes the locks, and then sets their leases anew: how long the LOCK waited on its way nobody knows, while of a RENEW it is
 // known when it was sent. Several locks are waited for in pieces, since a wait for them is shorter than their lease.
 func (h *holder) lock(ctx context.Context, end time.Time) error {
-	words, limit := append(h.take(), "OWNER", h.owner, "PX", millis(h.length(time.Now()))), answerTime
+	words, limit := append(h.takeVerb(), "OWNER", h.owner, "PX", millis(h.length(time.Now()))), answerTime
 	if h.verb != "RLOCK" {
 		words = append(words, "FENCE")
 	}
@@ -192,7 +192,7 @@ func (h *holder) lock(ctx context.Context, end time.Time) error {
 	case left > 0:
 		words, limit = append(words, "BLOCK", millis(left)), left+answerTime
 	}
-	replies, err := h.ask(ctx, limit, words)
+	replies, err := h.askProxy(ctx, limit, words)
 	switch {
 	case err != nil:
 		return err
@@ -235,17 +235,17 @@ func (h *holder) each(verb string, options ...string) (all [][]string) {
 	return all
 }
 
-// run runs the command, and gives the locks back after it.
-func (h *holder) run(file string, command []string, signals <-chan os.Signal) int {
+// runCommand runs the command, and gives the locks back after it.
+func (h *holder) runCommand(file string, command []string, signals <-chan os.Signal) int {
 	env := append(os.Environ(), "LOCKPROXY_LOCK="+strings.Join(h.keys, "\n"), "LOCKPROXY_TOKEN="+strings.Join(h.tokens, "\n"))
 	c, err := begin(file, command, env)
 	if err != nil {
 		say("%v", err)
-		h.forget()
+		h.forgetProxy()
 		return exitCannot
 	}
 	stop, renewals := make(chan struct{}), make(chan renewal)
-	go h.keep(stop, renewals)
+	go h.keepLock(stop, renewals)
 	h.watch(c, signals, renewals)
 	close(stop)
 	for r := range renewals {
@@ -255,7 +255,7 @@ func (h *holder) run(file string, command []string, signals <-chan os.Signal) in
 		h.giveBack()
 	}
 	if h.lost != "" {
-		h.forget()
+		h.forgetProxy()
 		say("%s: lost while the command ran: %s", h.names(), h.lost)
 		return exitLost
 	}
@@ -341,7 +341,7 @@ func (h *holder) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	for again := false; ; again = true {
-		_, err := h.ask(ctx, h.patience(), commands...)
+		_, err := h.askProxy(ctx, h.patience(), commands...)
 		switch {
 		case err == nil:
 			return
@@ -358,12 +358,12 @@ func (h *holder) giveBack() {
 	}
 }
 
-// forget gives back what may have been taken, as by a LOCK whose reply was not awaited.
-func (h *holder) forget() {
+// forgetProxy gives back what may have been taken, as by a LOCK whose reply was not awaited.
+func (h *holder) forgetProxy() {
 	h.proxy.Close() // a LOCK that still waits ends
 	ctx, cancel := context.WithTimeout(context.Background(), forgetTime)
 	defer cancel()
-	_, _ = h.ask(ctx, 0, h.each("UNLOCK")...) // if that fails the lease does it
+	_, _ = h.askProxy(ctx, 0, h.each("UNLOCK")...) // if that fails the lease does it
 }
 
 // forgetTime is how long a wait that is given up may take to say so.

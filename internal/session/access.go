@@ -29,8 +29,8 @@ var _ commands.Access = (*access)(nil)
 // login is how far the client has come with logging in. Any goroutine may call it.
 func (a *access) login() login { return login(a.state.Load()) }
 
-// begin has the client begin with logging in, or begin again.
-func (a *access) begin(fromElsewhere bool) {
+// beginLogin has the client begin with logging in, or begin again.
+func (a *access) beginLogin(fromElsewhere bool) {
 	a.become(came(a.client.Peer.Operator, fromElsewhere, a.named()))
 }
 
@@ -48,8 +48,8 @@ func (a *access) become(l login) {
 	a.client.Reader.SetLimits(a.srv.limitsOf(l))
 }
 
-// on has an event happen to the client, and returns what its session has to do.
-func (a *access) on(e event) deed {
+// advance has an event happen to the client, and returns what its session has to do.
+func (a *access) advance(e event) deed {
 	after, do := a.login().on(e, a.srv.access.needs.now())
 	a.become(after)
 	return do
@@ -68,7 +68,7 @@ func (a *access) Admitted() error {
 	if err := elsewhere(a.askAdmission); err != nil {
 		return err
 	}
-	a.on(redisServes)
+	a.advance(redisServes)
 	a.show()
 	return nil
 }
@@ -98,11 +98,11 @@ func (a *access) show() {
 // prepare does what logging in has to do before the client's next command.
 func (s *Session) prepare(c *call) {
 	a := &s.access
-	do := a.on(commandCame)
+	do := a.advance(commandCame)
 	if do == awaitNeed {
 		s.srv.awaitNeed()
-		if do = a.on(waited); do == goOn {
-			do = a.on(commandCame)
+		if do = a.advance(waited); do == goOn {
+			do = a.advance(commandCame)
 		}
 	}
 	switch do {
@@ -119,7 +119,7 @@ func (s *Session) prepare(c *call) {
 
 // needChanged closes a client from another machine that has sent no command yet, once it is known that it may not stay.
 func (a *access) needChanged() {
-	if a.on(needChanged) == deny {
+	if a.advance(needChanged) == deny {
 		a.deny(deniedLine)
 	}
 }
@@ -149,7 +149,7 @@ func (s *Session) byCertificate(c *call) {
 	name := s.client.Peer.Certificate
 	password, known := s.srv.o.CertificateUser(name)
 	if !known { // it may not be named any more
-		s.access.begin(false)
+		s.access.beginLogin(false)
 		return
 	}
 	err := s.Login(name, password)
@@ -158,7 +158,7 @@ func (s *Session) byCertificate(c *call) {
 	}
 	s.pipes.Send()
 	s.client.Fail(err)
-	if upstream.Refused(err) != nil && s.access.on(refused) == end {
+	if upstream.Refused(err) != nil && s.access.advance(refused) == end {
 		s.srv.log.Warn("closed a client whose certificate names a user that could not be logged in", "client",
 			s.client.Peer.Addr, "user", name, "error", err)
 		s.client.Flush()

@@ -32,14 +32,14 @@ func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
 	return a
 }
 
-// find returns a command's row, nil if it has none, and the function that answers it here; nil: it is forwarded.
-func (a *answers) find(args [][]byte) (*commandtable.Command, answer) {
+// findRow returns a command's row, nil if it has none, and the function that answers it here; nil: it is forwarded.
+func (a *answers) findRow(args [][]byte) (*commandtable.Command, answer) {
 	c := a.Table.Find(args)
-	return a.answered(c)
+	return a.withAnswer(c)
 }
 
-// answered returns c, and the function that answers it here; nil: none.
-func (a *answers) answered(c *commandtable.Command) (*commandtable.Command, answer) {
+// withAnswer returns c, and the function that answers it here; nil: none.
+func (a *answers) withAnswer(c *commandtable.Command) (*commandtable.Command, answer) {
 	if c == nil || !c.Here {
 		return c, nil
 	}
@@ -121,7 +121,7 @@ func (s *Server) newTable(told []*commandtable.Command) *answers {
 // refusal is the error for a command of a client that must log in first. Redis 7 looks for the command, and at the number
 // of its words, before it asks who the client is.
 func (a *answers) refusal(args [][]byte) error {
-	switch c, _ := a.find(args); {
+	switch c, _ := a.findRow(args); {
 	case c == nil:
 		return &upstream.ReplyError{Line: unknownCommand(args)}
 	case !commandtable.ArityFits(c.Arity, len(args)):

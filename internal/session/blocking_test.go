@@ -7,7 +7,7 @@ import (
 )
 
 func (p *proxy) mayBlock(name string) bool {
-	c, _ := p.srv.facts.table.Load().find([][]byte{[]byte(name)})
+	c, _ := p.srv.facts.table.Load().findRow([][]byte{[]byte(name)})
 	return c != nil && c.Conn == commandtable.ConnBlock
 }
 

@@ -188,7 +188,7 @@ func TestRedirectionKeepsAConnectionForItsTimeOnly(t *testing.T) {
 	id := p.idOf(target)
 	kept := func() bool {
 		n, _ := strconv.ParseInt(id, 10, 64)
-		return p.srv.clients.find(n).own.View.RedisID.Load() != 0
+		return p.srv.clients.session(n).own.View.RedisID.Load() != 0
 	}
 	for _, end := range []func(*wire){
 		func(w *wire) { w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF") },

@@ -47,8 +47,8 @@ func (cs *clients) admit(s *Server, g *downstream.Conn) *Session {
 	return c
 }
 
-// forget frees the place of a session that has ended.
-func (cs *clients) forget(c *Session) {
+// forgetSession frees the place of a session that has ended.
+func (cs *clients) forgetSession(c *Session) {
 	cs.mu.Lock()
 	delete(cs.sessions, c.client.Number)
 	cs.mu.Unlock()
@@ -56,15 +56,15 @@ func (cs *clients) forget(c *Session) {
 	cs.n.Add(-1)
 }
 
-// find finds a client by its number; nil: it has gone.
-func (cs *clients) find(number int64) *Session {
+// session finds a client by its number; nil: it has gone.
+func (cs *clients) session(number int64) *Session {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.sessions[number]
 }
 
 // look takes the lock that every new client needs.
-func (cs *clients) look() { cs.find(0) }
+func (cs *clients) look() { cs.session(0) }
 
 // snapshot lists the sessions of the moment, oldest first.
 func (cs *clients) snapshot() []*Session {
@@ -77,7 +77,7 @@ func (cs *clients) snapshot() []*Session {
 
 // connections finds a client's own connections by its number; nil: it has gone.
 func (cs *clients) connections(number int64) *own.Connections {
-	if c := cs.find(number); c != nil {
+	if c := cs.session(number); c != nil {
 		return c.own
 	}
 	return nil
@@ -110,7 +110,7 @@ func (cs *clients) About() *commands.ProxyFacts { return cs.about() }
 
 // Client implements commands.Proxy.
 func (cs *clients) Client(number int64) commands.ClientFacts {
-	if c := cs.find(number); c != nil {
+	if c := cs.session(number); c != nil {
 		return c.facts()
 	}
 	return commands.ClientFacts{}
@@ -197,7 +197,7 @@ func (cs *clients) Unblock(number int64, fails bool, by commands.Access) ([]byte
 	if fails {
 		cause, how = commands.ErrUnblocked, "ERROR"
 	}
-	c := cs.find(number)
+	c := cs.session(number)
 	if c == nil {
 		return resp.AppendInt(nil, 0), nil
 	}

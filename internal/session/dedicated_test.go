@@ -34,7 +34,7 @@ func TestDedicatedKinds(t *testing.T) {
 		"xreadgroup group g c claim 5 block 0 streams a >": commandtable.ConnBlock, "monitor": commandtable.ConnMonitor, "debug sleep 0": commandtable.ConnNone,
 	} {
 		got := commandtable.ConnNone
-		if c, _ := tab.find(words(line)); c != nil {
+		if c, _ := tab.findRow(words(line)); c != nil {
 			got = c.Conn
 		}
 		if got != want {

@@ -37,7 +37,7 @@ func (s *Session) command(cmd redcon.Command) {
 func (s *Session) dispatch(cmd redcon.Command) {
 	t := s.srv.facts.table.Load()
 	c := call{Command: cmd}
-	c.row, c.answer = t.find(cmd.Args)
+	c.row, c.answer = t.findRow(cmd.Args)
 	if c.row != nil {
 		s.activity.last.Store(&c.row.Name)
 	}
@@ -46,7 +46,7 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	case s.own.Concerns(c.row) && s.ranOnOwn(&c):
 	case c.answer == nil && s.forwards(&c):
 	default:
-		s.answer(&c)
+		s.answerHere(&c)
 	}
 }
 
@@ -121,8 +121,8 @@ func (s *Session) forwards(c *call) bool {
 	return true
 }
 
-// answer answers a command here, once the run has been forwarded.
-func (s *Session) answer(c *call) {
+// answerHere answers a command here, once the run has been forwarded.
+func (s *Session) answerHere(c *call) {
 	if s.pipes.Send(); s.client.End.Over() {
 		return
 	}

@@ -40,7 +40,7 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	t := s.srv.facts.table.Load()
 	within := call{Command: redcon.Command{Args: args}}
-	within.row, within.answer = t.find(args)
+	within.row, within.answer = t.findRow(args)
 	if within.row == nil {
 		within.row, within.answer = s.lookedUp(args)
 	}

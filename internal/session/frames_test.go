@@ -147,7 +147,7 @@ func flood(p *proxy, w *framed) (stop func()) {
 	var over sync.WaitGroup
 	over.Go(func() {
 		for {
-			s.pushes.add(lock.Loss{Key: "flood", Reason: "test"})
+			s.pushes.queueLoss(lock.Loss{Key: "flood", Reason: "test"})
 			select {
 			case <-done:
 				return
@@ -188,7 +188,7 @@ func TestNoPushToRESP2(t *testing.T) {
 	w.do("HELLO", "3")
 	busy := s.client.Writer.Passage() // has the push wait until the client is at RESP2
 	busy.Write([]byte("+so"), true)
-	s.pushes.add(lock.Loss{Key: "flood", Reason: "test"})
+	s.pushes.queueLoss(lock.Loss{Key: "flood", Reason: "test"})
 	w.send("HELLO", "2")
 	eventually(t, "it is at RESP2", func() bool {
 		return s.client.IdentityNow().Proto == 2

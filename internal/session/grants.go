@@ -79,7 +79,7 @@ func (a *access) Refusals(write bool, keys ...[]byte) (refusals []error, err err
 	}
 	replies, err := a.pipes.AskKeys(questions)
 	for i, reply := range replies {
-		refusals[places[i]] = asked[i].answered(reply)
+		refusals[places[i]] = asked[i].keepAnswer(reply)
 	}
 	return refusals, err
 }
@@ -92,8 +92,8 @@ func (g grant) question() [][]byte {
 	return [][]byte{[]byte("PTTL"), []byte(g.key)}
 }
 
-// answered keeps what Redis has said about a key, and returns its refusal.
-func (g grant) answered(reply []byte) error {
+// keepAnswer keeps what Redis has said about a key, and returns its refusal.
+func (g grant) keepAnswer(reply []byte) error {
 	var err error
 	if line, bad := resp.ErrorLine(reply); bad {
 		err = &upstream.ReplyError{Line: line}

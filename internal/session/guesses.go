@@ -56,8 +56,8 @@ func (g *guesses) wrong(address string) {
 	from.free.Allow()
 }
 
-// wait takes the next turn of an address for a login, and returns how long that one waits.
-func (g *guesses) wait(address string) time.Duration {
+// turnOf takes the next turn of an address for a login, and returns how long that one waits.
+func (g *guesses) turnOf(address string) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	from, known := g.byAddress.Peek(address)
@@ -75,7 +75,7 @@ func (g *guesses) wait(address string) time.Duration {
 // askPassword asks Redis whether user may log in with password. It takes longer where many wrong ones come from.
 func (a *access) askPassword(user, password string) error {
 	ctx := a.client.Context()
-	if wait := a.srv.access.guesses.wait(networkOf(a.client.Peer.Addr)); wait > 0 {
+	if wait := a.srv.access.guesses.turnOf(networkOf(a.client.Peer.Addr)); wait > 0 {
 		retry.Sleep(ctx, wait, nil)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)

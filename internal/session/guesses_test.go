@@ -16,7 +16,7 @@ func TestGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuesses()
 		for range freeGuesses {
-			if d := g.wait("10.0.0.1"); d != 0 {
+			if d := g.turnOf("10.0.0.1"); d != 0 {
 				t.Fatalf("one of the first waits %v", d)
 			}
 			g.wrong("10.0.0.1")
@@ -24,16 +24,16 @@ func TestGuesses(t *testing.T) {
 		// Those that come at once, over many connections, wait one behind the other, and none for ever.
 		for i := range 100 * freeGuesses {
 			want := min(time.Duration(i)*guessTime, mostLoginWait)
-			if d := g.wait("10.0.0.1"); d.Round(time.Millisecond) != want {
+			if d := g.turnOf("10.0.0.1"); d.Round(time.Millisecond) != want {
 				t.Fatalf("further one %d waits %v, not %v", i, d, want)
 			}
 			g.wrong("10.0.0.1")
 		}
-		if d := g.wait("10.0.0.2"); d != 0 {
+		if d := g.turnOf("10.0.0.2"); d != 0 {
 			t.Errorf("another address waits %v", d)
 		}
 		time.Sleep(time.Second)
-		if d := g.wait("10.0.0.1"); d != 0 {
+		if d := g.turnOf("10.0.0.1"); d != 0 {
 			t.Errorf("a second later it waits %v", d)
 		}
 	})

@@ -39,7 +39,7 @@ func (s *Session) authenticate(user, password string, words []string) error {
 	if err := s.own.Authenticate(upstream.Identity{User: user, Password: password}, words...); err != nil {
 		return err
 	}
-	s.access.on(passwordRight) // before it has the identity, so that it is closed if that is revoked at this moment
+	s.access.advance(passwordRight) // before it has the identity, so that it is closed if that is revoked at this moment
 	id := s.client.Identity()
 	id.User, id.Password = user, password
 	s.identity(id)
@@ -130,7 +130,7 @@ func (s *Session) Reset() {
 	s.client.Debugs = false
 	s.identity(s.srv.fresh())
 	s.client.Unsay()
-	s.access.begin(false)
+	s.access.beginLogin(false)
 }
 
 // identity makes the client another user, or none, after Redis has agreed to it.

@@ -236,7 +236,7 @@ func (s *Session) awaitTable(c *call) {
 		c.fail(s.srv.facts.unknown())
 		return
 	}
-	if c.row, c.answer = t.find(c.Args); c.row != nil {
+	if c.row, c.answer = t.findRow(c.Args); c.row != nil {
 		s.activity.last.Store(&c.row.Name)
 	}
 }
@@ -329,7 +329,7 @@ func (s *Session) lookedUp(args [][]byte) (row *commandtable.Command, run answer
 		commandtable.MayBlock(told, s.srv.o.Blocking)
 		s.srv.process.LearnAgain()
 	}
-	return t.answered(c.Of(args))
+	return t.withAnswer(c.Of(args))
 }
 
 // describe asks Redis about a command, which a module may have added or redis.conf renamed: as the service account, or

@@ -19,7 +19,7 @@ func (s *Session) Locks() *lock.Client {
 	}
 	c := s.client
 	l := s.srv.o.Locks.NewClient(lock.ClientInfo{
-		ID: c.Number, Addr: c.Peer.Addr, Name: c.Name, User: c.User, Push: s.pushes.add, Gone: c.End.ClientGone,
+		ID: c.Number, Addr: c.Peer.Addr, Name: c.Name, User: c.User, Push: s.pushes.queueLoss, Gone: c.End.ClientGone,
 		Close: func(why string) { c.End.Cut(downstream.Left, why) },
 	})
 	l.SetUser(s.counted())

@@ -51,28 +51,28 @@ type Operators struct{ s *Server }
 // Operators is what operators ask.
 func (s *Server) Operators() Operators { return Operators{s} }
 
-// note has the log and the events say who asks for what.
-func (o Operators) note(by *client.Client, what string) {
+// noteAct has the log and the events say who asks for what.
+func (o Operators) noteAct(by *client.Client, what string) {
 	o.s.log.Info("an operator steers this proxy", "client", by.Peer.Addr, "user", by.User(), "asks", what)
 	o.s.o.Events.Add(eventOf(events.Act, by, what))
 }
 
 // Reload implements commands.Operator.
 func (o Operators) Reload(by *client.Client) (said string, err error) {
-	o.note(by, "RELOAD")
+	o.noteAct(by, "RELOAD")
 	return o.s.o.Reload(by.Context())
 }
 
 // Drain implements commands.Operator.
 func (o Operators) Drain(by *client.Client) {
-	o.note(by, "DRAIN")
+	o.noteAct(by, "DRAIN")
 	o.s.o.Drain()
 }
 
 // LogLevel implements commands.Operator.
 func (o Operators) LogLevel(by *client.Client, to string) (now string, err error) {
 	if to != "" {
-		o.note(by, "LOGLEVEL "+to)
+		o.noteAct(by, "LOGLEVEL "+to)
 	}
 	return o.s.o.Level(to)
 }

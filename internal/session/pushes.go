@@ -29,9 +29,9 @@ type pushes struct {
 	closed bool          // no pushes any more
 }
 
-// add queues the news of a lost lock for a client that can take it. It never blocks: a pusher is started when
+// queueLoss queues the news of a lost lock for a client that can take it. It never blocks: a pusher is started when
 // there is something to write, and goes when there is nothing more.
-func (p *pushes) add(l lock.Loss) {
+func (p *pushes) queueLoss(l lock.Loss) {
 	p.to.LostOne()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *pushes) add(l lock.Loss) {
 	}
 }
 
-// pushAll writes the queue, whole frames between whole replies. end waits for it.
+// pushAll writes the queue, whole frames between whole replies. endPushing waits for it.
 func (p *pushes) pushAll(gone chan<- struct{}) {
 	defer close(gone)
 	for more := true; more; {
@@ -84,8 +84,8 @@ func (p *pushes) takeQueue() (queue []lock.Loss, wanted bool) {
 	return queue, takesLossPush(p.to)
 }
 
-// end refuses more and waits for the pusher; the connection is closed by then, so that its write ends.
-func (p *pushes) end() {
+// endPushing refuses more and waits for the pusher; the connection is closed by then, so that its write ends.
+func (p *pushes) endPushing() {
 	p.mu.Lock()
 	p.closed = true
 	p.queue, p.queued = nil, 0

@@ -22,8 +22,8 @@ const (
 	runOutLines = 20 // more than come in ten seconds: each has sums that would be lost with it
 )
 
-// add notes a client that had so many locks.
-func (r *runOut) add(locks int, addr, why string) {
+// noteClient notes a client that had so many locks.
+func (r *runOut) noteClient(locks int, addr, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients++
@@ -31,8 +31,8 @@ func (r *runOut) add(locks int, addr, why string) {
 	r.addr, r.why = addr, why
 }
 
-// take returns what is to be told at now, and begins anew; clients is 0 when nothing is.
-func (r *runOut) take(now time.Time) (clients, locks int, addr, why string) {
+// takeSums returns what is to be told at now, and begins anew; clients is 0 when nothing is.
+func (r *runOut) takeSums(now time.Time) (clients, locks int, addr, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.clients == 0 || now.Before(r.quiet) {
@@ -43,9 +43,9 @@ func (r *runOut) take(now time.Time) (clients, locks int, addr, why string) {
 	return clients, locks, r.addr, r.why
 }
 
-// tell writes into the log what has been added, at most one line in runOutEvery.
-func (r *runOut) tell(to *slog.Logger, now time.Time) {
-	if clients, locks, addr, why := r.take(now); clients > 0 {
+// logSums writes into the log what has been added, at most one line in runOutEvery.
+func (r *runOut) logSums(to *slog.Logger, now time.Time) {
+	if clients, locks, addr, why := r.takeSums(now); clients > 0 {
 		loglimit.Most(to, runOutLines).Warn("clients were closed that held locks, which end with their leases",
 			"clients", clients, "locks", locks, "last", addr, "why", why)
 	}

@@ -39,15 +39,15 @@ func TestManyWhoseLocksRunOutMakeOneLine(t *testing.T) {
 		var r runOut
 		for range 3 {
 			for i := range 1000 {
-				r.add(2, fmt.Sprint(i), "why")
+				r.noteClient(2, fmt.Sprint(i), "why")
 				if i == 0 {
-					r.tell(log.logger(), time.Now())
+					r.logSums(log.logger(), time.Now())
 				}
 			}
 			time.Sleep(runOutEvery)
 		}
-		r.tell(log.logger(), time.Now())
-		r.tell(log.logger(), time.Now())
+		r.logSums(log.logger(), time.Now())
+		r.logSums(log.logger(), time.Now())
 		for what, n := range map[string]int{"clients=1 locks=2 ": 1, "clients=1000 locks=2000 ": 2, "clients=999 locks=1998 ": 1, "closed": 4} {
 			if log.count(what) != n {
 				t.Errorf("%q %d times, want %d", what, log.count(what), n)

@@ -215,7 +215,7 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 		s.loops.running.Go(s.stuckLoop)
 	})
 	letIn := func(redcon.Conn) bool { return true } // the gate has done so already
-	return redcon.Serve(l, s.handle, letIn, s.ended)
+	return redcon.Serve(l, s.handle, letIn, s.connectionEnded)
 }
 
 // handle is called by redcon with the first command of a batch, in the connection's own goroutine.
@@ -233,8 +233,8 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 	c.serve(first, rest)
 }
 
-// ended is called by redcon when a connection's goroutine is over; the session has ended before, in Conn.Read.
-func (s *Server) ended(conn redcon.Conn, _ error) {
+// connectionEnded is called by redcon when a connection's goroutine is over; the session has ended before, in Conn.Read.
+func (s *Server) connectionEnded(conn redcon.Conn, _ error) {
 	conn.NetConn().(*downstream.Conn).Client().End()
 	s.clients.running.Done()
 }

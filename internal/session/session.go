@@ -66,7 +66,7 @@ func newSession(s *Server, g *downstream.Conn, number int64) *Session {
 	c := client.New(&s.process, g, number, s.fresh())
 	x := &Session{srv: s, client: c, pipes: backend.NewForwarder(s.up.backend, s.up.common, c)}
 	x.access.srv, x.access.client, x.access.pipes = s, c, x.pipes
-	x.access.begin(s.o.Protected && !g.Peer.Local)
+	x.access.beginLogin(s.o.Protected && !g.Peer.Local)
 	x.pushes.to = c
 	x.own = own.New(&s.up.own, c, x.pipes)
 	x.activity.active.Store(time.Now().UnixNano())
@@ -113,7 +113,7 @@ func (s *Session) End() {
 		how, why := c.End.Reason()
 		s.srv.log.Debug("client left", "client", c.Peer.Addr, "id", c.Number, "why", why)
 		if locks := c.Held(); locks > 0 && how == downstream.Left {
-			s.srv.runOut.add(locks, c.Peer.Addr, why)
+			s.srv.runOut.noteClient(locks, c.Peer.Addr, why)
 		}
 		// A client that reads nothing delays the end no longer than this.
 		c.Writer.EndBy(time.Now().Add(dedicated.LastReplies))
@@ -127,8 +127,8 @@ func (s *Session) End() {
 		}
 		c.Close()
 		c.CloseAccounts()
-		s.pushes.end()
-		s.srv.clients.forget(s)
+		s.pushes.endPushing()
+		s.srv.clients.forgetSession(s)
 	})
 }
 

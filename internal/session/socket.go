@@ -34,7 +34,7 @@ func (s *Session) answerAtSocket(c *call) {
 	case c.row == nil, c.answer == nil, !answeredAtSocket(c.row.Name):
 		c.refuse(commandtable.Refused(notAtSocket), func(s *Session, _ [][]byte) { s.client.Error(notAtSocket) })
 	}
-	s.answer(c)
+	s.answerHere(c)
 	c.over = true
 }
 

@@ -35,7 +35,7 @@ func (s *Server) stuckLoop() {
 	var overdue []*Session
 	for pause := calm; retry.Sleep(s.ctx, pause, nil); {
 		now := time.Now()
-		s.runOut.tell(s.log, now)
+		s.runOut.logSums(s.log, now)
 		var waits bool
 		overdue, waits = s.clients.waiting(now, s.o.UpstreamTimeout, overdue[:0])
 		if pause = calm; waits {

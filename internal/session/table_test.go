@@ -25,7 +25,7 @@ func TestClassification(t *testing.T) {
 		"multi": true, "Script dEBUG yes": false, "client reply off": false, "CLIENT Nonsense": false, "cluster syncslots x": false,
 		"post": false, "SHUTDOWN": false, "config SET a b": false,
 	} {
-		if _, answer := tab.find(words(line)); (answer == nil) != forwarded {
+		if _, answer := tab.findRow(words(line)); (answer == nil) != forwarded {
 			t.Errorf("%q: forwarded %v, want %v", line, answer == nil, forwarded)
 		}
 	}
@@ -35,7 +35,7 @@ func TestClassificationDoesNotAllocate(t *testing.T) {
 	tab := newAnswers(nil, nil, nil)
 	for _, line := range []string{"GeT k", "client Setname x", "nosuch", "xread count 1 streams a 0"} {
 		args := words(line)
-		if n := testing.AllocsPerRun(100, func() { tab.find(args) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { tab.findRow(args) }); n > 0 {
 			t.Errorf("%q: %v allocations", line, n)
 		}
 	}

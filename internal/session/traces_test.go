@@ -111,7 +111,7 @@ func TestTraceparentStaysHere(t *testing.T) {
 		} {
 			raw := resp.AppendCommand(nil, "CLIENT", "SETINFO", "TraceParent", value)
 			args := bytesOf([]string{"CLIENT", "SETINFO", "TraceParent", value})
-			c, _ := table.find(args)
+			c, _ := table.findRow(args)
 			sent, e := commands.Queued(c, redcon.Command{Raw: raw, Args: args}, "me", table.Learned())
 			set, _ := e.(dedicated.Setting)
 			if bytes.Contains(bytes.ToLower(sent), []byte("traceparent")) || client.Setting(set) != want {

@@ -64,7 +64,7 @@ func (d *directConn) Read(p []byte) (int, error) {
 	if len(p) == 0 || len(p) > most {
 		return d.Conn.Read(p)
 	}
-	n, err := d.in.run(p, d.raw.Read)
+	n, err := d.in.transferAll(p, d.raw.Read)
 	if err != nil {
 		return n, d.named("read", err)
 	}
@@ -79,7 +79,7 @@ func (d *directConn) Write(p []byte) (int, error) {
 	if len(p) == 0 || len(p) > most {
 		return d.Conn.Write(p)
 	}
-	n, err := d.out.run(p, d.raw.Write)
+	n, err := d.out.transferAll(p, d.raw.Write)
 	if err != nil {
 		return n, d.named("write", err)
 	}
@@ -96,8 +96,8 @@ func (d *directConn) named(op string, err error) error {
 	return &net.OpError{Op: op, Net: d.LocalAddr().Network(), Source: d.LocalAddr(), Addr: d.RemoteAddr(), Err: os.NewSyscallError(op, err)}
 }
 
-// run transfers p. wait calls step, and again whenever the socket is ready for more, until it returns true.
-func (t *transfer) run(p []byte, wait func(func(fd uintptr) bool) error) (int, error) {
+// transferAll transfers p. wait calls step, and again whenever the socket is ready for more, until it returns true.
+func (t *transfer) transferAll(p []byte, wait func(func(fd uintptr) bool) error) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.p, t.n, t.errno = p, 0, 0

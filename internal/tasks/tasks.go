@@ -18,15 +18,15 @@ func (g *Group) Go(work func()) {
 	g.mu.Lock()
 	g.under++
 	g.mu.Unlock()
-	go g.run(work)
+	go g.runTask(work)
 }
 
-func (g *Group) run(work func()) {
-	defer g.end()
+func (g *Group) runTask(work func()) {
+	defer g.endTask()
 	work()
 }
 
-func (g *Group) end() {
+func (g *Group) endTask() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.under--; g.under == 0 {

@@ -77,7 +77,7 @@ func (f *Files) Watch(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			_, _ = f.look(false) // the log says it
+			_, _ = f.takeNew(false) // the log says it
 		case <-ctx.Done():
 			return
 		}
@@ -86,15 +86,15 @@ func (f *Files) Watch(ctx context.Context) {
 
 // Look takes on what is new at once. taken names the files if there was something; the error says why the old stays.
 func (f *Files) Look() (taken []string, err error) {
-	if news, err := f.look(true); !news {
+	if news, err := f.takeNew(true); !news {
 		return nil, err
 	}
 	return f.names.all(), nil
 }
 
-// look takes on what is new. A file may be half written, or one of a pair only: unless atOnce, what is new must be
+// takeNew takes on what is new. A file may be half written, or one of a pair only: unless atOnce, what is new must be
 // found the same twice, and whatever does not fit together leaves the old in place.
-func (f *Files) look(atOnce bool) (taken bool, err error) {
+func (f *Files) takeNew(atOnce bool) (taken bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	contents, sum, err := f.names.read()
@@ -119,7 +119,7 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 		err = fmt.Errorf("%s have changed but cannot be used: %w", f.names.what(), err)
 		f.refused = sum
 		f.trouble.Store(&err)
-		f.tell(err.Error())
+		f.callTold(err.Error())
 		return false, err
 	}
 	f.used, f.refused = sum, digest{}
@@ -127,11 +127,11 @@ func (f *Files) look(atOnce bool) (taken bool, err error) {
 	f.now.Store(m)
 	f.warnOfEnds(m, time.Now())
 	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
-	f.tell(strings.Join(f.names.all(), ", "))
+	f.callTold(strings.Join(f.names.all(), ", "))
 	return true, nil
 }
 
-func (f *Files) tell(what string) {
+func (f *Files) callTold(what string) {
 	if f.Told != nil {
 		f.Told(what)
 	}

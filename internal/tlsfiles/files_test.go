@@ -51,20 +51,20 @@ func TestNewFilesAreTakenOn(t *testing.T) {
 	cert, key := a.Issue("one")
 	f, log := open(t, Names{Certs: []string{cert}, Keys: []string{key}, CA: a.File})
 	before := f.Now()
-	f.look(false)
-	f.look(false)
+	f.takeNew(false)
+	f.takeNew(false)
 	if f.Now() != before || log.Len() > 0 {
 		t.Errorf("nothing has changed: %s", log)
 	}
 	a.IssueTo(cert, key, "two")
-	if f.look(false); name(f, 0) != "one" {
+	if f.takeNew(false); name(f, 0) != "one" {
 		t.Error("taken on at first sight, which may be of half a file")
 	}
-	if f.look(false); name(f, 0) != "two" || strings.Count(log.String(), "reloaded") != 1 {
+	if f.takeNew(false); name(f, 0) != "two" || strings.Count(log.String(), "reloaded") != 1 {
 		t.Errorf("still %s: %s", name(f, 0), log)
 	}
 	a.IssueTo(cert, key, "three")
-	if f.look(true); name(f, 0) != "three" {
+	if f.takeNew(true); name(f, 0) != "three" {
 		t.Error("an operator's word was not taken")
 	}
 }
@@ -89,23 +89,23 @@ func TestBadFilesLeaveTheOld(t *testing.T) {
 		before := f.Now()
 		change()
 		for range 5 {
-			f.look(false)
+			f.takeNew(false)
 		}
-		f.look(true)
+		f.takeNew(true)
 		if f.Now() != before || strings.Count(log.String(), "the old ones stay") != 1 {
 			t.Errorf("%s: said %q", what, log)
 		}
 		write(t, cert, goodCert)
 		write(t, key, goodKey)
 		write(t, a.File, goodCA)
-		f.look(false)
-		if f.look(false); f.Now() != before {
+		f.takeNew(false)
+		if f.takeNew(false); f.Now() != before {
 			t.Errorf("%s: the old ones again are taken for new", what)
 		}
 		write(t, cert, read(t, newCert))
 		write(t, key, read(t, newKey))
-		f.look(false)
-		if f.look(false); name(f, 0) != "new" {
+		f.takeNew(false)
+		if f.takeNew(false); name(f, 0) != "new" {
 			t.Errorf("%s: no others are taken on afterwards: %q", what, log)
 		}
 		write(t, cert, goodCert)
@@ -135,8 +135,8 @@ func TestPassword(t *testing.T) {
 	}
 	for _, step := range []struct{ content, password string }{{" two ", " two "}, {"", " two "}, {"three\n", "three"}} {
 		write(t, file, []byte(step.content))
-		f.look(false)
-		if f.look(false); f.Password() != step.password {
+		f.takeNew(false)
+		if f.takeNew(false); f.Password() != step.password {
 			t.Errorf("%q after %q", f.Password(), step.content)
 		}
 	}
@@ -287,7 +287,7 @@ func TestClientAuthorityIsReloaded(t *testing.T) {
 		t.Error("a certificate of an authority not trusted yet")
 	}
 	write(t, a.File, read(t, b.File))
-	f.look(true)
+	f.takeNew(true)
 	if _, err := handshake(server, old); err == nil {
 		t.Error("a certificate of an authority not trusted any more")
 	}

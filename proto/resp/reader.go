@@ -114,7 +114,7 @@ func (r *Reader) deliver(p []byte) (n int) {
 	for n < len(r.ready) {
 		k := wholeCommand(r.ready[n:], &noLimits)
 		if n+k > len(p) && n == 0 {
-			r.long = r.take(k)
+			r.long = r.takeReady(k)
 			return copy(p, standIn)
 		}
 		if n+k > len(p) {
@@ -122,11 +122,11 @@ func (r *Reader) deliver(p []byte) (n int) {
 		}
 		n += k
 	}
-	return copy(p, r.take(n))
+	return copy(p, r.takeReady(n))
 }
 
-// take takes the first n bytes of what is ready.
-func (r *Reader) take(n int) []byte {
+// takeReady takes the first n bytes of what is ready.
+func (r *Reader) takeReady(n int) []byte {
 	b := r.ready[:n:n]
 	if r.ready = r.ready[n:]; len(r.ready) == 0 {
 		r.ready = nil
@@ -267,7 +267,7 @@ func (r *Reader) examine(b []byte, seen int) (whole, rest int) {
 	for {
 		if r.req.state == atStart {
 			n := wholeCommands(b[pos:], &r.limits)
-			whole = r.keep(b, whole, pos, pos+n)
+			whole = r.keepBytes(b, whole, pos, pos+n)
 			pos += n
 			start = pos
 			if pos == len(b) || b[pos] != '*' && whole > 0 {
@@ -282,7 +282,7 @@ func (r *Reader) examine(b []byte, seen int) (whole, rest int) {
 				r.seen = pos - start
 				return whole, start
 			case isCommand:
-				whole = r.keep(b, whole, start, pos)
+				whole = r.keepBytes(b, whole, start, pos)
 			case isInline:
 				r.ready, err = appendInline(r.ready, b[start:pos], &r.limits)
 			}
@@ -298,9 +298,9 @@ func (r *Reader) examine(b []byte, seen int) (whole, rest int) {
 	}
 }
 
-// keep adds the complete commands b[from:to] to those at b[:whole], or to ready
+// keepBytes adds the complete commands b[from:to] to those at b[:whole], or to ready
 // when these are there already. It returns the new whole.
-func (r *Reader) keep(b []byte, whole, from, to int) int {
+func (r *Reader) keepBytes(b []byte, whole, from, to int) int {
 	if len(r.ready) > 0 {
 		r.ready = append(r.ready, b[from:to]...)
 		return whole

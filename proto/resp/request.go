@@ -64,7 +64,7 @@ func (q *request) step(b []byte, l *Limits) (n int, v verdict, err error) {
 		case afterCount:
 			b[i] = '\n'
 			i++
-			if v, err := q.count(l); v == isNothing || err != nil {
+			if v, err := q.readCount(l); v == isNothing || err != nil {
 				return i, v, err
 			}
 		case afterLength:
@@ -165,8 +165,8 @@ func (q *request) inline(b []byte, limit int) (n int, done bool, err error) {
 	return n, false, nil
 }
 
-// count ends the line "*<count>".
-func (q *request) count(l *Limits) (verdict, error) {
+// readCount ends the line "*<count>".
+func (q *request) readCount(l *Limits) (verdict, error) {
 	n, ok := q.number()
 	if !ok || n > math.MaxInt32 {
 		return isUnfinished, errMultibulkLength

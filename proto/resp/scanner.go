@@ -75,7 +75,7 @@ type shortName struct {
 	n    int
 }
 
-func (w *shortName) add(p []byte) { w.n += copy(w.text[w.n:], p) }
+func (w *shortName) addText(p []byte) { w.n += copy(w.text[w.n:], p) }
 
 // confirms says whether a push of that name confirms a subscription, or the end of one.
 func (w *shortName) confirms() bool {
@@ -139,8 +139,8 @@ func scalar(p []byte) int {
 	return 0
 }
 
-// begin takes the type byte of a frame.
-func (s *Scanner) begin(typ byte) error {
+// beginFrame takes the type byte of a frame.
+func (s *Scanner) beginFrame(typ byte) error {
 	s.typ = typ
 	switch typ {
 	case '+', '-', ':', ',', '#', '_', '(':
@@ -158,7 +158,7 @@ func (s *Scanner) begin(typ byte) error {
 func (s *Scanner) goOn(p []byte) (n int, complete bool, err error) {
 	switch s.at {
 	case scanType:
-		return 1, false, s.begin(p[0])
+		return 1, false, s.beginFrame(p[0])
 	case scanLine:
 		n, complete = s.line(p)
 		return n, complete, nil
@@ -168,7 +168,7 @@ func (s *Scanner) goOn(p []byte) (n int, complete bool, err error) {
 	case scanBody:
 		k := min(s.n, int64(len(p)))
 		if s.naming && s.typ == '$' {
-			s.name.add(p[:k])
+			s.name.addText(p[:k])
 		}
 		if s.n -= k; s.n == 0 {
 			s.expect(scanEnd, "\r\n")

@@ -51,7 +51,7 @@ func Follow(t *upstream.Target, log *slog.Logger) *Follower {
 		s := &sentinel{f: f, index: i, addr: addr, wakeup: make(chan struct{}, 1)}
 		f.peers = append(f.peers, s)
 		f.running.Add(1)
-		go s.run()
+		go s.follow()
 	}
 	f.running.Add(1)
 	go f.watchRole()
@@ -62,7 +62,7 @@ func Follow(t *upstream.Target, log *slog.Logger) *Follower {
 func (f *Follower) Close() {
 	f.stop()
 	f.running.Wait()
-	f.probe.close()
+	f.probe.closeConn()
 }
 
 // Check implements upstream.Resolver: the Sentinels and the master are asked again soon.

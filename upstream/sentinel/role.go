@@ -31,8 +31,8 @@ type probe struct {
 
 func (p *probe) wake() { retry.Wake(p.again) }
 
-// close closes the connection. The caller has the turn, or nobody asks any more.
-func (p *probe) close() {
+// closeConn closes the connection. The caller has the turn, or nobody asks any more.
+func (p *probe) closeConn() {
 	if p.asker != nil {
 		p.asker.Close()
 	}
@@ -43,7 +43,7 @@ func (p *probe) of(t *upstream.Term, target upstream.Target) {
 	if p.term == t {
 		return
 	}
-	p.close()
+	p.closeConn()
 	p.term, p.asker = t, upstream.NewAsker(target, roleTimeout)
 	p.confirmed, p.said = false, time.Time{}
 }

@@ -38,8 +38,8 @@ type sentinel struct {
 
 func (s *sentinel) wake() { retry.Wake(s.wakeup) }
 
-// run asks the Sentinel, and listens to it, until the follower is closed.
-func (s *sentinel) run() {
+// follow asks the Sentinel, and listens to it, until the follower is closed.
+func (s *sentinel) follow() {
 	defer s.f.running.Done()
 	client, err := rueidis.NewClient(s.options()) // the client comes even with an error, and connects later
 	if client == nil {
@@ -51,7 +51,7 @@ func (s *sentinel) run() {
 	defer listening.Wait()
 	listening.Go(func() { s.listen(client) })
 	for {
-		v := s.ask(client)
+		v := s.askMaster(client)
 		if s.f.ctx.Err() != nil {
 			return
 		}
@@ -65,9 +65,9 @@ func (s *sentinel) run() {
 	}
 }
 
-// ask sends both questions together, so that they are answered at one moment. During a failover GET-MASTER-ADDR-BY-NAME
+// askMaster sends both questions together, so that they are answered at one moment. During a failover GET-MASTER-ADDR-BY-NAME
 // already names the new master; MASTER does not, but it has the epoch.
-func (s *sentinel) ask(client rueidis.Client) statement {
+func (s *sentinel) askMaster(client rueidis.Client) statement {
 	ctx, cancel := context.WithTimeout(s.f.ctx, sentinelTimeout)
 	defer cancel()
 	name := s.f.target.Sentinels.Master

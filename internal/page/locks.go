@@ -100,7 +100,7 @@ func (d *document) proxies(v proxies.Overview, now time.Time) {
 			display.Number(int64(s.Holds)), display.Number(int64(s.Waits)))
 		d.put(`<td data-label="Version">%s</td>`+"\n"+`<td data-label="Up since">`, display.Shown(s.Version))
 		d.when(s.ID != "", "%s UTC", s.Started.UTC().Format(clock))
-		d.note(`<div class="note">%s</div>`, display.Whole(s.Trouble))
+		d.textIf(`<div class="note">%s</div>`, display.Whole(s.Trouble))
 		d.put("</td>\n")
 	})
 }
