@@ -364,7 +364,7 @@ func TestTornReplies(t *testing.T) {
 // A shared pipe hands long replies over in pieces: what came of one that was lost can be taken back.
 func TestTornLongReply(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 3*longFrame)
+	long := strings.Repeat("x", 3*gatheredFrame)
 	target := fakeRedis(t, func(i int, c net.Conn) {
 		admit(c)
 		c.Read(make([]byte, 1<<10))

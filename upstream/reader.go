@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	readBuffer = 64 << 10
-	// longFrame is how much of a frame a shared pipe gathers before it hands the frame over in pieces. A frame that is
-	// longer than the buffer always comes in pieces.
-	longFrame = readBuffer / 2
+	readBuffer = resp.Long
+	// gatheredFrame is how much of a frame a shared pipe gathers before it hands the frame over in pieces: see resp.Long. A
+	// frame that is longer than the buffer always comes in pieces.
+	gatheredFrame = readBuffer / 2
 )
 
 // readonlyError is how a Redis that is no master refuses a write.
@@ -87,7 +87,7 @@ func (rd *reader) consume() error {
 	case rd.push:
 		rd.handOver(rd.frame)
 		rd.dropFrame()
-	case rd.link.whole && rd.partial == 0 && rd.end-rd.frame <= longFrame:
+	case rd.link.whole && rd.partial == 0 && rd.end-rd.frame <= gatheredFrame:
 		rd.handOver(rd.frame)
 	default:
 		rd.handOverPart()
@@ -209,7 +209,7 @@ func (rd *reader) release() {
 	}
 }
 
-// makeRoom readies buf for the next Read: what is there of an unfinished frame, at most longFrame, moves to the front.
+// makeRoom readies buf for the next Read: what is there of an unfinished frame, at most gatheredFrame, moves to the front.
 func (rd *reader) makeRoom() {
 	if rd.start > 0 {
 		copy(rd.buf, rd.buf[rd.start:rd.end])

@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/own"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // Session is one client's connection. All of it runs in redcon's goroutine of that connection, but for what is guarded
@@ -46,7 +47,7 @@ type batch struct {
 	next   []redcon.Command // of the same pipeline, behind the command at work
 }
 
-const keepBytes = 128 << 10 // of a buffer that is kept for the next batch
+const keepBytes = 2 * resp.Long // of a buffer that is kept for the next batch
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 

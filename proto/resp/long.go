@@ -5,5 +5,6 @@ package resp
 // (internal/backend/long.go, which also learns whose replies are long), and a reply is passed on in the pieces in which it
 // comes. As much is gathered of short ones before they are written.
 //
-// One bound is another one's: upstream.CopiedBelow, a quarter of it, is where a slot of writev is cheaper than a copy.
+// Two bounds have reasons of their own: upstream.CopiedBelow, a quarter of it, is where a slot of writev is cheaper than a copy;
+// and the reader of a shared pipe gathers half of it of a reply, since what comes behind must have room in its buffer.
 const Long = 64 << 10
