@@ -38,7 +38,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		for _, c := range s.clients.snapshot() {
 			c.client.End.Cut(downstream.Left, "drain timeout")
 		}
-		if !s.waitEmpty(lastCall) {
+		if !s.waitEmpty() {
 			err = fmt.Errorf("%w; some clients' last commands were never answered", err)
 		}
 	}
@@ -171,8 +171,8 @@ func (l laggard) describe() string {
 	return who + " holds " + strings.Join(names, ", ")
 }
 
-func (s *Server) waitEmpty(within time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+func (s *Server) waitEmpty() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), lastCall)
 	defer cancel()
 	for s.clients.n.Load() > 0 && retry.Sleep(ctx, time.Millisecond, nil) {
 	}

@@ -47,7 +47,7 @@ func (h herded) spread() (least, most int) {
 
 // contend has all users of so many proxies want one lock for some simulated time.
 func contend(t *testing.T, verb string, proxies int, work, d time.Duration) (h herded) {
-	p := &profile{name: "herd", proxies: proxies, options: lock.Options{Watchdog: 30 * second, Poll: 3 * second}}
+	p := &profile{name: "herd", proxies: proxies, options: lock.ManagerOptions{Watchdog: 30 * second, Poll: 3 * second}}
 	defer current.Store(nil)
 	synctest.Test(t, func(t *testing.T) {
 		b := newEnvironment(combination{p: p, s: stores[0]}, 1, nil, nil)

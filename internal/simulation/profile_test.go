@@ -82,7 +82,7 @@ var profiles = []*profile{
 	},
 	{
 		name: "herd", about: "one lock is wanted through many proxies: nobody waits for it while it is free", stores: one,
-		proxies: 6, users: 2, strict: true, effects: true, gap: 3 * second, options: lock.Options{Watchdog: 10 * second, Poll: time.Minute}, drive: func(b *environment) { history.Herd(b.Crew) },
+		proxies: 6, users: 2, strict: true, effects: true, gap: 3 * second, options: lock.ManagerOptions{Watchdog: 10 * second, Poll: time.Minute}, drive: func(b *environment) { history.Herd(b.Crew) },
 	},
 	{
 		name: "late", about: "writers sleep past their leases", stores: []string{"single"}, effects: true,
