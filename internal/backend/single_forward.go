@@ -124,28 +124,21 @@ func (u *singlePath) Leave() {
 }
 
 func (u *singlePath) Hello(id upstream.Identity) (resp.Reply, error) {
-	p := u.open[shared]
-	if p == nil || id != u.client.Identity() {
-		var err error
-		if p, err = u.node.Open(u.client.Context(), id); err != nil {
-			return resp.Reply{}, err
-		}
+	p, err := u.node.Open(u.client.Context(), id)
+	if err != nil {
+		return resp.Reply{}, err
 	}
 	got, err := u.question(p, resp.AppendCommand(nil, "HELLO", strconv.Itoa(id.Proto)))
 	if err == nil {
 		err = upstream.ErrorIn(got)
 	}
 	if err != nil {
-		if p != u.open[shared] {
-			p.Release()
-		}
+		p.Release()
 		return resp.Reply{}, err
 	}
-	if p != u.open[shared] {
-		u.SetIdentity(id)
-		u.Leave()
-		u.open[shared] = p
-	}
+	u.SetIdentity(id)
+	u.Leave()
+	u.open[shared] = p
 	answer, _ := resp.ParseReply(got)
 	return answer, nil
 }
