@@ -74,7 +74,7 @@ func (p *ProxyFacts) section() string {
 	b.WriteString("# Lockproxy\r\n")
 	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
 	line("lockproxy_version", versionNumber(p.Version))
-	p.tell(false, line)
+	p.tellLines(false, line)
 	if p.Locks == nil {
 		return b.String()
 	}
@@ -96,9 +96,9 @@ func versionNumber(version string) string {
 	return cmp.Or(strings.TrimRight(number, "."), "0.0.0")
 }
 
-// tell tells what is known of the proxy, but for its version and a quorum's nodes: words, and then figures, of which
+// tellLines tells what is known of the proxy, but for its version and a quorum's nodes: words, and then figures, of which
 // ages only if they are wanted.
-func (p *ProxyFacts) tell(ages bool, line func(name string, value any)) {
+func (p *ProxyFacts) tellLines(ages bool, line func(name string, value any)) {
 	embedded := 0
 	if p.Embedded {
 		embedded = 1

@@ -109,7 +109,7 @@ func counted[T any](c *Client, args [][]byte, out []byte, find func(n int) []T, 
 func operatorStats(c *Client, _ [][]byte, out []byte) []byte {
 	p := c.Proxy.About()
 	all := fields{{"version", p.Version}}
-	p.tell(true, func(name string, value any) {
+	p.tellLines(true, func(name string, value any) {
 		all = append(all, field{strings.TrimPrefix(name, "lockproxy_"), value})
 	})
 	state := c.Operator.InForce()

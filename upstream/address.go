@@ -124,7 +124,7 @@ func (a *Address) lookAgain(at *termConn) *termConn {
 	}
 	next := a.dialMaster(ctx)
 	there := a.role(ctx, next)
-	if !a.follow(present, there) {
+	if !a.followAddress(present, there) {
 		next.Close()
 		a.noteRole(present)
 		return at
@@ -134,9 +134,9 @@ func (a *Address) lookAgain(at *termConn) *termConn {
 	return next
 }
 
-// follow decides by the roles of the present Redis and of the one to which a new connection leads, whether that is the
+// followAddress decides by the roles of the present Redis and of the one to which a new connection leads, whether that is the
 // present one from now on.
-func (a *Address) follow(present, there role) bool {
+func (a *Address) followAddress(present, there role) bool {
 	switch {
 	case present == unreachable && there != unreachable: // it may have been started again, and may be another
 		a.Begin(a.target.Addr)

@@ -63,7 +63,7 @@ func closing(t *testing.T, n *Node, do func(args ...any), change []any) {
 	if _, err := n.Dedicate(t.Context(), nobody, newRecorder()); !asksForPassword(err) {
 		t.Errorf("one more: %v", err)
 	}
-	shared.drop(ErrTimeout)
+	shared.dropLink(ErrTimeout)
 	eventually(t, "the connection is made again, and refused", func() bool {
 		var c client
 		_, err := c.do(shared, []string{"PING"})
@@ -165,6 +165,6 @@ func TestReplacedConnectionsAreNoFailures(t *testing.T) {
 		}
 	}
 	failures := telemetry.PipeFailures.Value()
-	shared.drop(ErrTimeout)
+	shared.dropLink(ErrTimeout)
 	eventually(t, "a failure is counted", func() bool { return telemetry.PipeFailures.Value() == failures+1 })
 }

@@ -25,9 +25,9 @@ const (
 // again without a back-off.
 const useful = time.Second
 
-// run is the pipe's goroutine: it connects, reads the replies until the
+// keepConnected is the pipe's goroutine: it connects, reads the replies until the
 // connection ends, and connects again, for as long as the pipe has users.
-func (p *Pipe) run() {
+func (p *Pipe) keepConnected() {
 	defer p.share.give()
 	defer p.move(ended, nil)
 	defer p.stop()
@@ -86,7 +86,7 @@ func lossLevel(err error) slog.Level {
 // runLink makes one attempt. It returns when the attempt has failed or the
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
-	c, err := p.connect()
+	c, err := p.connectLink()
 	if err != nil {
 		return false, err
 	}
@@ -115,9 +115,9 @@ func (p *Pipe) runLink() (served bool, err error) {
 	return l.replied.Load() || time.Since(since) > useful, err
 }
 
-// connect makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any
+// connectLink makes the pipe's connection. One that was lost is made again by id's password only: if that is not valid any
 // more its clients have to log in again, as at Redis. So is one that only makes things quicker.
-func (p *Pipe) connect() (c *termConn, err error) {
+func (p *Pipe) connectLink() (c *termConn, err error) {
 	if p.state().connected || !p.ofClients() || p.id.quicker(p.kind) {
 		return connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	}

@@ -317,7 +317,7 @@ func (n *Node) leave(p *Dedicated) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.unused.Stop()
-	n.forget(p)
+	n.forgetConn(p)
 }
 
 // DedicatedCount counts the connections that serve one client each: those in use and those that wait for the next. It

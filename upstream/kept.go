@@ -46,7 +46,7 @@ func (k *kept) find(id Identity, kind pipeKind) keeps {
 // rest keeps a connection for its next user, and drops the oldest when there are too many.
 func (k *kept) rest(c keeps) {
 	if len(k.idle) == mostIdle {
-		k.drop(k.idle[0])
+		k.dropUnused(k.idle[0])
 	}
 	k.idle = append(k.idle, c)
 	if t := c.its().unused; t != nil {
@@ -61,8 +61,8 @@ func (k *kept) taken(c keeps) {
 	}
 }
 
-// forget forgets a connection. A newer shared pipe of the same identity stays.
-func (k *kept) forget(c keeps) {
+// forgetConn forgets a connection. A newer shared pipe of the same identity stays.
+func (k *kept) forgetConn(c keeps) {
 	if p, is := c.(*Pipe); is && k.shared[p.id] == p {
 		delete(k.shared, p.id)
 	}
@@ -70,9 +70,9 @@ func (k *kept) forget(c keeps) {
 	k.taken(c)
 }
 
-// drop closes a connection that nobody uses, and gives its room in the Budget back at once.
-func (k *kept) drop(c keeps) {
-	k.forget(c)
+// dropUnused closes a connection that nobody uses, and gives its room in the Budget back at once.
+func (k *kept) dropUnused(c keeps) {
+	k.forgetConn(c)
 	c.end()
 	c.its().share.give()
 }
@@ -82,7 +82,7 @@ func (k *kept) drop(c keeps) {
 func (k *kept) dropOldest(which func(keeps) bool) bool {
 	at := slices.IndexFunc(k.idle, which)
 	if at >= 0 {
-		k.drop(k.idle[at])
+		k.dropUnused(k.idle[at])
 	}
 	return at >= 0
 }

@@ -201,7 +201,7 @@ func (n *Node) pipe(id Identity, kind pipeKind, counted *share) (*Pipe, error) {
 		} else {
 			n.alone[p] = struct{}{}
 		}
-		n.running.Go(p.run)
+		n.running.Go(p.keepConnected)
 	}
 	return p, nil
 }
@@ -217,7 +217,7 @@ func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, patience, errNoLink)
 		defer cancel()
 	}
-	if _, err := p.await(ctx, lately, !p.id.quicker(p.kind)); err != nil {
+	if _, err := p.awaitLink(ctx, lately, !p.id.quicker(p.kind)); err != nil {
 		n.release(p)
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func (n *Node) release(p *Pipe) {
 		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again
 		// and again would make a connection each time. When the back-off is over, the pipe forgets itself.
 	default:
-		n.forget(p)
+		n.forgetConn(p)
 		p.end()
 	}
 }
@@ -277,7 +277,7 @@ func (n *Node) dropUnused(p *Pipe) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if p.users == 0 {
-		n.drop(p)
+		n.dropUnused(p)
 	}
 }
 
@@ -288,7 +288,7 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	if p.users > 0 {
 		return false
 	}
-	n.forget(p)
+	n.forgetConn(p)
 	return true
 }
 

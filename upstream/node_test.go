@@ -203,7 +203,7 @@ func TestPrivatePipesAreUsedAgain(t *testing.T) {
 	if again := take((*Node).Private, id); again != one || other == one {
 		t.Error("the one that was given back is not the next client's")
 	}
-	one.drop(ErrLeft)
+	one.dropLink(ErrLeft)
 	one.Release()
 	if again := take((*Node).Private, id); again == one {
 		t.Error("a pipe without a connection was handed out")

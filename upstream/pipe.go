@@ -132,9 +132,9 @@ func (p *Pipe) Ask(r *Request, within time.Duration) ([]byte, error) {
 	return got, err
 }
 
-// drop ends the connection in use. The outcome of requests under way there is unknown; later requests get a new
+// dropLink ends the connection in use. The outcome of requests under way there is unknown; later requests get a new
 // connection.
-func (p *Pipe) drop(cause error) {
+func (p *Pipe) dropLink(cause error) {
 	if l := p.link.Load(); l != nil {
 		l.fail(cause)
 	}
@@ -146,7 +146,7 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errNoLink)
 	defer cancel()
 	for {
-		l, err := p.await(ctx, moved || r.Patient && p.node.contact.lately(), false)
+		l, err := p.awaitLink(ctx, moved || r.Patient && p.node.contact.lately(), false)
 		if err != nil {
 			return err
 		}
@@ -158,11 +158,11 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 	}
 }
 
-// await returns the link in use, waiting for it while an attempt is under way.
+// awaitLink returns the link in use, waiting for it while an attempt is under way.
 // While the back-off runs it fails at once with the last attempt's error, with
 // two exceptions: with moved it waits for a Redis that cannot be reached, and
 // with fresh for the next answer of a Redis that has refused.
-func (p *Pipe) await(ctx context.Context, moved, fresh bool) (*link, error) {
+func (p *Pipe) awaitLink(ctx context.Context, moved, fresh bool) (*link, error) {
 	now := p.state()
 	newest := now.newest(fresh)
 	for {
@@ -247,7 +247,7 @@ func (p *Pipe) Connected() bool { return p.live() != nil }
 // end ends the pipe for good. The pipe's goroutine is then about to end.
 func (p *Pipe) end() {
 	p.stop()
-	p.drop(ErrClosed)
+	p.dropLink(ErrClosed)
 }
 
 // Release gives the pipe back, once for every Open, Private or Aside; the

@@ -83,7 +83,7 @@ func (p *scriptPipe) check() {
 	}
 	left := scriptTimeout - (telemetry.Clock() - time.Duration(p.heard.Load()))
 	if left <= 0 {
-		p.drop(errSilent)
+		p.dropLink(errSilent)
 		left = scriptTimeout
 	}
 	p.arm(left)

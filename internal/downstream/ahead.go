@@ -79,7 +79,7 @@ func (r *Reader) readAhead(done chan<- struct{}) {
 		a.kept.filled(n)
 		if idle := r.gate.Bounds().IdleTimeout; n > 0 && idle > 0 && time.Since(renewed) > idle/4 {
 			renewed = time.Now()
-			r.out.renew() // a client that sends is not idle
+			r.out.renewDeadline() // a client that sends is not idle
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			a.err = err

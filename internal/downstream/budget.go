@@ -95,7 +95,7 @@ func (b *budget) dropClient(v *Account) { v.drop("over " + b.what) }
 func (b *budget) reserve(a *Account, n int) (victim *Account, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer b.show(b.used)
+	defer b.showUsed(b.used)
 	if a.gone {
 		return nil, false
 	}
@@ -121,7 +121,7 @@ func counted(n int) int {
 func (b *budget) draw(a *Account, n int) (victims []*Account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer b.show(b.used)
+	defer b.showUsed(b.used)
 	if a.gone {
 		return nil
 	}
@@ -153,8 +153,8 @@ func (b *budget) book(a *Account, n int) {
 	}
 }
 
-// show has the metric follow, when all is booked: in the midst of it more may be used than the bound. mu is held.
-func (b *budget) show(was int) { b.bytes.Add(int64(b.used - was)) }
+// showUsed has the metric follow, when all is booked: in the midst of it more may be used than the bound. mu is held.
+func (b *budget) showUsed(was int) { b.bytes.Add(int64(b.used - was)) }
 
 func (b *budget) largest() (most *Account) {
 	for a := range b.accounts {

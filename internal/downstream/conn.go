@@ -76,7 +76,7 @@ func (c *Conn) Write(p []byte) (int, error) { return c.Writer.Write(p) }
 // and never blocks.
 func (c *Conn) BoundsChanged() {
 	c.Reader.Wake()
-	c.Writer.renew()
+	c.Writer.renewDeadline()
 }
 
 // dropFor ends the connection from another goroutine without waiting for anything, not even for TLS' close_notify: the

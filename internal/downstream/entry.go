@@ -64,8 +64,8 @@ func (g *Gate) entryTime() time.Duration {
 	return entryTime
 }
 
-// enter takes one client through the listener's Entry, in a goroutine of its own, for which Accept waits.
-func (l *listener) enter(e entrant) {
+// enterGate takes one client through the listener's Entry, in a goroutine of its own, for which Accept waits.
+func (l *listener) enterGate(e entrant) {
 	defer l.entering.Done()
 	raw := e.conn
 	stop := context.AfterFunc(l.ctx, func() { raw.Close() })

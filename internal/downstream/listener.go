@@ -27,7 +27,7 @@ type listener struct {
 	ctx      context.Context // ends when the listener is closed
 	stop     context.CancelFunc
 	begin    sync.Once
-	entering sync.WaitGroup // clients in enter
+	entering sync.WaitGroup // clients in enterGate
 	entered  chan entrant   // those that are through
 	failed   chan error     // what ended acceptLoop
 }
@@ -84,7 +84,7 @@ func (l *listener) acceptLoop() {
 			return
 		}
 		l.entering.Add(1)
-		go l.enter(e)
+		go l.enterGate(e)
 	}
 }
 
@@ -132,7 +132,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 		raw.Close()
 		return e, false
 	}
-	if e.place = l.gate.places.enter(raw, l.entry.Operators); e.place != nil {
+	if e.place = l.gate.places.takePlace(raw, l.entry.Operators); e.place != nil {
 		return e, true
 	}
 	l.gate.places.noteRefused(tooMany, from)

@@ -35,8 +35,8 @@ type Place struct {
 	operator net.Conn // its socket; nil: no operator's
 }
 
-// enter lets one more client in; nil: there are as many as may be. An operator has always a place.
-func (p *places) enter(socket net.Conn, operator bool) *Place {
+// takePlace lets one more client in; nil: there are as many as may be. An operator has always a place.
+func (p *places) takePlace(socket net.Conn, operator bool) *Place {
 	if operator {
 		p.operators.Enter(socket)
 		return &Place{p, socket}

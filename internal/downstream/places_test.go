@@ -14,20 +14,20 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	g := newTestGate(t, GateOptions{Bounds: Bounds{MaxClients: 2}})
-	first, second := g.places.enter(nil, false), g.places.enter(nil, false)
-	if g.places.enter(nil, false) != nil {
+	first, second := g.places.takePlace(nil, false), g.places.takePlace(nil, false)
+	if g.places.takePlace(nil, false) != nil {
 		t.Error("a third client has a place")
 	}
 	var operators []*Place
 	var ends []net.Conn
 	for range operatorPlaces + 1 {
 		here, there := net.Pipe()
-		operators, ends = append(operators, g.places.enter(here, true)), append(ends, there)
+		operators, ends = append(operators, g.places.takePlace(here, true)), append(ends, there)
 	}
 	if _, err := ends[0].Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the oldest operator: %v", err)
 	}
-	if first.Leave(); g.places.enter(nil, false) == nil {
+	if first.Leave(); g.places.takePlace(nil, false) == nil {
 		t.Error("a place is not given back")
 	}
 	second.Leave()

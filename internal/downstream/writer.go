@@ -94,9 +94,9 @@ func (w *Writer) beforePiece(held int) error {
 	return nil
 }
 
-// renew sets the deadline of the write in progress anew: other bounds hold, or the client has shown that it is not
+// renewDeadline sets the deadline of the write in progress anew: other bounds hold, or the client has shown that it is not
 // idle.
-func (w *Writer) renew() {
+func (w *Writer) renewDeadline() {
 	w.mu.Lock()
 	over := w.held > 0 && w.arm(time.Now(), time.Time{})
 	w.mu.Unlock()

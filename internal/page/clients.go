@@ -85,7 +85,7 @@ func (p *Page) aClient(w http.ResponseWriter, r *http.Request) {
 	}
 	f := p.frame(r.Context(), "")
 	var d document
-	d.open(f, "#"+id, false)
+	d.openFrame(f, "#"+id, false)
 	d.put("<h2>A client</h2>\n")
 	d.clients(all[at : at+1])
 	d.put(`<div class="one"><section class="danger" aria-labelledby="kill-title">
@@ -101,7 +101,7 @@ func (p *Page) aClient(w http.ResponseWriter, r *http.Request) {
 </section></div>
 `, id, url.PathEscape(all[at].Addr), p.About.Proxy)
 	d.closeFrame(f)
-	d.send(w, http.StatusOK)
+	d.sendPage(w, http.StatusOK)
 }
 
 // kill closes a client as CLIENT KILL does: the one that was shown, by its number and address at this very process,

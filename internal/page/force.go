@@ -86,7 +86,7 @@ func (p *Page) one(w http.ResponseWriter, r *http.Request) {
 func (p *Page) show(w http.ResponseWriter, status int, of *detail) {
 	var d document
 	d.one(of)
-	d.send(w, status)
+	d.sendPage(w, status)
 }
 
 // detail asks Redis who has a lock, and adds what this proxy knows of them and of those who wait. A holder of which

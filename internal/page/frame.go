@@ -63,17 +63,17 @@ func (p *Page) serve(s sheet) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f := p.frame(r.Context(), s.path)
 		var d document
-		d.open(f, s.title, true)
+		d.openFrame(f, s.title, true)
 		for _, one := range s.sections(p, r) {
 			d.section(one)
 		}
 		d.closeFrame(f)
-		d.send(w, http.StatusOK)
+		d.sendPage(w, http.StatusOK)
 	}
 }
 
-// open draws all that is before what a page shows. live: page.js keeps it fresh.
-func (d *document) open(f *frame, title string, live bool) {
+// openFrame draws all that is before what a page shows. live: page.js keeps it fresh.
+func (d *document) openFrame(f *frame, title string, live bool) {
 	d.put(`<!doctype html>
 <html lang="en">
 <head>

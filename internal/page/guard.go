@@ -21,8 +21,8 @@ type Credentials struct {
 	Certificates bool          // TLS has asked for one, and looked at it
 }
 
-// open says that who can connect may see it: it must be on loopback.
-func (e Credentials) open() bool { return e.Token == nil && e.View == nil && !e.Certificates }
+// openToAll says that who can connect may see it: it must be on loopback.
+func (e Credentials) openToAll() bool { return e.Token == nil && e.View == nil && !e.Certificates }
 
 // guard is in front of the page.
 type guard struct {
@@ -55,7 +55,7 @@ func (g *guard) admit(next http.Handler) http.Handler {
 			w.Header().Set(name, value)
 		}
 		switch {
-		case g.open() && !local(r.Host):
+		case g.openToAll() && !local(r.Host):
 			// Another's name that leads here is how a page in the browser would reach what listens on its machine (DNS
 			// rebinding).
 			refuse(w, "this page is for localhost", http.StatusForbidden)

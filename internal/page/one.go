@@ -10,7 +10,7 @@ import (
 // one is the page of one lock.
 func (d *document) one(v *detail) {
 	at := address(v.DB, v.Name)
-	d.open(v.frame, display.Shown(v.Name), false)
+	d.openFrame(v.frame, display.Shown(v.Name), false)
 	d.put(`<div class="one">
 <h2>`)
 	d.key(display.Whole(v.Name))

@@ -167,8 +167,8 @@ func asked(r *http.Request) proxies.Question {
 	return which
 }
 
-// send answers with the document.
-func (d *document) send(w http.ResponseWriter, status int) {
+// sendPage answers with the document.
+func (d *document) sendPage(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, d.String()) // whoever asked has hung up if this fails

@@ -55,7 +55,7 @@ func (p *Page) search(w http.ResponseWriter, r *http.Request) {
 	p.findKeys(r.Context(), s)
 	var d document
 	d.search(s)
-	d.send(w, http.StatusOK)
+	d.sendPage(w, http.StatusOK)
 }
 
 // findKeys makes some steps of a search.
@@ -123,7 +123,7 @@ func (d *document) searching(match string, db int) {
 
 // search is the page of what was found in Redis.
 func (d *document) search(s *search) {
-	d.open(s.frame, "Locks in Redis", false)
+	d.openFrame(s.frame, "Locks in Redis", false)
 	d.put(`<div class="bar"><h2>Locks in Redis</h2>
 `)
 	d.searching(s.Match, s.DB)

@@ -20,7 +20,7 @@ func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address str
 	if err != nil {
 		return err
 	}
-	if at, ok := listener.Addr().(*net.TCPAddr); p.guard.open() && (!ok || !at.IP.IsLoopback()) {
+	if at, ok := listener.Addr().(*net.TCPAddr); p.guard.openToAll() && (!ok || !at.IP.IsLoopback()) {
 		return errors.Join(fmt.Errorf("%s is not loopback: others may see this page with a token or a certificate only", listener.Addr()), listener.Close())
 	}
 	p.server = webserver.New(webserver.Options{

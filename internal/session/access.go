@@ -69,7 +69,7 @@ func (a *access) Admitted() error {
 		return err
 	}
 	a.advance(redisServes)
-	a.show()
+	a.showIdentity()
 	return nil
 }
 
@@ -86,10 +86,10 @@ func (a *access) askAdmission() error {
 	}
 }
 
-// show opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows
+// showIdentity opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows
 // that the client must be closed, however idle it is. If no connection can be made now, that shows at the client's next
 // command.
-func (a *access) show() {
+func (a *access) showIdentity() {
 	ctx, cancel := context.WithTimeout(a.client.Context(), backend.QuestionTime)
 	defer cancel()
 	a.pipes.Show(ctx)

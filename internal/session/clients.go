@@ -35,8 +35,8 @@ type clients struct {
 	proxies *proxies.Exchange
 }
 
-// admit gives a new connection its number and its session.
-func (cs *clients) admit(s *Server, g *downstream.Conn) *Session {
+// addSession gives a new connection its number and its session.
+func (cs *clients) addSession(s *Server, g *downstream.Conn) *Session {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.last++
@@ -63,8 +63,8 @@ func (cs *clients) session(number int64) *Session {
 	return cs.sessions[number]
 }
 
-// look takes the lock that every new client needs.
-func (cs *clients) look() { cs.session(0) }
+// lookStuck takes the lock that every new client needs.
+func (cs *clients) lookStuck() { cs.session(0) }
 
 // snapshot lists the sessions of the moment, oldest first.
 func (cs *clients) snapshot() []*Session {
@@ -201,7 +201,7 @@ func (cs *clients) Unblock(number int64, fails bool, by commands.Access) ([]byte
 	if c == nil {
 		return resp.AppendInt(nil, 0), nil
 	}
-	if c.wake(cause) {
+	if c.wakeWait(cause) {
 		return resp.AppendInt(nil, 1), nil
 	}
 	for _, v := range []*dedicated.View{&c.own.View, &c.own.Waits} {

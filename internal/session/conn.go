@@ -46,12 +46,12 @@ func (s *Session) Subscribed() bool { return s.own.View.Subscribed() }
 // Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
 func (s *Session) Ahead(begun []byte) {
 	if len(s.batch.next) == 0 && isLeave(begun) {
-		s.wake(lock.ErrNotAcquired)
+		s.wakeWait(lock.ErrNotAcquired)
 	}
 }
 
-// wake ends the wait of a lock verb, if there is one.
-func (s *Session) wake(cause error) bool {
+// wakeWait ends the wait of a lock verb, if there is one.
+func (s *Session) wakeWait(cause error) bool {
 	cancel := s.activity.waiting.Load()
 	if cancel != nil {
 		(*cancel)(cause)

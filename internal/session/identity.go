@@ -25,7 +25,7 @@ func (s *Session) Login(user, password string) error {
 	if err := s.authenticate(user, password, words); err != nil {
 		return err
 	}
-	s.access.show()
+	s.access.showIdentity()
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	answer, err = s.pipes.Hello(id)
 	if err == nil {
 		if o.Auth {
-			s.access.show() // before a connection of the client's own waits for the reply to be written
+			s.access.showIdentity() // before a connection of the client's own waits for the reply to be written
 		}
 		err = s.own.Hello(id)
 	}

@@ -282,7 +282,7 @@ func (s *Server) Learned(ctx context.Context) error {
 // Look takes the locks that every new client needs: it returns at once unless one of them is stuck.
 func (s *Server) Look() {
 	s.gate.Places()
-	s.clients.look()
+	s.clients.lookStuck()
 }
 
 // longestAsked is how long a name may be of which Redis is asked. What is longer is refused, as Redis refuses what it

@@ -183,7 +183,7 @@ func NewServer(o ServerOptions) *Server {
 	s.gate = downstream.NewGate(s.ctx, downstream.GateOptions{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsOf(nobody) }, RefuseRemote: s.refuseRemote,
-		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.admit(s, g) }, Logger: s.log, Events: o.Events,
+		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.addSession(s, g) }, Logger: s.log, Events: o.Events,
 	})
 	s.setTable(nil)
 	if o.Cluster != nil {

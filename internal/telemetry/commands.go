@@ -36,7 +36,7 @@ func (r *Run) Upstream(took time.Duration) { r.record(&upstream, took) }
 
 // Upstream is how long Redis took for one command of the family.
 func (f Family) Upstream(took time.Duration) {
-	upstream[f].record(max(took, 0), 1)
+	upstream[f].observe(max(took, 0), 1)
 }
 
 // Proxy is how long the proxy itself took for a run.
@@ -45,7 +45,7 @@ func (r *Run) Proxy(took time.Duration) { r.record(&proxy, took) }
 func (r *Run) record(to *[families]*histogram, took time.Duration) {
 	for f, n := range r {
 		if n > 0 {
-			to[f].record(max(took, 0), int64(n))
+			to[f].observe(max(took, 0), int64(n))
 		}
 	}
 }

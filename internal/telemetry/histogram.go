@@ -24,8 +24,8 @@ type histogram struct {
 	sum    atomic.Int64
 }
 
-// record counts n things that took so long each.
-func (h *histogram) record(took time.Duration, n int64) {
+// observe counts n things that took so long each.
+func (h *histogram) observe(took time.Duration, n int64) {
 	if !kept.Load() {
 		return
 	}
@@ -60,8 +60,8 @@ type vector struct {
 // kept says that somebody reads durations. While nobody does, none is kept.
 var kept atomic.Bool
 
-func (v *vector) record(took time.Duration, first, second string) {
-	v.get(first, second).record(took, 1)
+func (v *vector) observe(took time.Duration, first, second string) {
+	v.get(first, second).observe(took, 1)
 }
 
 var vectors []*vector

@@ -91,7 +91,7 @@ func (n *Node) Admit(ctx context.Context, most time.Duration, site func() Site) 
 			over = time.After(most)
 		}
 		select {
-		case <-a.ask(site()):
+		case <-a.askAccount(site()):
 		case <-over:
 			return a.now().refusal(), lockstore.ErrOver
 		case <-ctx.Done():
@@ -101,9 +101,9 @@ func (n *Node) Admit(ctx context.Context, most time.Duration, site func() Site) 
 	return a.now().refusal(), nil
 }
 
-// ask begins to ask the node, unless somebody does already. over is closed when that question is over, with or without
+// askAccount begins to ask the node, unless somebody does already. over is closed when that question is over, with or without
 // an answer.
-func (a *Account) ask(s Site) (over <-chan struct{}) {
+func (a *Account) askAccount(s Site) (over <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asking == nil {
@@ -117,7 +117,7 @@ func (a *Account) ask(s Site) (over <-chan struct{}) {
 // askWhenDue asks the node what it can do, when it is time to.
 func (a *Account) askWhenDue(s Site) {
 	if a.now().due(s.Era, time.Now()) {
-		a.ask(s)
+		a.askAccount(s)
 	}
 }
 
@@ -130,16 +130,16 @@ func (a *Account) askNode(s Site) {
 		if err != nil {
 			return known.unanswered(err, time.Now())
 		}
-		return known.answered(answer, s.Era, time.Now())
+		return known.afterAnswer(answer, s.Era, time.Now())
 	})
 	close(a.asking)
 	a.asking = nil
-	s.tell(was, is)
+	s.logChange(was, is)
 }
 
 // unreached notes that the node could not even be asked for its time.
 func (a *Account) unreached(err error, s Site) {
-	s.tell(a.happen(func(known standing) standing { return known.tried(err) }))
+	s.logChange(a.happen(func(known standing) standing { return known.tried(err) }))
 }
 
 // learn finds out what the account can do at a node.
@@ -161,8 +161,8 @@ func (s Site) learn(known *standing) (f found, err error) {
 	return f, nil
 }
 
-// tell tells the log what is new. That a node does not answer is told elsewhere.
-func (s Site) tell(was, is *standing) {
+// logChange tells the log what is new. That a node does not answer is told elsewhere.
+func (s Site) logChange(was, is *standing) {
 	if s.PubSub != "" && is.verb != was.verb && is.verb != s.PubSub.Verb() {
 		s.Log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", is.verb)
 	}

@@ -40,8 +40,8 @@ func TestSubscribersWhomSPUBLISHDoesNotReach(t *testing.T) {
 	s := Site{Node: n, PubSub: PubSubSharded, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	one := &standing{found: found{verb: "SPUBLISH", unheard: 2}}
 	for range 2 {
-		s.tell(&standing{found: found{verb: "SPUBLISH"}}, one)
-		s.tell(one, one)
+		s.logChange(&standing{found: found{verb: "SPUBLISH"}}, one)
+		s.logChange(one, one)
 	}
 	if n := strings.Count(log.String(), "set cluster-pubsub to both"); n != 2 { // it was nobody in between
 		t.Errorf("told %d times: %s", n, &log)

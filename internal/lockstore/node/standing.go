@@ -71,8 +71,8 @@ func (s standing) asked(now time.Time) standing {
 	return s
 }
 
-// answered: Redis has answered the question.
-func (s standing) answered(f found, era int, now time.Time) standing {
+// afterAnswer: Redis has answered the question.
+func (s standing) afterAnswer(f found, era int, now time.Time) standing {
 	s = s.tried(nil)
 	s.found, s.fresh, s.era = f, !s.stale, era
 	s.failed, s.next = time.Time{}, now.Add(askedEvery)

@@ -23,7 +23,7 @@ func TestStanding(t *testing.T) {
 		away    = errors.New("no answer")
 		asked   = func(s standing) standing { return s.asked(now) }
 		answers = func(f found) func(standing) standing {
-			return func(s standing) standing { return s.answered(f, 0, now) }
+			return func(s standing) standing { return s.afterAnswer(f, 0, now) }
 		}
 		fails = func(err error) func(standing) standing {
 			return func(s standing) standing { return s.unanswered(err, now) }

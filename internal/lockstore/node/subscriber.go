@@ -163,7 +163,7 @@ func (s *Subscriber) session(ctx context.Context) error {
 	if err := conn.Do(ctx, conn.B().Ping().Build()).Error(); err != nil {
 		return err
 	}
-	if err := s.apply(ctx, conn, s.wanted()); err != nil {
+	if err := s.applyChanges(ctx, conn, s.wanted()); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -185,7 +185,7 @@ func (s *Subscriber) session(ctx context.Context) error {
 		case <-retry:
 			s.retryStrays()
 		case <-s.work:
-			if err := s.apply(ctx, conn, s.take()); err != nil {
+			if err := s.applyChanges(ctx, conn, s.takeChanges()); err != nil {
 				return err
 			}
 		}
@@ -208,7 +208,7 @@ func (s *Subscriber) wanted() []string {
 	return names
 }
 
-func (s *Subscriber) take() []string {
+func (s *Subscriber) takeChanges() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := s.pending
@@ -216,8 +216,8 @@ func (s *Subscriber) take() []string {
 	return names
 }
 
-// apply brings the named channels to the state they should have.
-func (s *Subscriber) apply(ctx context.Context, conn rueidis.DedicatedClient, names []string) error {
+// applyChanges brings the named channels to the state they should have.
+func (s *Subscriber) applyChanges(ctx context.Context, conn rueidis.DedicatedClient, names []string) error {
 	var on, off []string
 	s.mu.Lock()
 	for _, name := range names {

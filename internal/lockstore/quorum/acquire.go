@@ -130,7 +130,7 @@ func (q *store) ballot(a *lockstore.Acquire) *ballot {
 func (b *ballot) voteOf(n *quorumNode) (r result) {
 	q := b.q
 	if b.holds != nil {
-		end, ok := b.holds[n.index].begin(context.Background(), onNode(b.a.Counts), b.until)
+		end, ok := b.holds[n.index].beginStep(context.Background(), onNode(b.a.Counts), b.until)
 		if !ok {
 			return unasked(n)
 		}
@@ -141,7 +141,7 @@ func (b *ballot) voteOf(n *quorumNode) (r result) {
 		return unasked(n)
 	default:
 	}
-	return n.ask(b.until,
+	return n.askVote(b.until,
 		func(notAfter string) node.Call { return q.steps.Vote([]*lockstore.Acquire{q.candidacy(b.a)}, notAfter) })
 }
 
@@ -160,7 +160,7 @@ func (b *ballot) takeBackOn(n *quorumNode, r result) {
 	switch {
 	case !b.a.Named():
 		if r.code() == lockstore.Granted || lockstore.Unknown(r.err) {
-			b.holds[n.index].drop(b.until.Add(lockstore.Milliseconds(b.a.Lease)))
+			b.holds[n.index].dropVote(b.until.Add(lockstore.Milliseconds(b.a.Lease)))
 		}
 	case r.code() == lockstore.Granted:
 		b.q.releaseMadeOn(n, lockstore.Release{ID: b.a.ID, Named: true, Expiry: node.Acquired(r.out).Expiry,
@@ -224,7 +224,7 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	id, token := a.ID, t.Token()
 	build := func(notAfter string) node.Call { return node.Raise(id, token, notAfter) }
 	until := q.until(lockstore.Milliseconds(a.Lease))
-	all := gather(q, until, func(_ context.Context, n *quorumNode) result { return n.ask(until, build) }, q.all.done)
+	all := gather(q, until, func(_ context.Context, n *quorumNode) result { return n.askVote(until, build) }, q.all.done)
 	if raised := q.all.tallyOf(all); !raised.Done() {
 		return 0, q.all.noMajority(all, raised.Count(scripts.Done),
 			"the fencing token is not safe, the lock was given back")

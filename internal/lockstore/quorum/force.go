@@ -25,7 +25,7 @@ func (q *store) force(ctx context.Context, r *lockstore.Release) (code int64, er
 	for field := range holders(in.Nodes, r) {
 		until := q.until(0)
 		freed, err := q.all.freed(q.onAll(until, func(n *quorumNode) result {
-			return n.ask(until, func(notAfter string) node.Call { return q.steps.ForceOwner(r, field, notAfter) })
+			return n.askVote(until, func(notAfter string) node.Call { return q.steps.ForceOwner(r, field, notAfter) })
 		}), "it may still be held")
 		if err != nil {
 			return 0, err

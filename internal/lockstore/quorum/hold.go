@@ -95,11 +95,11 @@ func (hs *holds) of(n *quorumNode, id lockstore.ID) (h *nodeHold, want lockstore
 	return h, h.want
 }
 
-// begin waits until no step on the hold is under way on that node, by until at the latest. ok is false, too, if the
+// beginStep waits until no step on the hold is under way on that node, by until at the latest. ok is false, too, if the
 // node is to have something else than want by then, or if ctx has ended: the verb has been answered without this node.
 // Unless ok is false, end is to be called with the error of the step, which is not begun after until: if the reply was
 // lost, the next step waits until it can no longer be done.
-func (h *nodeHold) begin(ctx context.Context, want lockstore.Counts, until time.Time) (end func(err error), ok bool) {
+func (h *nodeHold) beginStep(ctx context.Context, want lockstore.Counts, until time.Time) (end func(err error), ok bool) {
 	if !enter(h.busy, until) {
 		return nil, false
 	}
@@ -141,11 +141,11 @@ func enter(busy chan struct{}, until time.Time) bool {
 	}
 }
 
-// giveBack has a node give back what it is not to have. If it has done that already, because of a verb before that
+// giveVoteBack has a node give back what it is not to have. If it has done that already, because of a verb before that
 // failed, the answer is what it said then.
-func (h *nodeHold) giveBack(r *lockstore.Release, until time.Time) (said result) {
+func (h *nodeHold) giveVoteBack(r *lockstore.Release, until time.Time) (said result) {
 	counts := onNode(r.Counts)
-	end, ok := h.begin(context.Background(), counts, until)
+	end, ok := h.beginStep(context.Background(), counts, until)
 	if !ok {
 		return unasked(h.node)
 	}
@@ -156,7 +156,7 @@ func (h *nodeHold) giveBack(r *lockstore.Release, until time.Time) (said result)
 	if given != nil {
 		return result{node: h.node, out: given}
 	}
-	said = h.node.ask(until, func(notAfter string) node.Call { return h.node.steps.Release(&one, notAfter) })
+	said = h.node.askVote(until, func(notAfter string) node.Call { return h.node.steps.Release(&one, notAfter) })
 	if said.err == nil && counts.Total() == 0 {
 		h.gave(said.out)
 	}
@@ -173,14 +173,14 @@ func (h *nodeHold) gave(said []int64) {
 	}
 }
 
-// drop sees to it that a node has none of a hold, until the node has answered or the lease is over there. It ends when
+// dropVote sees to it that a node has none of a hold, until the node has answered or the lease is over there. It ends when
 // the node is to have the hold again.
-func (h *nodeHold) drop(giveUp time.Time) {
+func (h *nodeHold) dropVote(giveUp time.Time) {
 	if !h.mayDrop() {
 		return
 	}
 	for failures := retry.Insist(); ; {
-		r := h.giveBack(&lockstore.Release{ID: h.id, Whole: true}, h.node.until(0))
+		r := h.giveVoteBack(&lockstore.Release{ID: h.id, Whole: true}, h.node.until(0))
 		over := time.Now().After(giveUp) || h.node.calls.Load() >= manyCalls
 		if h.dropped(r.err == nil || over) {
 			return

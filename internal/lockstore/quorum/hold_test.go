@@ -27,7 +27,7 @@ func held(t *testing.T) (servers []*testredis.Server, q *store, id lockstore.ID,
 func TestUnlockCountsWhatWasTakenBackForIt(t *testing.T) {
 	_, q, id, running := held(t)
 	for _, h := range q.holds.want(id, lockstore.Counts{}, true)[:2] {
-		h.drop(time.Now().Add(time.Minute))
+		h.dropVote(time.Now().Add(time.Minute))
 	}
 	if done, err := q.Release(t.Context(), &lockstore.Release{ID: id}); err != nil || done.Code != lockstore.Freed {
 		t.Errorf("UNLOCK of what was held: %d, %v", done.Code, err)
@@ -135,7 +135,7 @@ func TestStepsOnOneHoldFollowEachOther(t *testing.T) {
 	until := time.Now().Add(5 * time.Second)
 	h, want := q.holds.of(q.all[2], id)
 	defer q.holds.leave(h)
-	end, ok := h.begin(t.Context(), want, until)
+	end, ok := h.beginStep(t.Context(), want, until)
 	if !ok {
 		t.Fatal("somebody is at the hold")
 	}

@@ -28,7 +28,7 @@ func each[T any](q *store, unknown string, ask func(*quorumNode) (T, error)) (an
 		defer n.calls.Add(-1)
 		if s.err = n.jumped(); s.err == nil {
 			s.answer, s.err = ask(n)
-			n.note(s.err)
+			n.noteOutcome(s.err)
 		}
 		return s
 	}, everybody[said[T]]) {

@@ -49,14 +49,14 @@ func (e *jumpError) Error() string {
 		e.left.Round(time.Second))
 }
 
-// ask runs a script on one node; when it has not begun by until, the node does nothing any more.
-func (n *quorumNode) ask(until time.Time, build func(notAfter string) node.Call) (r result) {
+// askVote runs a script on one node; when it has not begun by until, the node does nothing any more.
+func (n *quorumNode) askVote(until time.Time, build func(notAfter string) node.Call) (r result) {
 	r.node = n
 	if r.err = n.admit(); r.err != nil {
 		return r
 	}
 	defer n.calls.Add(-1)
-	defer func() { n.note(r.err) }()
+	defer func() { n.noteOutcome(r.err) }()
 	late := time.AfterFunc(time.Until(until), func() { n.late.Add(1) })
 	defer func() {
 		if !late.Stop() {
@@ -120,8 +120,8 @@ func (n *quorumNode) jumped() error {
 	return nil
 }
 
-// note notes whether the node answered, and with what error.
-func (n *quorumNode) note(err error) {
+// noteOutcome notes whether the node answered, and with what error.
+func (n *quorumNode) noteOutcome(err error) {
 	var refusal *upstream.ReplyError
 	var refused error
 	if errors.As(err, &refusal) {
@@ -129,12 +129,12 @@ func (n *quorumNode) note(err error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.answered(err)
+	n.noteAnswer(err)
 	n.refusal = refused
 }
 
-// answered notes why the node did not answer; nil: it did. mu is held.
-func (n *quorumNode) answered(trouble error) {
+// noteAnswer notes why the node did not answer; nil: it did. mu is held.
+func (n *quorumNode) noteAnswer(trouble error) {
 	if (trouble == nil) != (n.trouble == nil) {
 		n.since = time.Now()
 	}
@@ -158,7 +158,7 @@ func (n *quorumNode) sample() error {
 	_, apart := n.Clock.Sampled()
 	jump, err := n.Sample()
 	if err != nil {
-		n.note(err)
+		n.noteOutcome(err)
 		return err
 	}
 	if jump.By.Abs() > node.ClockTolerance+lockstore.Drift(apart) {
@@ -172,7 +172,7 @@ func (n *quorumNode) sample() error {
 	trouble := n.jumped() // its clock is known all the same
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.answered(trouble)
+	n.noteAnswer(trouble)
 	return nil
 }
 

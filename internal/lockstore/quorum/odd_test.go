@@ -152,7 +152,7 @@ func TestNextStepWaitsForOneWhoseReplyIsLost(t *testing.T) {
 	l.says.Store(new(string))
 	h := q.holds.want(id, lockstore.Counts{}, true)[0]
 	sent := time.Now()
-	if said := h.giveBack(&lockstore.Release{ID: id, Whole: true}, q.until(0)); !lockstore.Unknown(said.err) {
+	if said := h.giveVoteBack(&lockstore.Release{ID: id, Whole: true}, q.until(0)); !lockstore.Unknown(said.err) {
 		t.Fatal(said)
 	}
 	running.Wait()

@@ -31,10 +31,10 @@ func (q *store) releaseOwn(r *lockstore.Release) (done lockstore.Released, err e
 	until, holds := q.until(0), q.holds.want(r.ID, r.Counts, r.Quiet)
 	all := gather(q, until, func(_ context.Context, n *quorumNode) result {
 		h := holds[n.index]
-		said := h.giveBack(r, until)
+		said := h.giveVoteBack(r, until)
 		q.host.Background(func() {
 			if said.err != nil {
-				h.drop(time.Now().Add(q.maxLease))
+				h.dropVote(time.Now().Add(q.maxLease))
 			}
 			q.holds.leave(h)
 		})
@@ -54,7 +54,7 @@ func (q *store) releaseNamed(r *lockstore.Release) (done lockstore.Released, err
 	one.Next = nil
 	until := q.until(0)
 	all := q.onAll(until, func(n *quorumNode) result {
-		return n.ask(until, func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
+		return n.askVote(until, func(notAfter string) node.Call { return q.steps.Release(&one, notAfter) })
 	})
 	done.Code, err = q.all.freed(all, "the lock may still be held, until its lease is over; UNLOCK may be said again")
 	return done, err
@@ -115,5 +115,5 @@ func (q *store) releaseMadeOn(n *quorumNode, r lockstore.Release, until time.Tim
 	if r.Expiry == nil {
 		return unasked(n)
 	}
-	return n.ask(until, func(notAfter string) node.Call { return q.steps.Release(&r, notAfter) })
+	return n.askVote(until, func(notAfter string) node.Call { return q.steps.Release(&r, notAfter) })
 }

@@ -44,7 +44,7 @@ func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal,
 	first := make([]int, len(r.Holds)) // of each hold, the number of its first vote, counted from 1; 0: it has none
 	for i, one := range r.Holds {
 		h, _ := q.holds.of(n, one.ID)
-		end, ok := h.begin(ctx, onNode(one.Counts), until)
+		end, ok := h.beginStep(ctx, onNode(one.Counts), until)
 		q.holds.leave(h)
 		if ok {
 			ends, first[i] = append(ends, end), len(votes)+1
@@ -54,7 +54,7 @@ func (q *store) renewOn(ctx context.Context, n *quorumNode, r lockstore.Renewal,
 	if len(votes) == 0 {
 		return unasked(n)
 	}
-	said = n.ask(until, func(notAfter string) node.Call { return q.steps.Vote(votes, notAfter) })
+	said = n.askVote(until, func(notAfter string) node.Call { return q.steps.Vote(votes, notAfter) })
 	if said.err == nil {
 		said.holds = make([][]int64, len(r.Holds))
 		for i, at := range first {
@@ -149,7 +149,7 @@ func (q *store) keepOn(n *quorumNode, e lockstore.Extension, until time.Time) re
 	if one.Expiry = lockstore.ExpiryAt(e.Expiry.On(n.index)); one.Expiry == nil {
 		return unasked(n) // the node has the hold by another step, or not at all
 	}
-	r := n.ask(until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
+	r := n.askVote(until, func(notAfter string) node.Call { return node.Extend(one, false, notAfter) })
 	switch {
 	case r.code() == lockstore.LeaseSet:
 		e.Expiry.Set(n.index, r.out[2])
