@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -80,13 +81,16 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 		return lockscan(c, g, out)
 	}
 	entries, err := visible(c, c.Session.Locks().Manager().List(g.word("OWNER"), g.word("MATCH")),
-		func(e lock.Entry) string { return e.Key })
+		func(e *lock.Entry) string { return e.Key })
 	if err != nil {
 		return appendFailure(out, c.proto(), err)
 	}
-	out, who := resp.AppendArray(out, len(entries)), c.Access.SeesClients()
+	// Of a usual lock there are 320 bytes. Room for all is made at once, since a reply that grows is copied many times.
+	out, who := resp.AppendArray(slices.Grow(out, 320*len(entries)), len(entries)), c.Access.SeesClients()
+	var all fields
 	for _, e := range entries {
-		out = appendValue(out, c.proto(), entryFields(e, who))
+		all = entryFields(all[:0], e, who)
+		out = appendValue(out, c.proto(), all)
 	}
 	return out
 }
@@ -114,23 +118,25 @@ func lockscan(c *Client, g given, out []byte) []byte {
 }
 
 // visible keeps what is about keys that the client may read. A client that may read none, for want of a command, gets
-// Redis' error.
+// Redis' error. Redis is asked about a thousand keys at a time.
 func visible[T any](c *Client, all []T, keyOf func(T) string) ([]T, error) {
-	keys := make([][]byte, len(all))
-	for i, one := range all {
-		keys[i] = []byte(keyOf(one))
-	}
-	refusals, err := c.Access.Refusals(false, keys...)
-	if err != nil || refusals == nil {
-		return all, err
-	}
 	out := all[:0]
-	for i, one := range all {
-		switch err := refusals[i]; {
-		case err == nil:
-			out = append(out, one)
-		case strings.Contains(err.Error(), " run the "): // and not that key alone
+	for part := range slices.Chunk(all, 1000) {
+		keys := make([][]byte, len(part))
+		for i, one := range part {
+			keys[i] = []byte(keyOf(one))
+		}
+		refusals, err := c.Access.Refusals(false, keys...)
+		if err != nil {
 			return nil, err
+		}
+		for i, one := range part {
+			switch {
+			case refusals == nil || refusals[i] == nil:
+				out = append(out, one)
+			case strings.Contains(refusals[i].Error(), " run the "): // and not that key alone
+				return nil, refusals[i]
+			}
 		}
 	}
 	return out, nil
@@ -167,7 +173,7 @@ func nodeFields(n lock.NodeInfo) fields {
 }
 
 // lockOf says which lock an entry is about, and whose it is.
-func lockOf(e lock.Entry) fields {
+func lockOf(e *lock.Entry) fields {
 	kind := e.Kind.String()
 	if e.Fair {
 		kind = "fair"
@@ -180,9 +186,9 @@ func connection(h lock.Holder) fields {
 	return fields{{"client-id", h.ClientID}, {"addr", h.Addr}, {"name", h.Name}}
 }
 
-// entryFields are one lock that is held or waited for; who: with whose connection it is.
-func entryFields(e lock.Entry, who bool) fields {
-	all := lockOf(e)
+// entryFields are one lock that is held or waited for, behind those in all; who: with whose connection it is.
+func entryFields(all fields, e *lock.Entry, who bool) fields {
+	all = append(all, lockOf(e)...)
 	if who {
 		all = append(all, connection(e.Holder)...)
 	}

@@ -257,7 +257,7 @@ func operatorDrain(c *Client, _ [][]byte, out []byte) []byte {
 
 // whose says which lock it is, and whose, in the words of LOCKLIST.
 func whose(e lock.Entry) fields {
-	return append(append(lockOf(e), connection(e.Holder)...), field{"user", e.User})
+	return append(append(lockOf(&e), connection(e.Holder)...), field{"user", e.User})
 }
 
 // operatorClients is LOCKPROXY CLIENTS.

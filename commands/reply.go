@@ -2,7 +2,6 @@ package commands
 
 import (
 	"bytes"
-	"context"
 	"errors"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -24,11 +23,8 @@ func appendFailure(out []byte, proto int, err error) []byte {
 		return resp.AppendError(out, own.Error())
 	case errors.As(err, &redis):
 		return resp.AppendError(out, redis.Line)
-	case errors.Is(err, context.Canceled):
-		// The client has gone; nobody reads this.
-		return resp.AppendError(out, "UNBLOCKED the connection ended while it waited")
 	default:
-		// An error of upstream, whose text says what is known.
+		// An error of upstream, whose text says what is known, or that the client has gone, which nobody reads.
 		return resp.AppendError(out, "ERR "+err.Error())
 	}
 }

@@ -28,12 +28,12 @@ type Holder struct {
 	Renewals int64  `json:"renewals,omitempty"`
 	Lease    int64  `json:"lease_ms,omitempty"` // of a renewal when it is watched, else as it was taken
 
-	by ClientInfo // the connection whose hold it is, or that waits; the zero value: nobody's here
+	by *ClientInfo // the connection whose hold it is, or that waits; nil: nobody's here
 }
 
 // Introduce fills in whose the hold is. It asks the client's connection, so no mutex is held.
 func (h *Holder) Introduce() {
-	if h.by.ID != 0 {
+	if h.by != nil {
 		h.ClientID, h.Addr, h.Name, h.User = h.by.ID, h.by.Addr, h.by.Name(), h.by.User()
 	}
 }
@@ -153,14 +153,15 @@ type Entry struct {
 
 // List names the locks held and waited for through this proxy, by key: those that hold it, then those that wait. owner
 // and pattern (Redis' glob) narrow it when not empty. What changes meanwhile may be in it, or not.
-func (m *Manager) List(owner, pattern string) []Entry {
-	out := collect(m.holds.each, m.leases.each, m.lines.each)
+// Each entry is by itself, since a slice of so many that grows would be copied many times.
+func (m *Manager) List(owner, pattern string) (out []*Entry) {
+	m.Each(allFit, func(e Entry) { out = append(out, &e) })
 	fits := glob.New(cmp.Or(pattern, "*"))
-	out = slices.DeleteFunc(out, func(e Entry) bool { return owner != "" && owner != e.Owner || !fits.Matches(e.Key) })
-	for i := range out {
-		out[i].Introduce()
+	out = slices.DeleteFunc(out, func(e *Entry) bool { return owner != "" && owner != e.Owner || !fits.Matches(e.Key) })
+	for _, e := range out {
+		e.Introduce()
 	}
-	slices.SortStableFunc(out, func(a, b Entry) int {
+	slices.SortStableFunc(out, func(a, b *Entry) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Place, b.Place), cmp.Compare(b.Held, a.Held))
 	})
 	return out
@@ -188,24 +189,20 @@ type each = func(fits Fits, f func(Entry))
 
 func allFit(int, string) bool { return true }
 
-func collect(parts ...each) (all []Entry) {
+func longest(n int, parts ...each) (out []Entry) {
+	var all []*Entry
 	for _, each := range parts {
-		each(allFit, func(e Entry) { all = append(all, e) })
+		each(allFit, func(e Entry) { all = append(all, &e) })
 	}
-	return all
-}
-
-func longest(n int, parts ...each) []Entry {
-	all := collect(parts...)
 	slices.SortStableFunc(all,
-		func(a, b Entry) int {
+		func(a, b *Entry) int {
 			return cmp.Or(cmp.Compare(b.Held+b.Waited, a.Held+a.Waited), cmp.Compare(a.Key, b.Key))
 		})
-	all = all[:min(n, len(all))]
-	for i := range all {
-		all[i].Introduce()
+	for _, e := range all[:min(n, len(all))] {
+		e.Introduce()
+		out = append(out, *e)
 	}
-	return all
+	return out
 }
 
 // oldest is for how many ms somebody has held a lock, or waited.
@@ -280,7 +277,7 @@ func (rec *record) entry(side Kind, by clock, now time.Time) Entry {
 		e.Renewed = 1 + millis(now.Sub(renewed))
 	}
 	if rec.client != nil {
-		e.by = rec.client.info
+		e.by = &rec.client.info
 	}
 	return e
 }
@@ -353,7 +350,7 @@ func (ls *lines) each(fits Fits, f func(Entry)) {
 			place++
 			w := at.Value.(*waiter)
 			f(Entry{DB: w.id.DB, Key: w.id.Key, Fair: w.r.Fair, Place: place, Waited: millis(now.Sub(w.since)), Holder: Holder{
-				Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, by: w.c.info,
+				Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, by: &w.c.info,
 			}})
 		}
 		yield(&ls.mu, &done, place)

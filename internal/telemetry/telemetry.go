@@ -152,14 +152,6 @@ func (t *Telemetry) Unlisten() {
 	}
 }
 
-// Addr returns the Prometheus endpoint's address, nil if it does not listen. It is for tests.
-func (t *Telemetry) Addr() net.Addr {
-	if t.endpoint == nil {
-		return nil
-	}
-	return t.endpoint.Addr()
-}
-
 // Shutdown sends what was gathered and not yet sent, and ends everything Start
 // began; what ctx leaves no time for is dropped. Counting stays allowed.
 func (t *Telemetry) Shutdown(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -362,4 +363,12 @@ func TestCountersFromManyGoroutines(t *testing.T) {
 	if c.Value() != 8000 || g.Value() != 0 || words.Value() != 8000 || words.Of("plain", "gone") != 8000 {
 		t.Errorf("counter %d, gauge %d, counters %d", c.Value(), g.Value(), words.Value())
 	}
+}
+
+// Addr returns the Prometheus endpoint's address, nil if it does not listen.
+func (t *Telemetry) Addr() net.Addr {
+	if t.endpoint == nil {
+		return nil
+	}
+	return t.endpoint.Addr()
 }
