@@ -87,10 +87,8 @@ func locklist(v *Verb, c *Client, args [][]byte, out []byte) []byte {
 	}
 	// Of a usual lock there are 320 bytes. Room for all is made at once, since a reply that grows is copied many times.
 	out, who := resp.AppendArray(slices.Grow(out, 320*len(entries)), len(entries)), c.Access.SeesClients()
-	var all fields
 	for _, e := range entries {
-		all = entryFields(all[:0], e, who)
-		out = appendValue(out, c.proto(), all)
+		out = appendValue(out, c.proto(), entryFields(e, who))
 	}
 	return out
 }
@@ -122,9 +120,9 @@ func lockscan(c *Client, g given, out []byte) []byte {
 func visible[T any](c *Client, all []T, keyOf func(T) string) ([]T, error) {
 	out := all[:0]
 	for part := range slices.Chunk(all, 1000) {
-		keys := make([][]byte, len(part))
-		for i, one := range part {
-			keys[i] = []byte(keyOf(one))
+		var keys [][]byte
+		for _, one := range part {
+			keys = append(keys, []byte(keyOf(one)))
 		}
 		refusals, err := c.Access.Refusals(false, keys...)
 		if err != nil {
@@ -186,9 +184,9 @@ func connection(h lock.Holder) fields {
 	return fields{{"client-id", h.ClientID}, {"addr", h.Addr}, {"name", h.Name}}
 }
 
-// entryFields are one lock that is held or waited for, behind those in all; who: with whose connection it is.
-func entryFields(all fields, e *lock.Entry, who bool) fields {
-	all = append(all, lockOf(e)...)
+// entryFields are one lock that is held or waited for; who: with whose connection it is.
+func entryFields(e *lock.Entry, who bool) fields {
+	all := lockOf(e)
 	if who {
 		all = append(all, connection(e.Holder)...)
 	}

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"context"
 	"errors"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -23,8 +24,11 @@ func appendFailure(out []byte, proto int, err error) []byte {
 		return resp.AppendError(out, own.Error())
 	case errors.As(err, &redis):
 		return resp.AppendError(out, redis.Line)
+	case errors.Is(err, context.Canceled):
+		// The client has closed its half of the connection, and may read on, as ioredis does.
+		return resp.AppendError(out, "UNBLOCKED the connection ended while it waited")
 	default:
-		// An error of upstream, whose text says what is known, or that the client has gone, which nobody reads.
+		// An error of upstream, whose text says what is known.
 		return resp.AppendError(out, "ERR "+err.Error())
 	}
 }
