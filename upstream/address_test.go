@@ -63,8 +63,7 @@ func TestAddressMoves(t *testing.T) {
 		t.Fatal(got)
 	}
 	useControl(t, m.control)
-	dedicated, receiver := dedicate(t, m.node, Identity{Proto: 2})
-	defer dedicated.Close()
+	dedicated := dedicate(t, m.node, Identity{Proto: 2})
 
 	demote(t, both[0], both[1])
 	waitFor(t, "writes are known to be refused", func() bool { return m.address.RefusesWrites() != nil })
@@ -72,7 +71,7 @@ func TestAddressMoves(t *testing.T) {
 		t.Error("connections end although the address leads to no other Redis")
 	}
 	m.at.Redirect(both[1].Addr())
-	if err := <-receiver.ended; !strings.Contains(err.Error(), "is a replica now") {
+	if err := dedicated.ends(t); !strings.Contains(err.Error(), "is a replica now") {
 		t.Errorf("a dedicated connection: %v", err)
 	}
 	waitFor(t, "writes go to the new master", func() bool { return m.set() == "+OK\r\n" })

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // doorClosers are the ways in which Redis begins to ask for a password.
@@ -43,7 +42,7 @@ func closing(t *testing.T, n *Node, do func(args ...any), change []any) {
 		t.Fatal(err)
 	}
 	shared, alone := open(t, n, nobody), private(t, n, nobody)
-	used, heard := dedicate(t, n, nobody)
+	used := dedicate(t, n, nobody)
 	do(change...)
 	if err := n.Admit(t.Context(), ""); !asksForPassword(err) {
 		t.Errorf("a newcomer: %v", err)
@@ -51,16 +50,10 @@ func closing(t *testing.T, n *Node, do func(args ...any), change []any) {
 	for _, p := range []*Pipe{shared, alone} {
 		expect(t, p, "+PONG\r\n", []string{"PING"})
 	}
-	if err := used.Write(resp.AppendCommand(nil, "PING")); err != nil {
-		t.Fatal(err)
-	}
-	heard.wait(t, "+PONG\r\n")
-	further, heard := dedicate(t, n, Identity{Proto: 3}) // of whoever is in: the connection on which the first newcomer was asked about
-	if err := further.Write(resp.AppendCommand(nil, "PING")); err != nil {
-		t.Fatal(err)
-	}
-	heard.wait(t, "+PONG\r\n")
-	if _, err := n.Dedicate(t.Context(), nobody, newRecorder()); !asksForPassword(err) {
+	used.expect(t, "+PONG\r\n", "PING")
+	further := dedicate(t, n, Identity{Proto: 3}) // of whoever is in: the connection on which the first newcomer was asked about
+	further.expect(t, "+PONG\r\n", "PING")
+	if _, err := n.Dedicate(t.Context(), nobody); !asksForPassword(err) {
 		t.Errorf("one more: %v", err)
 	}
 	shared.dropLink(ErrTimeout)

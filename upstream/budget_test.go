@@ -46,10 +46,10 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	var all []*Dedicated
 	for i := range 6 {
 		at := []*Node{n, other}[i%2]
-		p, _ := dedicate(t, at, nobody)
+		p := dedicate(t, at, nobody)
 		all = append(all, p)
 	}
-	if _, err := n.Dedicate(context.Background(), nobody, newRecorder()); full(err) != "user" {
+	if _, err := n.Dedicate(context.Background(), nobody); full(err) != "user" {
 		t.Errorf("a 7th connection of a user's: %v", err)
 	}
 	if _, err := n.Private(context.Background(), nobody); full(err) != "user" {
@@ -62,7 +62,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Dedicate(context.Background(), ann, newRecorder()); full(err) != "all" {
+	if _, err := other.Dedicate(context.Background(), ann); full(err) != "all" {
 		t.Errorf("a 10th connection for one client alone: %v", err)
 	}
 	var shared []*Pipe
@@ -95,7 +95,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	}
 	all[0].Close()
 	usedIs(t, b, 10)
-	all[0], _ = dedicate(t, n, nobody)
+	all[0] = dedicate(t, n, nobody)
 	all[0].GiveBack() // idle, it still counts, but makes room
 	usedIs(t, b, 11)
 	dedicate(t, other, nobody)
@@ -121,7 +121,7 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 	n := newNode(t, targetOf(t, server), NodeOptions{Budget: b})
 	wrong := Identity{User: "nobody", Password: "x", Proto: 2}
 	for range 20 {
-		if _, err := n.Dedicate(context.Background(), wrong, newRecorder()); Refused(err) == nil || full(err) != "" {
+		if _, err := n.Dedicate(context.Background(), wrong); Refused(err) == nil || full(err) != "" {
 			t.Fatal(err)
 		}
 		if _, err := n.Private(context.Background(), wrong); Refused(err) == nil || full(err) != "" {
@@ -129,10 +129,9 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 		}
 	}
 	usedIs(t, b, 0)
-	p, e := dedicate(t, n, Identity{Proto: 2})
+	p := dedicate(t, n, Identity{Proto: 2})
 	server.Kill()
-	<-e.ended
-	_ = p
+	p.ends(t)
 	usedIs(t, b, 0)
 }
 
@@ -149,7 +148,7 @@ func TestBudgetFollowsALogin(t *testing.T) {
 	}
 	var all []*Dedicated
 	for i := range 3 { // one above ann's bound
-		p, _ := dedicate(t, n, nobody)
+		p := dedicate(t, n, nobody)
 		p.Authenticated(ann)
 		if all = append(all, p); !counted(map[string]int{"ann": i + 1}) {
 			t.Errorf("after %d logins: %v", i+1, b.alone.users)

@@ -1,40 +1,29 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/socket"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// A dedicated connection's read buffer begins small, since most of them wait for a message or an element, and grows
-// with what comes.
-const (
-	dedicatedBuffer    = 1 << 10
-	dedicatedBufferMax = 64 << 10
-	dedicatedShrink    = 64 // reads in a row that would have fitted the small buffer
-)
-
-// Receiver takes what Redis sends on a dedicated connection. Its methods are called by the connection's own goroutine,
-// one at a time.
-type Receiver interface {
-	// Received is given the next bytes, in pieces of any size, pushes included. It must not keep p. It may block:
-	// only its own client waits then.
-	Received(p []byte)
-	// Ended is told, once and as the last thing, why the connection is over.
-	Ended(err error)
-}
+// ErrInterrupted is why a read of a Dedicated's has ended if nothing came before its time, or before Interrupt.
+var ErrInterrupted = errors.New("the read was interrupted")
 
 // Dedicated is a connection that serves one client at a time, for what Redis keeps per connection: transactions,
 // subscriptions, blocking commands, tracking. It is never made again when it breaks, because that state would be gone.
+// Its user writes to it and reads from it; while nobody uses it nobody reads.
 type Dedicated struct {
 	// Static after construction.
 	node  *Node
@@ -48,24 +37,21 @@ type Dedicated struct {
 	Identity Identity
 
 	booking
-
-	mu    sync.Mutex
-	to    Receiver // nil: idle, or closed
-	over  bool     // the goroutine has ended, or is about to
-	cause error    // that Fail was given
+	closed atomic.Bool
 }
 
 // Dedicate returns a connection for one client alone: one that was given back, or a new one. The errors are those of
 // Open.
-func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
+func (n *Node) Dedicate(ctx context.Context, id Identity) (*Dedicated, error) {
 	for {
 		p, is := n.idleDedicated(id)
 		if !is {
 			break
 		}
-		if p.conn.term.Err() == nil && p.begin(to) {
+		if p.Silent() && nothingRead(p.conn.Conn) {
 			return p, nil
 		}
+		p.Close()
 	}
 	counted, err := n.opts.Budget.admit(id, dedicatedConn)
 	if err != nil {
@@ -74,7 +60,7 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 	}
 	ctx, cancel := n.whileOpen(ctx)
 	defer cancel()
-	p := &Dedicated{node: n, Identity: id, as: id, to: to, booking: booking{share: counted}}
+	p := &Dedicated{node: n, Identity: id, as: id, booking: booking{share: counted}}
 	if err := n.patiently(ctx, p.connect); err != nil {
 		counted.give()
 		return nil, err
@@ -85,7 +71,6 @@ func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicat
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
 	telemetry.Dedicated.Add(1)
-	go p.run()
 	return p, nil
 }
 
@@ -151,123 +136,83 @@ func (p *Dedicated) RedisID() int64 { return p.id }
 // Authenticated notes that the connection's user has authenticated there, as id: it counts for that user.
 func (p *Dedicated) Authenticated(id Identity) { p.share.move(id) }
 
-// Write sends commands; what comes back goes to the Receiver. After an error the connection ends, and the Receiver's
-// Ended is called.
+// Write sends commands. After an error, ErrInterrupted as well, the connection is of no further use.
 func (p *Dedicated) Write(b []byte) error {
 	_, err := p.conn.Write(b)
-	if err != nil {
-		p.conn.Close()
+	return p.named(err)
+}
+
+// Read reads what Redis has sent, pushes included. The error is ErrInterrupted after the time that SetReadDeadline set,
+// and may be read after; with any other the connection is over.
+func (p *Dedicated) Read(b []byte) (int, error) {
+	n, err := p.conn.Read(b)
+	if n > 0 {
+		p.conn.lookAt(b[:n])
+	}
+	return n, p.named(err)
+}
+
+// named is an error of the connection's.
+func (p *Dedicated) named(err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ErrInterrupted
+	case errors.Is(err, io.EOF):
+		return errClosedByRedis
 	}
 	return err
 }
 
+// SetReadDeadline has reads end at that time; zero: they do not.
+func (p *Dedicated) SetReadDeadline(t time.Time) { p.conn.SetReadDeadline(t) }
+
+// SetWriteDeadline has writes end at that time; zero: they do not.
+func (p *Dedicated) SetWriteDeadline(t time.Time) { p.conn.SetWriteDeadline(t) }
+
+// Interrupt ends the reads and writes that are under way, and those that follow, until the next deadline is set. Any
+// goroutine may call it.
+func (p *Dedicated) Interrupt() { p.conn.SetDeadline(time.Unix(1, 0)) }
+
+// Silent says that nothing has come, neither a byte nor the connection's end.
+func (p *Dedicated) Silent() bool { return p.conn.term.Err() == nil && socket.Silent(p.conn.Conn) }
+
+// nothingRead says that TLS keeps nothing that it has read from its socket.
+func nothingRead(c net.Conn) bool {
+	secure, is := c.(*tls.Conn)
+	if !is {
+		return true
+	}
+	_ = secure.SetReadDeadline(time.Unix(1, 0))
+	_, err := secure.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
 // GiveBack ends the caller's use of a connection on which no reply is pending and that carries no state.
 func (p *Dedicated) GiveBack() {
-	p.mu.Lock()
-	p.to = nil
-	gone := p.over
-	p.mu.Unlock()
-	if gone || !p.node.giveBack(p) {
-		p.conn.Close()
+	if !p.node.giveBack(p) {
+		p.Close()
 	}
 }
 
-// Fail ends the connection as if Redis had, for that reason: the Receiver is told. It does not block.
-func (p *Dedicated) Fail(cause error) {
-	p.mu.Lock()
-	p.cause = cmp.Or(p.cause, cause)
-	p.mu.Unlock()
-	p.conn.Close()
-}
-
-// Close ends the connection. The Receiver is not called any more, except for a call that is under way.
+// Close ends the connection.
 func (p *Dedicated) Close() {
-	p.mu.Lock()
-	p.to = nil
-	p.mu.Unlock()
-	p.conn.Close()
+	p.end()
+	p.node.leave(p)
 }
 
-// begin hands an idle connection to its next client, unless it has ended meanwhile.
-func (p *Dedicated) begin(to Receiver) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over {
-		return false
-	}
-	p.to = to
-	return true
-}
-
-// receiver returns who gets what has just come. If that is nobody, or this is the last call, the connection is over.
-func (p *Dedicated) receiver(last bool) Receiver {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.to == nil || last {
-		p.over = true
-	}
-	return p.to
-}
-
-// run is the connection's goroutine: it reads until the connection ends. Node.Close waits for it.
-func (p *Dedicated) run() {
-	defer p.node.running.Done()
-	defer telemetry.Dedicated.Add(-1)
-	buf := make([]byte, dedicatedBuffer)
-	small := 0
-	for {
-		n, err := p.conn.Read(buf)
-		if n > 0 {
-			to := p.receiver(false)
-			if to == nil {
-				err = violation("a reply that nobody asked for")
-			} else {
-				p.conn.lookAt(buf[:n])
-				to.Received(buf[:n])
-			}
-		}
-		if err != nil {
-			p.ended(err)
-			return
-		}
-		switch {
-		case n == len(buf) && n < dedicatedBufferMax:
-			buf, small = make([]byte, 4*n), 0
-		case n > dedicatedBuffer:
-			small = 0
-		case len(buf) > dedicatedBuffer:
-			if small++; small > dedicatedShrink {
-				buf, small = make([]byte, dedicatedBuffer), 0
-			}
-		}
-	}
-}
-
-// ended tells whoever has the connection that it is over.
-func (p *Dedicated) ended(err error) {
+// end closes a connection that nobody uses, or whose user then finds out.
+func (p *Dedicated) end() {
 	p.conn.Close()
 	p.share.give()
-	to := p.receiver(true)
-	p.node.leave(p)
-	if to == nil {
-		return
+	if !p.closed.Swap(true) {
+		telemetry.Dedicated.Add(-1)
 	}
-	if errors.Is(err, io.EOF) {
-		err = errClosedByRedis
-	}
-	p.mu.Lock()
-	err = cmp.Or(p.cause, err)
-	p.mu.Unlock()
-	to.Ended(err)
 }
 
 // fits says that the connection is id's, and kind one that serves one client at a time.
 func (p *Dedicated) fits(id Identity, kind pipeKind) bool {
 	return kind == dedicatedConn && p.Identity == id
 }
-
-// end closes a connection that nobody uses.
-func (p *Dedicated) end() { p.conn.Close() }
 
 // idleDedicated takes an idle connection of id.
 func (n *Node) idleDedicated(id Identity) (p *Dedicated, is bool) {
@@ -286,7 +231,6 @@ func (n *Node) enter(p *Dedicated) bool {
 	}
 	n.alone[p] = struct{}{}
 	p.unused = time.AfterFunc(idleFor, func() { n.closeUnused(p) })
-	n.running.Add(1)
 	return true
 }
 

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,123 +10,129 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// recorder is a Receiver that remembers.
-type recorder struct {
-	mu    sync.Mutex
-	heard strings.Builder
-	ended chan error
-}
-
-func newRecorder() *recorder { return &recorder{ended: make(chan error, 1)} }
-
-func (e *recorder) Received(p []byte) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.heard.Write(p)
-}
-
-func (e *recorder) Ended(err error) { e.ended <- err }
-
-func (e *recorder) wait(t *testing.T, want string) {
+func dedicate(t *testing.T, n *Node, id Identity) *Dedicated {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
-		e.mu.Lock()
-		got := e.heard.String()
-		e.mu.Unlock()
-		if got == want {
-			return
-		}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t.Fatalf("heard %q, want %q", e.heard.String(), want)
-}
-
-func dedicate(t *testing.T, n *Node, id Identity) (*Dedicated, *recorder) {
-	t.Helper()
-	e := newRecorder()
-	p, err := n.Dedicate(context.Background(), id, e)
+	p, err := n.Dedicate(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, e
+	return p
+}
+
+// expect has Redis answer a command so.
+func (p *Dedicated) expect(t *testing.T, want string, words ...string) {
+	t.Helper()
+	if err := p.Write(resp.AppendCommand(nil, words...)); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	p.SetReadDeadline(time.Now().Add(time.Minute))
+	defer p.SetReadDeadline(time.Time{})
+	for n := 0; n < len(got); {
+		more, err := p.Read(got[n:])
+		if n += more; err != nil {
+			t.Fatalf("heard %q, want %q: %v", got[:n], want, err)
+		}
+	}
+	if string(got) != want {
+		t.Fatalf("heard %q, want %q", got, want)
+	}
+}
+
+// ends waits until the connection is over, closes it, and returns why it is.
+func (p *Dedicated) ends(t *testing.T) error {
+	t.Helper()
+	defer p.Close()
+	n, err := p.Read(make([]byte, 10))
+	if n != 0 || err == nil || err == ErrInterrupted {
+		t.Error(n, err)
+	}
+	return err
 }
 
 func TestDedicatedIsReusedByItsIdentity(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
-	p, e := dedicate(t, n, Identity{Proto: 2})
+	p := dedicate(t, n, Identity{Proto: 2})
 	if p.RedisID() == 0 {
 		t.Error("no CLIENT ID")
 	}
-	if err := p.Write(resp.AppendCommand(nil, "PING")); err != nil {
-		t.Fatal(err)
-	}
-	e.wait(t, "+PONG\r\n")
+	p.expect(t, "+PONG\r\n", "PING")
 	p.GiveBack()
-	other, _ := dedicate(t, n, Identity{Proto: 2, DB: 1})
-	again, e2 := dedicate(t, n, Identity{Proto: 2})
+	other := dedicate(t, n, Identity{Proto: 2, DB: 1})
+	again := dedicate(t, n, Identity{Proto: 2})
 	if other == p || again != p {
 		t.Errorf("other database got the connection: %v; the same identity did: %v", other == p, again == p)
 	}
-	if err := again.Write(resp.AppendCommand(nil, "ECHO", "x")); err != nil {
-		t.Fatal(err)
-	}
-	e2.wait(t, "$1\r\nx\r\n")
-	e.wait(t, "+PONG\r\n")
+	again.expect(t, "$1\r\nx\r\n", "ECHO", "x")
 }
 
 func TestDedicatedEnds(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	n := newNode(t, targetOf(t, redis), NodeOptions{})
-	used, e := dedicate(t, n, Identity{Proto: 3})
-	idle, silent := dedicate(t, n, Identity{Proto: 3})
+	used, idle := dedicate(t, n, Identity{Proto: 3}), dedicate(t, n, Identity{Proto: 3})
 	idle.GiveBack()
-	closed, quiet := dedicate(t, n, Identity{Proto: 2})
-	closed.Close()
 	redis.Kill()
-	if err := <-e.ended; err == nil {
-		t.Error("no error")
-	}
-	used.Close()
-	eventually(t, "the idle one has ended", func() bool { _, idle := n.DedicatedCount(); return idle == 0 })
+	used.ends(t)
 	redis.Restart()
 	for range 3 {
-		p, _ := dedicate(t, n, Identity{Proto: 3})
+		p := dedicate(t, n, Identity{Proto: 3})
 		if p == idle || p == used {
 			t.Error("a dead connection was dedicated")
 		}
+		p.expect(t, "+PONG\r\n", "PING")
 	}
-	for _, e := range []*recorder{silent, quiet} {
-		select {
-		case err := <-e.ended:
-			t.Errorf("who had let go was told %v", err)
-		default:
-		}
+	if used, idle := n.DedicatedCount(); used != 3 || idle != 0 {
+		t.Errorf("%d are in use, %d are idle", used, idle)
 	}
 }
 
-// What comes on an idle connection, as a late reply would, must reach nobody: the connection is not used again.
+// Interrupt and Close end a read that waits; after Interrupt reads go on.
+func TestDedicatedReadIsEnded(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
+	p := dedicate(t, n, Identity{Proto: 2})
+	read := func() error {
+		_, err := p.Read(make([]byte, 10))
+		return err
+	}
+	ended := make(chan error)
+	go func() { ended <- read() }()
+	p.Interrupt()
+	if err := <-ended; err != ErrInterrupted {
+		t.Error(err)
+	}
+	if err := read(); err != ErrInterrupted {
+		t.Error("the next one:", err)
+	}
+	p.SetReadDeadline(time.Time{})
+	p.SetWriteDeadline(time.Time{})
+	p.expect(t, "+PONG\r\n", "PING")
+	go func() { ended <- read() }()
+	p.Close()
+	if err := <-ended; err == nil || err == ErrInterrupted {
+		t.Error(err)
+	}
+}
+
+// What comes on an idle connection, as a late reply would, must reach nobody: the connection is not used again. So it is
+// with TLS, which may have read more than was asked for.
 func TestDedicatedIdleReceivesNothing(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	n := newNode(t, targetOf(t, redis), NodeOptions{})
-	p, _ := dedicate(t, n, Identity{Proto: 2})
+	p := dedicate(t, n, Identity{Proto: 2})
 	if err := p.Write(resp.AppendCommand(nil, "BLPOP", "list", "0")); err != nil {
 		t.Fatal(err)
 	}
 	p.GiveBack()
 	redis.Do(t, "RPUSH", "list", "late")
-	eventually(t, "the reply has come", func() bool {
-		_, idle := n.DedicatedCount()
-		return idle == 0
-	})
-	again, e := dedicate(t, n, Identity{Proto: 2})
+	again := dedicate(t, n, Identity{Proto: 2})
 	if again == p {
 		t.Error("a connection with a stray reply was dedicated")
 	}
-	e.wait(t, "")
+	again.expect(t, "+PONG\r\n", "PING")
 }
 
 func TestIdlePinsAreBounded(t *testing.T) {
@@ -136,7 +141,7 @@ func TestIdlePinsAreBounded(t *testing.T) {
 	n := newNode(t, targetOf(t, redis), NodeOptions{})
 	var all []*Dedicated
 	for range mostIdle + 10 {
-		p, _ := dedicate(t, n, Identity{Proto: 2})
+		p := dedicate(t, n, Identity{Proto: 2})
 		all = append(all, p)
 	}
 	for _, p := range all {
@@ -150,7 +155,7 @@ func TestIdlePinsAreBounded(t *testing.T) {
 func TestDedicatedRefused(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
-	_, err := n.Dedicate(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newRecorder())
+	_, err := n.Dedicate(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"})
 	if Refused(err) == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
 		t.Errorf("got %v", err)
 	}
@@ -173,11 +178,8 @@ func TestDedicatedWhileBusy(t *testing.T) {
 		_, err := other.Do("PING")
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 	})
-	p, e := dedicate(t, n, Identity{Proto: 2})
-	if err := p.Write(resp.AppendCommand(nil, "MULTI")); err != nil {
-		t.Fatal(err)
-	}
-	e.wait(t, "+OK\r\n")
+	p := dedicate(t, n, Identity{Proto: 2})
+	p.expect(t, "+OK\r\n", "MULTI")
 	redis.Do(t, "SCRIPT", "KILL")
 }
 
@@ -185,8 +187,8 @@ func TestDedicatedWhileBusy(t *testing.T) {
 func TestUnusedDedicatedIsClosed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
-	used, _ := dedicate(t, n, Identity{Proto: 2})
-	unused, _ := dedicate(t, n, Identity{Proto: 2})
+	used := dedicate(t, n, Identity{Proto: 2})
+	unused := dedicate(t, n, Identity{Proto: 2})
 	unused.GiveBack()
 	for _, p := range []*Dedicated{used, unused} {
 		p.unused.Reset(0)

@@ -350,6 +350,8 @@ func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true
 	n.stop() // the pipes, too
+	for n.dropOldest(func(keeps) bool { return true }) {
+	}
 	for c := range n.alone {
 		c.end()
 	}

@@ -49,7 +49,7 @@ func TestAnotherNodeIsNotUsed(t *testing.T) {
 					return err
 				},
 				"dedicated": func() error {
-					p, err := n.Dedicate(context.Background(), c.account, newRecorder())
+					p, err := n.Dedicate(context.Background(), c.account)
 					if err == nil {
 						p.Close()
 					}

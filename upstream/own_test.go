@@ -63,22 +63,21 @@ func TestBudgetOfAMasterThatMoves(t *testing.T) {
 	b := NewBudget(8, 4)
 	n := newNode(t, target, NodeOptions{Budget: b})
 	nobody := Identity{Proto: 2}
-	fill := func() (ended []chan error) {
+	fill := func() (used []*Dedicated) {
 		t.Helper()
 		for range 4 {
-			_, e := dedicate(t, n, nobody)
-			ended = append(ended, e.ended)
+			used = append(used, dedicate(t, n, nobody))
 		}
-		if _, err := n.Dedicate(context.Background(), nobody, newRecorder()); full(err) != "user" {
+		if _, err := n.Dedicate(context.Background(), nobody); full(err) != "user" {
 			t.Errorf("one too many: %v", err)
 		}
 		usedIs(t, b, 4)
-		return ended
+		return used
 	}
-	ended := fill()
+	used := fill()
 	g.Failover()
-	for _, e := range ended {
-		<-e
+	for _, p := range used {
+		p.ends(t)
 	}
 	usedIs(t, b, 0)
 	fill()

@@ -34,8 +34,7 @@ func TestSwitch(t *testing.T) {
 	if err := n.Authenticate(context.Background(), "", "", "x"); Refused(err) == nil { // its connection is to move, too
 		t.Fatal(err)
 	}
-	dedicated, receiver := dedicate(t, n, Identity{Proto: 2})
-	defer dedicated.Close()
+	dedicated := dedicate(t, n, Identity{Proto: 2})
 
 	former := g.Master()
 	if kind, addr, switches := n.Upstream(); kind != "sentinel" || addr != former.Addr() || switches != 0 {
@@ -52,7 +51,7 @@ func TestSwitch(t *testing.T) {
 	if err := <-underWay; !errors.As(err, &lost) || !strings.Contains(err.Error(), former.Addr()+" is no longer the master") {
 		t.Errorf("a command under way: %v", err)
 	}
-	if err := <-receiver.ended; !strings.Contains(err.Error(), "is no longer the master") {
+	if err := dedicated.ends(t); !strings.Contains(err.Error(), "is no longer the master") {
 		t.Errorf("a dedicated connection: %v", err)
 	}
 	if hooks.Load() != 1 {

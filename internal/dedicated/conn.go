@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +29,8 @@ const (
 // ErrGone is why a command has no reply if the connection or the client was already gone.
 var ErrGone = errors.New("the client of the dedicated connection has gone")
 
-// Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called with the
-// connection's lock held.
+// Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called by the
+// goroutine that reads, which is not always the client's.
 type Interceptor interface {
 	// Confirmed takes a confirmation. e is the oldest command without its reply, nil if there is none. It returns what
 	// the client is told, and whether e asked for it.
@@ -48,31 +47,31 @@ type Config struct {
 	Node   *cluster.Node  // where it is, in a cluster; else nil
 
 	// RightsChanged is called when commands that may change users' rights have been run, or may have been, as their
-	// replies are lost; last: no other reply is pending. The connection's lock is held: it must not use the
-	// connection, nor block.
+	// replies are lost; last: no other reply is pending. It must not use the connection, nor block.
 	RightsChanged func(last bool)
-	// Waits has the connection for whose replies the client's goroutine waits; nil: it waits for none.
-	Waits *atomic.Pointer[Conn]
+	// Timeout is for how long Redis may send nothing, or take nothing, while it is waited for. A command that waits there
+	// has its own time besides. 0: for as long as it likes.
+	Timeout time.Duration
 }
 
-// Conn is a client's connection of its own. The client's goroutine sends the commands, and waits for their replies at
-// the latest when it has worked off what the client has sent: see Wait. What comes back goes to the client from the
-// connection's own goroutine (relay.go), and so does what nobody has asked for.
+// Conn is a client's connection of its own. The client's goroutine sends the commands, and reads their replies at the
+// latest when it has worked off what the client has sent: see Wait. They go to the client as they come. What comes by
+// itself is passed on by a goroutine of its own while the client's is at something else: see Listen. The client's
+// goroutine alone calls the methods, but for those of which it is said that any may.
 type Conn struct {
 	Config
-	conn  *upstream.Dedicated
-	queue []byte        // commands to be sent together; the client's goroutine only
-	sent  int           // commands since the last Wait
-	late  *time.Timer   // until the client is watched; nil: it was not needed yet
-	came  chan struct{} // one slot: something has come, or the connection is over
+	conn   *upstream.Dedicated
+	queue  []byte        // commands to be sent together
+	stay   func() bool   // has the end of the client interrupt no read any more; false: it has, or will
+	relay  chan struct{} // closed when the goroutine of Listen has ended; nil: there is none
+	halted atomic.Bool   // that is to end
 
-	mu       sync.Mutex // guards all below
-	said     conversation
-	frame    incoming
-	out      output
-	heard    time.Time          // when Redis sent something last, or got the first pending command
-	kept     downstream.Account // of the bytes that are kept for it
-	greeting chan struct{}      // HELLO is answered, and the client has no reply to it yet; nil: it is not so
+	// Whoever reads owns all below.
+	said  conversation
+	frame incoming
+	out   output
+	left  []byte             // what came behind the answer to HELLO, and is looked at later
+	kept  downstream.Account // of the bytes that are kept for it
 
 	over    bool  // the connection is not the client's any more: it is given back, closed, or lost
 	tainted bool  // not to be used by another client
@@ -82,42 +81,36 @@ type Conn struct {
 
 // New returns a Conn without its connection, which Connect makes.
 func New(c Config) *Conn {
-	return &Conn{Config: c, kept: c.Client.Writer.NewAccount(), out: output{to: c.Client.Writer.Passage()}, came: make(chan struct{}, 1)}
+	return &Conn{Config: c, kept: c.Client.Writer.NewAccount(), out: output{to: c.Client.Writer.Passage()}}
 }
 
 // Connect makes the connection at a node, for a client of that name.
 func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.Node, name string) (err error) {
-	p.mu.Lock() // no reply is looked at before p.conn is set
 	p.said.state = State{proto: id.Proto, db: id.DB}
 	if p.Node == nil {
 		p.said.state.subs.all = map[Subscription]struct{}{}
 	}
-	if p.conn, err = n.Dedicate(ctx, id, p); err == nil {
-		p.show()
+	if p.conn, err = n.Dedicate(ctx, id); err != nil {
+		return err
 	}
-	p.mu.Unlock()
-	if err == nil && name != p.conn.Name {
+	p.stay = context.AfterFunc(p.Client.Context(), p.conn.Interrupt)
+	p.show()
+	if name != p.conn.Name {
 		p.Rename(name)
 	}
-	return err
+	return nil
 }
 
 // Intercept makes the connection one for subscriptions only, which i handles.
-func (p *Conn) Intercept(i Interceptor) {
-	p.mu.Lock()
-	p.said.interceptor = i
-	p.mu.Unlock()
-}
+func (p *Conn) Intercept(i Interceptor) { p.said.interceptor = i }
 
 // RedisID is the connection's number at Redis; 0: Redis does not tell.
 func (p *Conn) RedisID() int64 { return p.conn.RedisID() }
 
 // Rename gives the connection the client's name at Redis, by HELLO, which every user may run.
 func (p *Conn) Rename(name string) {
-	p.mu.Lock()
-	proto := p.said.state.proto
-	p.mu.Unlock()
-	p.Send(&Reply{Own: true}, resp.AppendCommand(nil, "HELLO", strconv.Itoa(proto), "SETNAME", name))
+	p.halt()
+	p.Send(&Reply{Own: true}, resp.AppendCommand(nil, "HELLO", strconv.Itoa(p.said.state.proto), "SETNAME", name))
 	p.conn.Name = name
 }
 
@@ -126,16 +119,8 @@ func (p *Conn) Authenticated(id upstream.Identity) { p.conn.Authenticated(id) }
 
 // Taint makes the connection be closed in place of being given back, so that no other client uses it.
 func (p *Conn) Taint() {
-	p.mu.Lock()
+	p.halt()
 	p.tainted = true
-	p.mu.Unlock()
-}
-
-// Locked runs f with the connection's lock held, so that f may change what RightsChanged uses.
-func (p *Conn) Locked(f func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f()
 }
 
 // Status is what the client's other commands depend on.
@@ -156,8 +141,7 @@ type Status struct {
 
 // Status is the present state.
 func (p *Conn) Status() Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.halt()
 	s, q := &p.said.state, &p.said.pending
 	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.now.On, Subscribed: s.subs.total() > 0,
 		Mute: s.mute(), None: s.none(), Over: p.over, Pending: len(q.all), Blocked: q.blocks(),
@@ -167,21 +151,12 @@ func (p *Conn) Status() Status {
 
 // Now is the present database, which SELECT within a transaction may have changed, and whether the connection is over.
 func (p *Conn) Now() (db int, over bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.halt()
 	return p.said.state.db, p.over
 }
 
 // Lost is what was lost with the connection, which is over; nil: nothing, or its client has gone.
-func (p *Conn) Lost() *Lost {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lost
-}
+func (p *Conn) Lost() *Lost { return p.lost }
 
 // Unknown says that the connection, which is over, ended with a command whose outcome is unknown.
-func (p *Conn) Unknown() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.unknown
-}
+func (p *Conn) Unknown() bool { return p.unknown }

@@ -1,8 +1,6 @@
 package dedicated
 
 import (
-	"context"
-
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -17,8 +15,7 @@ type Lost struct {
 // GiveBack gives the connection back if Redis keeps nothing for its client, or closes it if another client could not use
 // it as a new one; false: Redis keeps something, or a reply is pending.
 func (p *Conn) GiveBack() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.halt()
 	switch {
 	case p.over:
 		return true
@@ -44,51 +41,31 @@ func (p *Conn) leave(why string) {
 	p.unknown = p.said.pending.any((*Reply).changes)
 	p.kept.Set(0)
 	p.out.cut(why)
+	p.tainted = !p.stay() || p.tainted
 	if p.said.pending.oldest() != nil { // it may have changed rights
 		p.RightsChanged(true)
 	}
-	p.greeted()
-	p.tellCame()
 }
 
-// Drop closes the connection with all its state; no reply is pending there. If the client has a part of a message, the
-// rest comes first, unless ctx ends.
-func (p *Conn) Drop(ctx context.Context) {
-	p.until(ctx, nil, func() bool { return !p.out.within() })
-	p.Close()
-}
-
-// Close closes the connection with all its state, and says whether that leaves the outcome of a command unknown.
-func (p *Conn) Close() (unknown bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// Close closes the connection with all its state.
+func (p *Conn) Close() {
+	p.halt()
 	if !p.over {
 		p.leave("left within a reply")
 		p.conn.Close()
 		p.said = conversation{interceptor: p.said.interceptor}
 		p.show()
 	}
-	return p.unknown
 }
 
-// Ended implements upstream.Receiver: the connection is over. Its user calls it, too, to give the connection up as if
-// Redis had ended it: what is pending there is lost.
-func (p *Conn) Ended(cause error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// Lose gives the connection up as if Redis had ended it: what is pending there is lost.
+func (p *Conn) Lose(cause error) {
+	p.halt()
+	p.Client.Flush()
 	p.end(cause)
 }
 
-// EndedUnsubscribed is Ended unless there are subscriptions, which need this connection.
-func (p *Conn) EndedUnsubscribed(cause error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.said.state.subs.total() == 0 {
-		p.end(cause)
-	}
-}
-
-// end is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if
+// end is called when the connection is lost. The client is closed, as Redis would have closed it, if
 // replies are pending, or if a transaction or subscriptions are lost. A client that holds locks stays, unless it would
 // miss messages, and gets an error in place of each reply.
 func (p *Conn) end(err error) {
@@ -116,7 +93,6 @@ func (p *Conn) end(err error) {
 	}
 	p.Client.Process.LearnAgain()
 	p.show() // before another connection shows itself in the same view
-	p.Client.Reader.Notify()
 }
 
 // closesClient says that the client is to be closed for the loss of this connection. Even one that is not lockless is

@@ -36,7 +36,7 @@ func TestIdleConnectionKeepsLittle(t *testing.T) {
 	p.View, p.conn = new(View), new(upstream.Dedicated)
 	p.out.bytes = make([]byte, 0, keepBytes)
 	for replies, most := range []int{keepBytes, idleBytes} {
-		p.Received([]byte("+OK\r\n"))
+		p.received([]byte("+OK\r\n"))
 		if kept := cap(p.out.bytes); kept > most || replies == 0 && kept < most {
 			t.Errorf("%d bytes are kept after %d replies", kept, replies+1)
 		}

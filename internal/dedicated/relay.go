@@ -2,6 +2,8 @@ package dedicated
 
 import (
 	"bytes"
+	"context"
+	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -65,62 +67,163 @@ func (f *incoming) clear() {
 	}
 }
 
-// Received passes on what Redis sent, as it came, and learns from it which replies are pending and what state the
-// connection is in. The client gets the bytes unchanged, unless the verdict about a frame drops or replaces it.
-func (p *Conn) Received(b []byte) {
-	defer p.tellCame()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over { // the session ended while this waited for mu, or nobody asked for these bytes
-		p.conn.Close()
+// Most reads wait for long for a little, so a buffer is small, and a big one follows a read that has filled it.
+var (
+	smallBuffers = sync.Pool{New: func() any { return new([1 << 10]byte) }}
+	bigBuffers   = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+)
+
+// settled says that no reply is pending, and the client has no part of a message whose rest has yet to come.
+func (p *Conn) settled() bool { return p.said.pending.oldest() == nil && !p.out.part }
+
+// read reads until all has settled, or the connection is over, or ctx or the time ends; zero: there is none. Whatever
+// ends ctx is to interrupt it.
+func (p *Conn) read(ctx context.Context, until time.Time) {
+	p.received(p.left)
+	if p.settled() {
 		return
 	}
-	for len(b) > 0 {
+	p.readOn(until, func() bool { return p.settled() || ctx.Err() != nil })
+}
+
+// readOn reads until done, the time, or the end of the connection. A read that is interrupted is begun again, unless
+// that has made it done.
+func (p *Conn) readOn(until time.Time, done func() bool) {
+	small := smallBuffers.Get().(*[1 << 10]byte)
+	defer smallBuffers.Put(small)
+	b := small[:]
+	for !p.over {
+		due := p.due(until)
+		p.conn.SetReadDeadline(due)
+		if done() { // looked at when an interruption ends the next read
+			return
+		}
+		n, err := p.conn.Read(b)
+		p.received(b[:n])
+		if len(b) > len(small) {
+			bigBuffers.Put((*[64 << 10]byte)(b))
+			b = small[:]
+		}
+		if n >= len(small) {
+			b = bigBuffers.Get().(*[64 << 10]byte)[:]
+		}
+		switch {
+		case err == nil:
+		case err != upstream.ErrInterrupted:
+			p.end(err)
+		case due.IsZero() || time.Now().Before(due):
+		case due.Equal(until):
+			return
+		default:
+			p.end(upstream.ErrTimeout)
+		}
+	}
+}
+
+// due is when the next read ends: then, or before if Redis is waited for. Zero: it does not.
+func (p *Conn) due(until time.Time) time.Time {
+	if p.Timeout <= 0 || p.settled() {
+		return until
+	}
+	due := time.Now().Add(p.Timeout)
+	if e := p.said.pending.oldest(); e != nil {
+		due = due.Add(e.patience(p.said.state.multi()))
+	}
+	if until.IsZero() || due.Before(until) {
+		return due
+	}
+	return until
+}
+
+// Listen has a goroutine of its own pass on what comes by itself, if anything may, until the client's goroutine uses the
+// connection again. No reply is pending.
+func (p *Conn) Listen() {
+	if p.relay != nil || p.over || !p.said.state.hears() && p.View.Targets.Load() == 0 {
+		return
+	}
+	p.Client.Flush()
+	p.relay = make(chan struct{})
+	go p.listen()
+}
+
+// listen is the goroutine of Listen. It leaves no part of a message to a client that stays.
+func (p *Conn) listen() {
+	defer close(p.relay)
+	p.readOn(time.Time{}, func() bool {
+		return p.halted.Load() && !p.out.part || p.Client.End.Over()
+	})
+}
+
+// Look notes the end of a connection from which nobody reads, since nothing is to come there.
+func (p *Conn) Look() {
+	if p.relay == nil {
+		p.readOn(time.Time{}, p.conn.Silent)
+	}
+}
+
+// halt ends Listen.
+func (p *Conn) halt() {
+	if p.relay == nil {
+		return
+	}
+	p.halted.Store(true)
+	p.conn.Interrupt()
+	<-p.relay
+	p.halted.Store(false)
+	p.relay = nil
+	p.conn.SetWriteDeadline(time.Time{})
+}
+
+// received passes on what Redis sent, as it came, and learns from it which replies are pending and what state the
+// connection is in. The client gets the bytes unchanged, unless the verdict about a frame drops or replaces it. What
+// came behind the answer to HELLO, in the other protocol, is left until the client has its reply to that.
+func (p *Conn) received(b []byte) {
+	p.left = nil
+	if len(b) == 0 {
+		return
+	}
+	for greeted := false; len(b) > 0 && !greeted; {
 		n, ends, err := p.frame.end(b, p.said.expectsHead())
 		if err != nil {
 			p.Client.End.Cut(downstream.Left, "broken reply from upstream")
 			p.end(err)
 			return
 		}
-		p.piece(b[:n], ends)
+		greeted = p.piece(b[:n], ends)
 		b = b[n:]
-		if p.awaitGreeted(); p.over {
-			return
-		}
 	}
+	p.left = bytes.Clone(b)
 	p.out.flush()
 	if p.said.pending.oldest() == nil {
 		p.out.rest()
 	}
-	p.heard = time.Now()
 	p.count()
 	p.show()
 }
 
-// piece takes the next bytes of a frame. They are held back until it is clear whose they are.
-func (p *Conn) piece(b []byte, ends bool) {
+// piece takes the next bytes of a frame. They are held back until it is clear whose they are. greeted: they end the
+// answer to HELLO.
+func (p *Conn) piece(b []byte, ends bool) (greeted bool) {
 	f := &p.frame
 	if f.judged {
 		if !f.drop {
 			p.out.add(b)
 		}
-		if ends {
-			p.take(f.kind, f.begins)
-		}
-		return
+		return ends && p.take(f.kind, f.begins)
 	}
 	frame := f.holdBack(b, ends)
 	if !ends && len(frame) < classifyAt {
-		return
+		return false
 	}
 	switch v := p.said.judge(frame); {
 	case ends:
 		v.deliver(frame, &p.out)
-		p.take(v.kind, frame)
+		return p.take(v.kind, frame)
 	case !v.whole:
 		v.deliver(frame, &p.out)
 		f.goOn(v)
 	}
+	return false
 }
 
 // deliver hands on what has come of a frame.
@@ -135,19 +238,20 @@ func (v *verdict) deliver(frame []byte, out *output) {
 	}
 }
 
-// take ends a frame, of which the beginning may be left.
-func (p *Conn) take(kind frameKind, frame []byte) {
+// take ends a frame, of which the beginning may be left. greeted: it is the answer to HELLO.
+func (p *Conn) take(kind frameKind, frame []byte) (greeted bool) {
 	o := p.said.take(kind, frame)
 	p.out.add(o.told)
 	p.tainted = p.tainted || o.unasked
 	if o.answered != nil {
-		p.answered(o.answered, frame)
+		greeted = p.answered(o.answered, frame)
 	}
 	p.tell()
 	if !p.said.state.executing() {
 		p.out.end()
 	}
 	p.frame.clear()
+	return greeted
 }
 
 // tell tells the client's session what its commands have set.
@@ -162,8 +266,9 @@ func (p *Conn) tell() {
 // unknownCommand begins Redis' answer to a command that it does not have.
 var unknownCommand = []byte("-ERR unknown command")
 
-// answered takes the oldest command off the list, to which this was the last frame.
-func (p *Conn) answered(e *Reply, frame []byte) {
+// answered takes the oldest command off the list, to which this was the last frame. greeted: it is a HELLO that has
+// changed the protocol.
+func (p *Conn) answered(e *Reply, frame []byte) (greeted bool) {
 	took := p.said.pending.pop(telemetry.Clock())
 	if e.sent > 0 && !e.waits(p.said.state.multi()) { // else nobody knows whether it did
 		e.Cmd.Family.Upstream(took)
@@ -175,38 +280,8 @@ func (p *Conn) answered(e *Reply, frame []byte) {
 	if e.Cmd == commandtable.Unlisted && !bytes.HasPrefix(frame, unknownCommand) {
 		p.tainted = true // nobody knows what it has done to the connection
 	}
-	if _, hello := e.Effect.(Protocol); hello {
-		if frame[0] != '-' {
-			p.greeting = make(chan struct{})
-		}
-	}
-}
-
-// awaitGreeted has what comes behind the answer to HELLO, in the other protocol, wait for Greeted.
-func (p *Conn) awaitGreeted() {
-	greeting := p.greeting
-	if greeting == nil {
-		return
-	}
-	p.out.flush()
-	p.mu.Unlock()
-	p.tellCame()
-	<-greeting
-	p.mu.Lock()
-}
-
-// Greeted says that the client has its reply to the HELLO that was answered here.
-func (p *Conn) Greeted() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.greeted()
-}
-
-func (p *Conn) greeted() {
-	if p.greeting != nil {
-		close(p.greeting)
-		p.greeting = nil
-	}
+	_, hello := e.Effect.(Protocol)
+	return hello && frame[0] != '-'
 }
 
 // count tells the budget how many bytes are kept, with what has come of a frame and cannot be passed on yet. leave
@@ -224,5 +299,3 @@ func beyond(b []byte) int {
 	}
 	return cap(b)
 }
-
-var _ upstream.Receiver = (*Conn)(nil)

@@ -1,9 +1,12 @@
 package dedicated
 
 import (
+	"cmp"
 	"context"
+	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -13,43 +16,27 @@ import (
 // for soon, and to watch costs more than that.
 const watchedAfter = 20 * time.Millisecond
 
-// Send queues a command, whose reply goes where e says. Replies that did not come over this connection are written
-// first. false: the connection has ended, and those that were pending have been answered.
+// Send queues a command, whose reply goes where e says. false: the connection has ended, and those that were pending
+// have been answered.
 func (p *Conn) Send(e *Reply, raw []byte) bool {
-	p.Client.Flush()
+	p.halt()
 	e.quiet = p.Client.Replies.Silent
 	if e.Cmd != nil && e.forClient() && e.Instead == "" {
 		e.sent = telemetry.Clock()
 	}
-	if !p.add(e) {
+	if p.over {
 		e.Lost = ErrGone
 		return false
-	}
-	p.queue = append(p.queue, raw...)
-	if len(p.queue) >= flushAt {
-		p.Flush()
-	}
-	if p.sent++; p.sent == mostPending {
-		p.Wait()
-	}
-	return true
-}
-
-// add notes that the reply to e is pending; false: the connection is over.
-func (p *Conn) add(e *Reply) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over {
-		return false
-	}
-	if p.said.pending.oldest() == nil {
-		p.heard = time.Now()
 	}
 	p.said.state.sent(e)
 	p.said.pending.add(e)
 	p.count()
 	if e.Wait.Blocks {
 		p.show()
+	}
+	p.queue = append(p.queue, raw...)
+	if len(p.said.pending.all) >= mostPending || len(p.queue) >= flushAt {
+		p.Wait()
 	}
 	return true
 }
@@ -63,8 +50,6 @@ func (p *Conn) Own(e *Reply, raw []byte) *Reply {
 
 // Answer returns the reply to e, which must have come; the error says that the connection ended first.
 func (p *Conn) Answer(e *Reply) ([]byte, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	switch {
 	case e.Lost != nil:
 		return nil, &upstream.NotSentError{Cause: e.Lost}
@@ -75,7 +60,7 @@ func (p *Conn) Answer(e *Reply) ([]byte, error) {
 }
 
 // Ask sends a command and waits for its reply. No other reply may be pending. If Redis has not answered within that
-// time, the connection is closed.
+// time, the connection is lost.
 func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, error) {
 	e.Got = new([]byte)
 	p.Send(e, resp.AppendCommand(nil, args...))
@@ -85,103 +70,105 @@ func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, erro
 	return p.Answer(e)
 }
 
+// Hello has the connection speak another protocol. What comes behind the answer waits until the client has its reply.
+func (p *Conn) Hello(proto int, within time.Duration) error {
+	return p.Change(&Reply{Effect: Protocol(proto)}, within, "HELLO", strconv.Itoa(proto))
+}
+
+// Change asks what makes the connection another user's, or another protocol's.
+func (p *Conn) Change(e *Reply, within time.Duration, words ...string) error {
+	p.Taint()
+	reply, err := p.Ask(e, within, words...)
+	if err == nil {
+		err = upstream.ErrorIn(reply)
+	}
+	return err
+}
+
 // Flush sends what is queued, after the replies that did not come over this connection.
 func (p *Conn) Flush() {
+	p.halt()
+	p.Client.Flush()
 	if len(p.queue) == 0 {
 		return
 	}
-	p.Client.Flush()
-	p.Waits.Store(p)
 	p.Client.Step.Next()
-	_ = p.conn.Write(p.queue) // Ended tells
+	if p.Timeout > 0 {
+		p.conn.SetWriteDeadline(time.Now().Add(p.Timeout))
+		if p.Client.End.Over() { // which may have interrupted it before
+			p.conn.Interrupt()
+		}
+	}
+	if err := p.conn.Write(p.queue); err == upstream.ErrInterrupted { // of other errors the next read tells
+		p.end(upstream.ErrTimeout)
+	}
 	p.queue = p.queue[:0]
 	if cap(p.queue) > keepBytes {
 		p.queue = nil
 	}
 }
 
-// Wait sends what is queued, and waits until all replies have come whole, or the connection is over; false: the client
+// Wait sends what is queued, and reads until all replies have come whole, or the connection is over; false: the client
 // has gone.
-func (p *Conn) Wait() (answered bool) {
-	p.Flush()
-	p.sent = 0
-	p.Waits.Store(p)
-	defer p.Waits.Store(nil)
-	c := p.Client
-	answered = p.until(c.Context(), p.unwatched(), p.settled)
-	if !answered && !c.End.Over() {
-		c.Watch(func(ctx context.Context) { answered = p.Await(ctx) })
-	}
-	return answered && !c.End.Over()
-}
-
-// unwatched is for how long a reply is waited for while nobody watches the client; nil: until it is there.
-func (p *Conn) unwatched() <-chan time.Time {
-	p.mu.Lock()
-	blocks := p.said.pending.blocks()
-	p.mu.Unlock()
-	switch {
-	case !blocks:
-		return nil
-	case p.late == nil:
-		p.late = time.NewTimer(watchedAfter)
-	default:
-		p.late.Reset(watchedAfter)
-	}
-	return p.late.C
-}
-
-// settled says that no reply is pending, with mu held.
-func (p *Conn) settled() bool { return p.said.pending.oldest() == nil }
+func (p *Conn) Wait() (answered bool) { return p.wait(time.Time{}) }
 
 // WaitFor is Wait, and gives the connection up if that takes longer.
 func (p *Conn) WaitFor(most time.Duration) bool {
-	defer time.AfterFunc(most, func() { p.Ended(upstream.ErrTimeout) }).Stop()
-	return p.Wait()
-}
-
-// Await waits until all replies have come whole, or the connection is over, or ctx ends, and says whether they have.
-func (p *Conn) Await(ctx context.Context) bool {
-	return p.until(ctx, nil, p.settled)
-}
-
-// until waits until holds returns true, as Received and Ended may bring about, or ctx ends, or it is late, and returns
-// its last answer. holds is called with mu held.
-func (p *Conn) until(ctx context.Context, late <-chan time.Time, holds func() bool) bool {
-	for over := false; ; {
-		p.mu.Lock()
-		is := holds()
-		p.mu.Unlock()
-		if is || over {
-			return is
-		}
-		select {
-		case <-p.came:
-		case <-ctx.Done():
-			over = true
-		case <-late:
-			over = true
-		}
+	answered := p.wait(time.Now().Add(most))
+	if !p.settled() && !p.Client.End.Over() {
+		p.end(upstream.ErrTimeout)
+		return true
 	}
+	return answered
 }
 
-// tellCame wakes the client's goroutine if that waits.
-func (p *Conn) tellCame() {
-	select {
-	case p.came <- struct{}{}:
-	default:
+// WaitWell is Wait for commands that do not wait in Redis, for as long as the connection's node is well, or no other one
+// is. The error says that this has ended, or the client has gone.
+func (p *Conn) WaitWell(nodes *cluster.Snapshot) error {
+	ctx, done := nodes.While(p.Client.Context(), p.Node)
+	defer done()
+	p.Flush()
+	p.during(ctx, func() { p.read(ctx, time.Time{}) })
+	if !p.settled() || p.Client.End.Over() {
+		return cmp.Or(context.Cause(ctx), ErrGone)
 	}
+	return nil
 }
 
-// EndQuiet gives the connection up if its client waits for a reply at that step, and Redis has sent nothing for so long.
-// A command that waits has its own time besides. Any goroutine may call it; it does not block.
-func (p *Conn) EndQuiet(step uint64, most time.Duration) {
-	if !p.mu.TryLock() { // what Redis has sent is at work, perhaps for as long as the client does not read
-		return
+// Await is Wait for a client that has gone, at most for so long, and says whether all replies have come.
+func (p *Conn) Await(most time.Duration) bool {
+	p.Flush()
+	p.read(context.Background(), time.Now().Add(most))
+	return p.settled()
+}
+
+// wait is Wait, at most until then; zero: for as long as it takes.
+func (p *Conn) wait(until time.Time) (answered bool) {
+	p.Flush()
+	c := p.Client
+	unwatched := until
+	if p.said.pending.blocks() {
+		unwatched = time.Now().Add(watchedAfter)
 	}
-	defer p.mu.Unlock()
-	e := p.said.pending.oldest()
-	if e != nil && p.Client.Step.Now() == step && time.Since(p.heard)-e.patience(p.said.state.multi()) >= most {
-		p.conn.Fail(upstream.ErrTimeout)
+	p.read(c.Context(), unwatched)
+	if unwatched != until && !p.settled() && !c.End.Over() {
+		c.Watch(func(ctx context.Context) {
+			p.during(ctx, func() { p.read(ctx, until) })
+		})
+	}
+	return p.settled() && !c.End.Over()
+}
+
+// during calls f. The end of ctx interrupts what f reads.
+func (p *Conn) during(ctx context.Context, f func()) {
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		p.conn.Interrupt()
+		close(interrupted)
+	})
+	f()
+	if !stop() {
+		<-interrupted
+		p.conn.SetWriteDeadline(time.Time{})
 	}
 }

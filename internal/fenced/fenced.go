@@ -200,19 +200,14 @@ func (f *Fence) run() (done bool, err error) {
 	e := &dedicated.Reply{Cmd: f.Command, Kind: commandtable.ConnExec, Fenced: true, Got: &answered}
 	p.Send(e, exec)
 	p.Wait()
-	var ran, sent, in bool
-	var lost error
-	p.Locked(func() {
-		ran, sent, lost, in = e.Ran, !errors.Is(q.Lost, dedicated.ErrGone), e.Lost, len(answered) > 0
-	})
 	switch {
-	case ran:
+	case e.Ran:
 		return true, nil
-	case !sent:
-		return false, &upstream.NotSentError{Cause: lost}
-	case lost != nil:
-		return false, &upstream.LostError{Cause: lost}
-	case !in: // the client has gone
+	case errors.Is(q.Lost, dedicated.ErrGone):
+		return false, &upstream.NotSentError{Cause: e.Lost}
+	case e.Lost != nil:
+		return false, &upstream.LostError{Cause: e.Lost}
+	case len(answered) == 0: // the client has gone
 		return false, &upstream.LostError{Cause: dedicated.ErrGone}
 	}
 	if _, refused := resp.ErrorLine(guard); refused { // the slot is not there, or not all of it

@@ -358,6 +358,3 @@ func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *clust
 	relay := func(cmd redcon.Command, c *commandtable.Command) { h.u.send(p, cmd, c) }
 	return subscription.Link{Conn: p.Conn, Relay: relay, Rest: p.giveBack, End: p.drop}, nil
 }
-
-// Hello implements subscription.Host.
-func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return h.u.hello(c, id) }

@@ -1,8 +1,6 @@
 package own
 
 import (
-	"context"
-
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -40,32 +38,20 @@ func (u *clustered) multiAnywhere(tx *transaction, cmd redcon.Command, c *comman
 	forwarded()
 	u.follow(c, nil, u.nodes.Tries(backend.NoSlot), func(p *conn) ([]byte, cluster.Refusal, error) {
 		e := &dedicated.Reply{Cmd: c, Kind: c.Conn}
-		well := u.whileWell(p, func() {
-			p.Own(e, cmd.Raw)
-			p.Wait()
-		})
+		p.Own(e, cmd.Raw)
+		failed := p.WaitWell(u.nodes.Snapshot())
 		answer, err := p.Answer(e)
 		switch {
-		case err == nil && well:
+		case err == nil && failed == nil:
 			p.slots.tx = tx
 			return answer, cluster.Refusal{}, nil
 		case err == nil: // the reply has come just when it was no longer waited for
-			err = &upstream.NotSentError{Cause: dedicated.ErrGone}
+			err = &upstream.NotSentError{Cause: failed}
 		}
-		p.Close()
+		p.drop()
 		u.conn = nil
 		return nil, cluster.Unreached, err
 	})
-}
-
-// whileWell calls wait, which waits for replies on p, and closes p as soon as its node is in trouble and another one
-// is not; false: so it was.
-func (u *clustered) whileWell(p *conn, wait func()) bool {
-	ctx, done := u.nodes.Snapshot().While(u.Context, p.Node)
-	defer done()
-	stop := context.AfterFunc(ctx, func() { p.Close() })
-	wait()
-	return stop()
 }
 
 // slotAhead returns the slot of the first key in those commands of the transaction that the client has already sent.
@@ -151,7 +137,8 @@ func (u *clustered) begunAt(slot int, p *conn, tx *transaction, c *commandtable.
 		return p
 	}
 	p.slots.tx = nil
-	u.whileWell(p, p.undo)
+	p.sendUndo()
+	_ = p.WaitWell(u.nodes.Snapshot())             // without an answer the connection is closed
 	if u.letGo(); u.lost.loss == lostTransaction { // just now
 		u.answerLost(nil, c.Conn, args)
 		return nil
@@ -205,7 +192,7 @@ func (tx *transaction) begin(p *conn, wrong bool) error {
 		p.o.drop()
 		return err
 	}
-	p.Locked(func() { p.rights = tx.rights })
+	p.rights = tx.rights
 	for _, q := range tx.head {
 		p.Own(&dedicated.Reply{Cmd: q.cmd, Effect: q.effect}, q.raw)
 	}

@@ -22,7 +22,7 @@ type conn struct {
 	targets []*Connections // the clients whose connections it redirects invalidations to
 	gone    bool           // it is known that it is not the client's any more
 
-	rights backend.RightsChange // that commands sent here may cause, in a transaction perhaps; guarded by Conn.Locked
+	rights backend.RightsChange // that commands sent here may cause, in a transaction perhaps
 }
 
 // Wait is that of dedicated.Conn; on no connection no reply is pending.
@@ -35,7 +35,7 @@ func (p *conn) InTransaction() bool { return p != nil && p.Conn.Status().Multi }
 // client's own connection is the one with the client's View as v.
 func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*conn, error) {
 	p := &conn{o: o, slots: slots{watched: backend.NoSlot}}
-	p.Conn = dedicated.New(dedicated.Config{Client: o.client, View: v, Node: of, RightsChanged: p.rightsChanged, Waits: &o.awaited})
+	p.Conn = dedicated.New(dedicated.Config{Client: o.client, View: v, Node: of, RightsChanged: p.rightsChanged, Timeout: o.Timeout})
 	if err := p.Connect(ctx, id, n, o.client.Name()); err != nil {
 		return nil, err
 	}
@@ -53,10 +53,7 @@ func (p *conn) end() {
 		blocked = false
 	}
 	if how, _ := o.client.End.Reason(); how == downstream.Gone && !blocked {
-		ctx, cancel := context.WithTimeout(o.Context, dedicated.LastReplies)
-		p.Flush()
-		p.Await(ctx)
-		cancel()
+		p.Await(dedicated.LastReplies)
 	}
 	p.Close()
 	p.left()
@@ -83,10 +80,9 @@ func (p *conn) endAside() {
 	}
 }
 
-// drop closes the connection with all its state; no reply is pending there. If the client has a part of a message, the
-// rest comes first.
+// drop closes the connection with all its state; no reply is pending there.
 func (p *conn) drop() {
-	p.Drop(p.o.client.Context())
+	p.Close()
 	p.left()
 }
 
@@ -118,7 +114,7 @@ func (p *conn) unblock() bool {
 		at = p.Node.Upstream()
 	}
 	_, err := backend.Ask(ctx, at, p.o.AsService(), "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
-	return err == nil && p.Await(ctx)
+	return err == nil && p.Await(dedicated.LastReplies)
 }
 
 // rightsChanged tells of a change of rights: see dedicated.Config.

@@ -31,13 +31,15 @@ func TestFencedThatEndsLeavesNoTransaction(t *testing.T) {
 		cmd, _ := command("DECR", "stock")
 		failed <- o.Fenced(holds, lock.HoldRequest{Key: "orders", Owner: "j"}, &commandtable.Command{Name: "decr"}, cmd.Args)
 	}()
-	waitUntil(t, "FENCED asks", func() bool { return o.awaited.Load() != nil })
+	waitUntil(t, "FENCED asks", func() bool { return o.client.Step.Now() > 0 })
 	o.client.End.HangUp(downstream.Left, "killed")
 	if err := <-failed; !errors.Is(err, dedicated.ErrGone) {
 		t.Errorf("FENCED failed with %v", err)
 	}
 	server.Cont()
-	waitUntil(t, "Redis has answered", func() bool { return o.conn.Status().Pending == 0 })
+	if !o.conn.Await(time.Minute) {
+		t.Error("Redis has not answered")
+	}
 	o.End()
 	waitUntil(t, "no connection is in a transaction", func() bool {
 		return !strings.Contains(string(server.Do(t, "CLIENT", "LIST").([]byte)), " multi=0")

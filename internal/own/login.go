@@ -1,8 +1,6 @@
 package own
 
 import (
-	"strconv"
-
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -14,7 +12,7 @@ func (o *Connections) Authenticate(id upstream.Identity, words ...string) error 
 	if p == nil {
 		return nil
 	}
-	err := change(p.Conn, &dedicated.Reply{}, words...)
+	err := p.Change(&dedicated.Reply{}, backend.QuestionTime, words...)
 	if err == nil {
 		p.Authenticated(id)
 	}
@@ -24,38 +22,14 @@ func (o *Connections) Authenticate(id upstream.Identity, words ...string) error 
 // Hello has the client's own connections speak id's protocol, or, if it fails, none.
 func (o *Connections) Hello(id upstream.Identity) error {
 	if p := o.current(); p != nil {
-		if err := o.hello(p.Conn, id); err != nil {
+		if err := p.Hello(id.Proto, backend.QuestionTime); err != nil {
 			return err
 		}
 	}
 	if o.subscriptions != nil {
-		o.subscriptions.Hello(id)
+		o.subscriptions.Hello(id.Proto)
 	}
 	return nil
-}
-
-// hello is Hello of one connection. What comes there behind the answer waits for Greeted.
-func (o *Connections) hello(p *dedicated.Conn, id upstream.Identity) error {
-	o.greeting = append(o.greeting, p)
-	return change(p, &dedicated.Reply{Effect: dedicated.Protocol(id.Proto)}, "HELLO", strconv.Itoa(id.Proto))
-}
-
-// Greeted is called when the client has its reply to HELLO.
-func (o *Connections) Greeted() {
-	for _, p := range o.greeting {
-		p.Greeted()
-	}
-	o.greeting = nil
-}
-
-// change asks p what makes it another user's, or another protocol's.
-func change(p *dedicated.Conn, e *dedicated.Reply, words ...string) error {
-	p.Taint()
-	reply, err := p.Ask(e, backend.QuestionTime, words...)
-	if err == nil {
-		err = upstream.ErrorIn(reply)
-	}
-	return err
 }
 
 // SelectDB switches the client's own connection to database n, which is word in the client's SELECT. has: there is

@@ -5,9 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -180,13 +178,6 @@ func connectionsOf(t *testing.T, server *testredis.Server) *tested {
 	return h
 }
 
-// inRESP3 has the client speak that.
-func (h *tested) inRESP3() *tested {
-	h.client.SetIdentity(upstream.Identity{Proto: 3})
-	h.client.Greeted()
-	return h
-}
-
 // ordinary is a client that has not subscribed.
 type ordinary struct{ downstream.Client } // nil: the rest is not asked
 
@@ -215,49 +206,12 @@ func TestLostBehindOtherReplies(t *testing.T) {
 	go func() {
 		cmd, c := command("WATCH", "k")
 		h.send(p, cmd, c)
-		p.Ended(errors.New("broken"))
+		p.Lose(errors.New("broken"))
 		h.client.Flush()
 		h.there.Close()
 	}()
 	got, err := io.ReadAll(h.here)
 	if want := "+first\r\n-ERR "; err != nil || !strings.HasPrefix(string(got), want) {
-		t.Errorf("the client got %q, %v", got, err)
-	}
-}
-
-// What Redis sends a subscriber behind its answer to HELLO comes behind the client's own, since it is in the other
-// protocol.
-func TestMessagesComeBehindHello(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	h := connectionsOf(t, server).inRESP3()
-	o := h.Connections
-	const hello, message = "*0\r\n", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
-	go func() {
-		defer h.there.Close()
-		subscribe, c := command("SUBSCRIBE", "c")
-		o.Run(subscribe, nil, c, false)
-		p := o.conn
-		p.Wait()
-		server.Stop() // so that both come at once
-		var received sync.WaitGroup
-		received.Go(func() {
-			for o.awaited.Load() == nil {
-				runtime.Gosched()
-			}
-			p.Received([]byte(hello + message))
-		})
-		if err := o.Hello(upstream.Identity{Proto: 2}); err != nil {
-			t.Error(err)
-		}
-		h.client.Give([]byte(hello))
-		h.client.Flush()
-		o.Greeted()
-		received.Wait()
-		o.End()
-	}()
-	got, err := io.ReadAll(h.here)
-	if !strings.HasSuffix(string(got), "\r\n:1\r\n"+hello+message) {
 		t.Errorf("the client got %q, %v", got, err)
 	}
 }

@@ -24,6 +24,7 @@ type Common struct {
 	*backend.Common
 	Backend   backend.Backend
 	Listeners subscription.Listeners          // of a cluster
+	Timeout   time.Duration                   // see dedicated.Config
 	Client    func(number int64) *Connections // finds another client's by its number; nil: it has gone. Any goroutine may call it
 }
 
@@ -37,12 +38,10 @@ type Connections struct {
 	client    *client.Client
 	forwarder *backend.Forwarder
 	path      path
-	next      []redcon.Command               // those that follow the present one in the same pipeline
-	conn      *conn                          // nil: there is none
-	awaited   atomic.Pointer[dedicated.Conn] // for whose replies it waits
-	greeting  []*dedicated.Conn              // have answered a HELLO to which the client has no reply yet
-	request   atomic.Pointer[chan int64]     // somebody wants it to have one
-	lost      lostState                      // by one before
+	next      []redcon.Command           // those that follow the present one in the same pipeline
+	conn      *conn                      // nil: there is none
+	request   atomic.Pointer[chan int64] // somebody wants it to have one
+	lost      lostState                  // by one before
 
 	nodes         *backend.Clustered          // nil: one Redis
 	subscriptions *subscription.Subscriptions // before a cluster they have connections of their own; nil: none yet
@@ -89,6 +88,9 @@ func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandt
 	p := o.current()
 	taken = o.afterLoss(p, cmd, c) || o.waits(p, cmd, c) || o.path.run(p, cmd, c, here)
 	o.next = nil
+	if o.conn != nil && !taken { // it may last
+		o.conn.Listen()
+	}
 	return taken
 }
 
@@ -103,19 +105,22 @@ func (o *Connections) Has() bool { return o.conn != nil }
 // Blocked says that a command of the client's may wait there. Any goroutine may call it.
 func (o *Connections) Blocked() bool { return o.View.Blocked.Load() || o.Waits.Blocked.Load() }
 
-// EndQuiet gives up the connection for whose reply the client waits at that step, if Redis has sent nothing there for so
-// long. Any goroutine may call it; it does not block.
-func (o *Connections) EndQuiet(step uint64, most time.Duration) {
-	if p := o.awaited.Load(); p != nil {
-		p.EndQuiet(step, most)
+// Notified is called where the client's goroutine reads its next command: Settle, and a look at what else has become of the
+// client's own connection.
+func (o *Connections) Notified() {
+	if p := o.conn; p != nil {
+		p.Look()
 	}
+	o.Settle()
 }
 
 // Settle sends what is queued, and waits until all replies have come, or the client has gone. Then connections for which
-// Redis keeps nothing are given back.
+// Redis keeps nothing are given back, and what comes by itself on the others is passed on.
 func (o *Connections) Settle() {
 	if p := o.conn; p != nil && p.Wait() {
-		o.rest()
+		if p = o.rest(); p != nil {
+			p.Listen()
+		}
 	}
 	if o.subscriptions != nil {
 		o.subscriptions.Rest()

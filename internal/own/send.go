@@ -73,7 +73,7 @@ func (p *conn) note(c *commandtable.Command, args [][]byte) {
 		p.Taint()
 	}
 	if c.Rights {
-		p.Locked(func() { p.rights.Note(c, args) })
+		p.rights.Note(c, args)
 	}
 }
 
@@ -131,12 +131,11 @@ var marking = resp.AppendCommand(nil, "GET")
 
 const notInMulti = "ERR Command not allowed inside a transaction"
 
-// undo ends the transaction at p's node, if it has not ended it already.
-func (p *conn) undo() {
+// sendUndo has p's node end the transaction, if it has not ended it already.
+func (p *conn) sendUndo() {
 	p.slots.unwatched()
 	if p.InTransaction() {
 		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
-		p.Wait()
 	}
 }
 

@@ -47,6 +47,9 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 	case err != nil:
 		o.Failed(c, err)
 	default:
+		if p != nil { // it may last
+			p.Listen()
+		}
 		w.afterWrite()
 	}
 	return true

@@ -28,7 +28,7 @@ func (s *Session) Notified() {
 	if s.own.Requested() {
 		s.own.ServeRequest(s.access.Admitted())
 	}
-	s.own.Settle()
+	s.own.Notified()
 	s.client.Step.Rest()
 }
 

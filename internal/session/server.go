@@ -191,7 +191,7 @@ func NewServer(o ServerOptions) *Server {
 	} else {
 		s.up.backend = backend.NewSingle(o.Node)
 	}
-	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Client: s.clients.connections}
+	s.up.own = own.Common{Common: s.up.common, Backend: s.up.backend, Timeout: s.o.UpstreamTimeout, Client: s.clients.connections}
 	if o.Cluster != nil || o.Node != nil { // some tests have neither
 		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Topology: s.up.own.Listeners.TopologyChanged})
 	}

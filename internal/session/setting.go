@@ -16,7 +16,6 @@ func (s *Session) Rename(name string) {
 // Greeted implements commands.Session: what RESP3 has is pushed from now on.
 func (s *Session) Greeted() {
 	s.client.Flush()
-	s.own.Greeted()
 	s.client.Greeted()
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -24,7 +23,7 @@ type progress struct {
 }
 
 // stuckLoop ends the waits of clients that have gone, and those that last longer than Options.UpstreamTimeout, until
-// the server ends. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by
+// the server ends, and has those that are idle within a transaction look whether their connection is lost. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by
 // this goroutine. It also tells whose locks run out.
 func (s *Server) stuckLoop() {
 	every, calm := stuckEvery, stuckAfter
@@ -55,19 +54,22 @@ func (cs *clients) waiting(now time.Time, most time.Duration, overdue []*Session
 		p := &c.activity.progress
 		step := c.client.Step.Now()
 		some = some || step != 0
-		if step == 0 || step != p.seen {
+		if step != p.seen {
 			p.seen, p.since = step, now
 			continue
 		}
 		waited := now.Sub(p.since)
+		if step == 0 {
+			if waited >= stuckAfter && c.own.View.Busy() { // nobody reads from its connection: it is to have a look
+				c.client.Reader.Notify()
+				p.since = now
+			}
+			continue
+		}
 		if most > 0 && waited >= most {
 			if c.pipes.Quiet() >= most { // not when it is the client that reads slowly
 				c.pipes.EndWait(step, upstream.ErrTimeout)
 			}
-			c.own.EndQuiet(step, most)
-		}
-		if waited >= dedicated.LastReplies && c.client.End.Over() { // Redis takes nothing that is sent
-			c.own.EndQuiet(step, dedicated.LastReplies)
 		}
 		if waited >= stuckAfter && !c.client.Reader.Watched() {
 			overdue = append(overdue, c)

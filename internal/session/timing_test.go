@@ -4,16 +4,19 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // How long commands take is told by their family, each of a pipeline counted: Redis' part, and the proxy's, which is known once the
 // client has its replies, if nothing in the pipeline was answered by the proxy.
 func TestCommandsAreTimed(t *testing.T) {
-	tel, err := telemetry.Start(context.Background(), telemetry.Options{MetricsListen: "127.0.0.1:0"})
+	at := "127.0.0.1:" + strconv.Itoa(testredis.FreePort(t))
+	tel, err := telemetry.Start(context.Background(), telemetry.Options{MetricsListen: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +36,7 @@ func TestCommandsAreTimed(t *testing.T) {
 	}
 	w.do("CLIENT", "ID") // what came before is over
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	got, err := client.Get("http://" + tel.Addr().String() + "/metrics")
+	got, err := client.Get("http://" + at + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ package socket
 import (
 	"io"
 	"net"
+	"syscall"
 )
 
 // Direct is c with reads and writes that the scheduler does not hear of, if c is a TCP or Unix socket and the system is one for which that is
@@ -20,4 +21,27 @@ func Plain(w io.Writer) io.Writer {
 		return d.plain()
 	}
 	return w
+}
+
+// Silent says that nothing has come on a connection, neither a byte nor its end. It takes nothing from there, and may be
+// asked while somebody reads. It is true of what is no socket of the system's.
+func Silent(c net.Conn) bool {
+	for {
+		around, is := c.(interface{ NetConn() net.Conn })
+		if !is {
+			break
+		}
+		c = around.NetConn()
+	}
+	of, is := c.(syscall.Conn)
+	if !is {
+		return true
+	}
+	raw, err := of.SyscallConn()
+	if err != nil {
+		return false
+	}
+	silent := false
+	err = raw.Control(func(fd uintptr) { silent = nothingCame(fd) })
+	return silent && err == nil
 }

@@ -34,8 +34,6 @@ var errNotServed = errors.New("hash slot not served")
 type Host interface {
 	// Connect makes a connection for messages to a node, as id, which the client need not be any more.
 	Connect(ctx context.Context, id upstream.Identity, at *cluster.Node) (Link, error)
-	// Hello switches a connection to id's protocol.
-	Hello(c *dedicated.Conn, id upstream.Identity) error
 }
 
 // Link is a connection for messages.
@@ -152,9 +150,16 @@ func (x *Subscriptions) live() []*subscriptionConn {
 	return x.all
 }
 
-// Rest gives the connections back on which nothing is subscribed to. No reply is pending there.
+// Rest gives the connections back on which nothing is subscribed to, and has what comes on the others passed on. No
+// reply is pending there.
 func (x *Subscriptions) Rest() {
-	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool { return e.p.Rest() })
+	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
+		left := e.p.Rest()
+		if !left {
+			e.p.Listen()
+		}
+		return left
+	})
 }
 
 // open finds a connection of the client's identity, or makes one, at a node, but for channels and patterns at any, for
@@ -290,12 +295,12 @@ func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names
 	var got []byte
 	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
 	request := resp.Command(words)
-	if e.use == forAny && len(request) <= resp.Long { // a long one keeps each node busy, and would go from one to the next
-		ctx, done := x.Nodes.Snapshot().While(x.Context, e.p.Node)
-		defer done()
-		defer context.AfterFunc(ctx, func() { e.p.EndedUnsubscribed(context.Cause(ctx)) })()
-	}
 	e.p.Send(o, request)
+	if e.use == forAny && len(request) <= resp.Long { // a long one keeps each node busy, and would go from one to the next
+		if err := e.p.WaitWell(x.Nodes.Snapshot()); err != nil && !e.p.Status().Subscribed {
+			e.p.Lose(err)
+		}
+	}
 	settled := e.p.Wait
 	if e.use == forEvents {
 		settled = func() bool { return e.p.WaitFor(eventsTimeout) }
@@ -366,11 +371,11 @@ func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
 }
 
 // Hello has all connections speak another protocol. One that does not answer is lost.
-func (x *Subscriptions) Hello(id upstream.Identity) {
-	x.proto = id.Proto
+func (x *Subscriptions) Hello(proto int) {
+	x.proto = proto
 	for _, e := range x.live() {
-		if err := x.Host.Hello(e.p.Conn, id); err != nil {
-			e.p.Ended(err)
+		if err := e.p.Hello(proto, backend.QuestionTime); err != nil {
+			e.p.Lose(err)
 		}
 	}
 }
