@@ -55,6 +55,3 @@ func (o *output) cut(why string) {
 	o.to.GiveUp(why)
 	o.bytes, o.part = o.bytes[:o.whole], false
 }
-
-// within says that the client has a part of a reply.
-func (o *output) within() bool { return o.to.Within() }
