@@ -277,7 +277,7 @@ func (n *Node) dropUnused(p *Pipe) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if p.users == 0 {
-		n.dropUnused(p)
+		n.kept.dropUnused(p)
 	}
 }
 
