@@ -182,7 +182,7 @@ func nothingRead(c net.Conn) bool {
 	if !is {
 		return true
 	}
-	_ = secure.SetReadDeadline(time.Unix(1, 0))
+	secure.SetReadDeadline(time.Unix(1, 0))
 	_, err := secure.Read(make([]byte, 1))
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }

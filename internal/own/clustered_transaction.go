@@ -138,7 +138,7 @@ func (u *clustered) begunAt(slot int, p *conn, tx *transaction, c *commandtable.
 	}
 	p.slots.tx = nil
 	p.sendUndo()
-	_ = p.WaitWell(u.nodes.Snapshot())             // without an answer the connection is closed
+	p.WaitWell(u.nodes.Snapshot())                 // without an answer the connection is closed
 	if u.letGo(); u.lost.loss == lostTransaction { // just now
 		u.answerLost(nil, c.Conn, args)
 		return nil

@@ -32,9 +32,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.gate.DrainOperators(); err == nil {
 		err = s.drain(ctx) // for those who have come to the admin socket meanwhile
 	}
+	left := s.Left() // before their waits end
 	s.loops.cancel()
 	if err != nil {
-		err = fmt.Errorf("session: %s: %w", s.Left(), err)
+		err = fmt.Errorf("session: %s: %w", left, err)
 		for _, c := range s.clients.snapshot() {
 			c.client.End.Cut(downstream.Left, "drain timeout")
 		}
