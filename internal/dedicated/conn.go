@@ -62,7 +62,7 @@ type Conn struct {
 	Config
 	conn   *upstream.Dedicated
 	queue  []byte        // commands to be sent together
-	stay   func() bool   // has the end of the client interrupt no read any more; false: it has, or will
+	stop   func() bool   // the client's end interrupts no read any more; false: it has done so, or is about to
 	relay  chan struct{} // closed when the goroutine of Listen has ended; nil: there is none
 	halted atomic.Bool   // that is to end
 
@@ -93,7 +93,7 @@ func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.No
 	if p.conn, err = n.Dedicate(ctx, id); err != nil {
 		return err
 	}
-	p.stay = context.AfterFunc(p.Client.Context(), p.conn.Interrupt)
+	p.stop = context.AfterFunc(p.Client.Context(), p.conn.Interrupt)
 	p.show()
 	if name != p.conn.Name {
 		p.Rename(name)

@@ -41,7 +41,7 @@ func (p *Conn) leave(why string) {
 	p.unknown = p.said.pending.any((*Reply).changes)
 	p.kept.Set(0)
 	p.out.cut(why)
-	p.tainted = !p.stay() || p.tainted
+	p.tainted = !p.stop() || p.tainted
 	if p.said.pending.oldest() != nil { // it may have changed rights
 		p.RightsChanged(true)
 	}
@@ -99,12 +99,11 @@ func (p *Conn) end(err error) {
 // closed if messages come by it, its own, or invalidations that other clients have redirected to it: some would be lost,
 // and nothing is made again behind a client's back.
 func (p *Conn) closesClient(lockless bool) bool {
-	s := &p.said.state
 	switch {
-	case s.hears(), p.View.Targets.Load() > 0:
+	case p.hears():
 		return true
 	case !lockless:
 		return false
 	}
-	return !s.none() || p.said.pending.any((*Reply).closesClient)
+	return !p.said.state.none() || p.said.pending.any((*Reply).closesClient)
 }

@@ -138,13 +138,17 @@ func (p *Conn) due(until time.Time) time.Time {
 // Listen has a goroutine of its own pass on what comes by itself, if anything may, until the client's goroutine uses the
 // connection again. No reply is pending.
 func (p *Conn) Listen() {
-	if p.relay != nil || p.over || !p.said.state.hears() && p.View.Targets.Load() == 0 {
+	if p.relay != nil || !p.hears() {
 		return
 	}
 	p.Client.Flush()
 	p.relay = make(chan struct{})
 	go p.listen()
 }
+
+// hears says that messages come by the connection: its client's own, or invalidations that other clients have redirected
+// to it.
+func (p *Conn) hears() bool { return p.said.state.hears() || p.View.Targets.Load() > 0 }
 
 // listen is the goroutine of Listen. It leaves no part of a message to a client that stays.
 func (p *Conn) listen() {
