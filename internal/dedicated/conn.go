@@ -64,7 +64,7 @@ type Conn struct {
 	queue  []byte        // commands to be sent together
 	stop   func() bool   // the client's end interrupts no read any more; false: it has done so, or is about to
 	relay  chan struct{} // closed when the goroutine of Listen has ended; nil: there is none
-	halted atomic.Bool   // that is to end
+	halted atomic.Bool   // the goroutine of Listen is to end
 
 	// Whoever reads owns all below.
 	said  conversation

@@ -95,7 +95,7 @@ func (p *Conn) readOn(until time.Time, done func() bool) {
 	for !p.over {
 		due := p.due(until)
 		p.conn.SetReadDeadline(due)
-		if done() { // looked at when an interruption ends the next read
+		if done() { // behind the deadline, which may have undone an interruption
 			return
 		}
 		n, err := p.conn.Read(b)

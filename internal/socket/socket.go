@@ -42,6 +42,6 @@ func Silent(c net.Conn) bool {
 		return false
 	}
 	silent := false
-	raw.Control(func(fd uintptr) { silent = nothingCame(fd) }) // if it fails, too, it is not
+	raw.Control(func(fd uintptr) { silent = nothingCame(fd) }) // after an error the connection is not silent
 	return silent
 }
