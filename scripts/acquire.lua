@@ -13,10 +13,12 @@
 -- ARGV[5] 1 = a fencing token is wanted; '' = none
 -- ARGV[6] the place that the owner, which waits, has in the fair queue, 0 = none yet; '' = it does not wait there
 -- ARGV[7] PUBLISH, SPUBLISH, or BOTH
+-- ARGV[8] the proxy that is to be woken if this is refused (see wake.lua), '' = none
+-- ARGV[9] its place among those that are woken, 0 = none yet
 -- RETURNS {1, made, ttl in ms, token or 0, expiry}  granted; made is 1 if the hold was not there, else 0; expiry, in ms since 1970, is a
 --                                                   named owner's (see lease.lua), else 0
---         {0, 0, ttl in ms, place or 0, 0}  held by somebody else
---         {0, 1, ttl in ms, place or 0, 0}  free, but it is another waiter's turn, who counts as alive for ttl ms more
+--         {0, 0, ttl in ms, place or 0, others}  held by somebody else; others is how many more wait elsewhere, proxies or JVMs
+--         {0, 1, ttl in ms, place or 0, others}  free, but it is another waiter's turn, who counts as alive for ttl ms more
 --         {-2, 0, 0, 0, 0}                  too late, nothing done
 --         {-3, 0, 0, 0, 0}                  the key holds a lock of another kind
 --         {-6, 0, 0, 0, 0}                  the hold that was to be taken once more has gone, nothing done
@@ -32,9 +34,17 @@ if known then
 end
 if not (there or first or named) then return {-6, 0, 0, 0, 0} end
 local held = left ~= -2 and not there
-if held and place == '' then return {0, 0, left, 0, 0} end
+if held and place == '' and ARGV[8] == '' then return {0, 0, left, 0, 0} end
 -- include clock
 if clock > tonumber(ARGV[4]) then return {-2, 0, 0, 0, 0} end
+
+local function refused(turn, ttl)
+  if ARGV[8] == '' then return {0, turn, ttl, 0, 0} end
+  -- include beside wake writes
+  allow_writes(lock)
+  return {0, turn, ttl, await(KEYS, ARGV[8], tonumber(ARGV[9]), ARGV[7], beside(queue, 'redisson_lock__channel'))}
+end
+if held and place == '' then return refused(0, left) end
 
 local fair
 if known and not there then -- somebody has the lock, or waits for it
@@ -46,7 +56,7 @@ if known and not there then -- somebody has the lock, or waits for it
   end
   if held or turn and turn ~= owner then
     if gone then fair.wake(ARGV[7], turn) end
-    if place == '' then return {0, 1, stays, 0, 0} end
+    if place == '' then return refused(1, stays) end
     -- include enqueue
     return {0, held and 0 or 1, stays or left, places(lock, queue).enter(owner, tonumber(place)), 0}
   end
@@ -65,6 +75,10 @@ if ARGV[5] ~= '' then
   redis.call('SET', KEYS[3], token)
 end
 if fair then fair.quit(owner) end
+if ARGV[8] ~= '' and ARGV[9] ~= '0' then
+  -- include wake
+  redis.pcall('ZREM', wakes_of(KEYS), ARGV[8])
+end
 
 local made = there and 0 or 1
 if named then

@@ -1,11 +1,14 @@
--- include beside tell
+-- include beside tell wakes
 
--- announce publishes that the plain lock is free, on the lock's channel and to the first in the fair queue.
-local function announce(publish, queue)
-  tell(publish, beside(queue, 'redisson_lock__channel'), '0')
-  if redis.call('EXISTS', queue) == 1 then
+-- announce tells that the plain lock is free: one proxy, the first in the fair queue, and whoever listens to the lock's channel.
+local function announce(publish, keys, proxy)
+  local channel = beside(keys[2], 'redisson_lock__channel')
+  if redis.call('EXISTS', keys[2], wakes_of(keys)) == 0 then return tell(publish, channel, '0') end -- nearly always
+  -- include wake
+  wake(publish, keys, channel, '0', proxy)
+  if redis.call('EXISTS', keys[2]) == 1 then
     -- include queue
-    local fair = fair_queue(queue)
+    local fair = fair_queue(keys[2])
     fair.wake(publish, fair.first())
   end
 end

@@ -13,7 +13,7 @@
 if clock > tonumber(ARGV[2]) then return -2 end
 
 if redis.call('HLEN', KEYS[1]) == 0 then
-  announce(ARGV[1], KEYS[2])
+  announce(ARGV[1], KEYS)
   return 0
 end
 if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return -3 end
@@ -21,6 +21,6 @@ if redis.call('HLEN', KEYS[1]) > 1 then return -4 end
 local owner = redis.call('HKEYS', KEYS[1])[1]
 local short = redis.call('HSTRLEN', KEYS[1], owner) <= 20 -- a client may have written 60 MB there
 if not short or not string.find(redis.call('HGET', KEYS[1], owner), '^-?%d+$') then return -4 end
-announce(ARGV[1], KEYS[2])
+announce(ARGV[1], KEYS)
 redis.call('DEL', KEYS[1])
 return 1

@@ -22,30 +22,30 @@ func TestHandoffIsReleaseAndAcquire(t *testing.T) {
 	s := testredis.Start(t)
 	conn, heard := s.Dial(t), listener(t, s)
 	ask := func(owner string, count, place any) []any {
-		return []any{owner, count, 7200000, soon, "", place, "PUBLISH"}
+		return []any{owner, count, 7200000, soon, "", place, "PUBLISH", "", 0}
 	}
 	rwAsk := func(owner, side string, reads any, writes int) []any {
-		return []any{owner, side, reads, writes, 7200000, soon, "", "{k}"}
+		return []any{owner, side, reads, writes, 7200000, soon, "", "{k}", "", 0, "PUBLISH"}
 	}
-	plainStep := handing{scripts.Handoff, scripts.Release, scripts.Acquire, plain("k"), channel, 4, []any{"nobody", 0, soon, "", "PUBLISH"}}
+	plainStep := handing{scripts.Handoff, scripts.Release, scripts.Acquire, plain("k"), channel, 4, []any{"nobody", 0, soon, "", "PUBLISH", ""}}
 	rwStep := handing{scripts.RWHandoff, scripts.RWRelease, scripts.RWAcquire, rwKeys, rwChannel, 6,
-		[]any{"nobody", "write", 0, 0, soon, "", "PUBLISH", "{k}"}}
+		[]any{"nobody", "write", 0, 0, soon, "", "PUBLISH", "{k}", ""}}
 	for name, way := range map[string]struct {
 		handing
 		give []any
 		asks [][]any
 	}{
-		"connections":              {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("next", 1, "")}},
-		"too late":                 {plainStep, []any{"me", 0, late, "", "PUBLISH"}, [][]any{ask("next", 1, "")}},
-		"connections in the queue": {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("next", 1, 0)}},
-		"it keeps the lock":        {plainStep, []any{"me", 1, soon, "", "PUBLISH"}, [][]any{ask("next", 1, "")}},
-		"named owners":             {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("next", "lengthen", "")}},
-		"a named owner again":      {plainStep, []any{"me", 0, soon, "", "PUBLISH"}, [][]any{ask("me", "lengthen", "")}},
-		"a reader to a writer":     {rwStep, []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}"}, [][]any{rwAsk("next", "write", 0, 1)}},
-		"a writer, too late":       {rwStep, []any{"me", "both", 0, 0, late, "", "PUBLISH", "{k}"}, [][]any{rwAsk("next", "write", 0, 1)}},
-		"to readers": {rwStep, []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}"},
+		"connections":              {plainStep, []any{"me", 0, soon, "", "PUBLISH", ""}, [][]any{ask("next", 1, "")}},
+		"too late":                 {plainStep, []any{"me", 0, late, "", "PUBLISH", ""}, [][]any{ask("next", 1, "")}},
+		"connections in the queue": {plainStep, []any{"me", 0, soon, "", "PUBLISH", ""}, [][]any{ask("next", 1, 0)}},
+		"it keeps the lock":        {plainStep, []any{"me", 1, soon, "", "PUBLISH", ""}, [][]any{ask("next", 1, "")}},
+		"named owners":             {plainStep, []any{"me", 0, soon, "", "PUBLISH", ""}, [][]any{ask("next", "lengthen", "")}},
+		"a named owner again":      {plainStep, []any{"me", 0, soon, "", "PUBLISH", ""}, [][]any{ask("me", "lengthen", "")}},
+		"a reader to a writer":     {rwStep, []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}", ""}, [][]any{rwAsk("next", "write", 0, 1)}},
+		"a writer, too late":       {rwStep, []any{"me", "both", 0, 0, late, "", "PUBLISH", "{k}", ""}, [][]any{rwAsk("next", "write", 0, 1)}},
+		"to readers": {rwStep, []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}", ""},
 			[][]any{rwAsk("next", "read", 1, 0), rwAsk("one", "read", 1, 0), rwAsk("job", "read", "lengthen", 0)}},
-		"to a writer and another": {rwStep, []any{"me", "write", "", "", soon, "", "PUBLISH", "{k}"},
+		"to a writer and another": {rwStep, []any{"me", "write", "", "", soon, "", "PUBLISH", "{k}", ""},
 			[][]any{rwAsk("next", "write", 0, 1), rwAsk("one", "write", 0, 1), rwAsk("next", "write", 0, 2)}},
 	} {
 		granted := 0
@@ -56,7 +56,7 @@ func TestHandoffIsReleaseAndAcquire(t *testing.T) {
 				return clocks.ReplaceAllString(reply+" "+strings.Join(heard(conn), ","), "long") + " " + everything(t, conn)
 			}
 			whole := outcome(func() string {
-				reply := eval(t, conn, way.handoff, way.keys, slices.Concat([]any{way.channel, "", "PUBLISH"}, way.give, slices.Concat(way.asks...))...)
+				reply := eval(t, conn, way.handoff, way.keys, slices.Concat([]any{way.channel, "", "PUBLISH", "proxy"}, way.give, slices.Concat(way.asks...))...)
 				if strings.HasPrefix(reply, "[1 0 1 1 ") {
 					granted++
 				}
@@ -115,15 +115,17 @@ func (h handing) byParts(t *testing.T, conn redis.Conn, give []any, asks [][]any
 	return out + "]"
 }
 
-// TestHandoffGivesOthersTheirTurn: if another connection listens, and others are to have a turn, nobody is granted the lock, and a message is sent;
-// readers that share the lock send one, too.
+// TestHandoffGivesOthersTheirTurn: if others wait and are to have a turn, nobody is granted the lock, and a message is sent: to the first proxy that has
+// an entry, whose turn it is then, or on the lock's channel. Readers that share the lock send one, too.
 func TestHandoffGivesOthersTheirTurn(t *testing.T) {
 	s := testredis.Start(t)
 	proxy := redis.PubSubConn{Conn: s.Dial(t)}
-	if err := proxy.Subscribe(rwChannel); err != nil {
+	if err := proxy.Subscribe(rwChannel, rwChannel+":us"); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Receive()
+	proxy.Receive()
+	waits := false // another proxy does
 	handoff := func(why, side string) string {
 		flush(t, s)
 		step(t, s, "WLOCK", "me", 60000)
@@ -131,18 +133,40 @@ func TestHandoffGivesOthersTheirTurn(t *testing.T) {
 		if side == "write" {
 			reads, writes = 0, 1
 		}
-		return run(t, s, scripts.RWHandoff, rwKeys, rwChannel, why, "PUBLISH", "me", "both", 0, 0, soon, "", "PUBLISH", "{k}",
-			"next", side, reads, writes, 60000, soon, "", "{k}")
+		if waits {
+			run(t, s, scripts.RWAcquire, rwKeys, "them", "write", 0, 1, 60000, soon, "", "{k}", "they", 0, "PUBLISH")
+		}
+		return run(t, s, scripts.RWHandoff, rwKeys, rwChannel, why, "PUBLISH", "us", "me", "both", 0, 0, soon, "", "PUBLISH", "{k}", "us",
+			"next", side, reads, writes, 60000, soon, "", "{k}", "us", 0, "PUBLISH")
 	}
 	const given, turn = "[1 0 1 1 60000 0 0]", "[1 1 -9 -9 -9 -9 -9]"
-	want(t, handoff("turn", "write"), given) // nobody else listens
+	want(t, handoff("others", "write"), given) // nobody else listens
 	heard := messages(t, s)
 	want(t, handoff("", "write"), given)
+	want(t, handoff("proxies", "write"), given)
 	want(t, fmt.Sprint(heard()), "[]")
-	want(t, handoff("turn", "write"), turn)
+	want(t, handoff("others", "write"), turn)
 	want(t, fmt.Sprint(heard())+contents(t, s), "[1]")
 	want(t, handoff("share", "read"), given)
 	want(t, fmt.Sprint(heard()), "[1]")
+
+	they := redis.PubSubConn{Conn: s.Dial(t)}
+	if err := they.Subscribe(rwChannel + ":they"); err != nil {
+		t.Fatal(err)
+	}
+	they.Receive()
+	waits = true
+	for _, why := range []string{"proxies", "others"} {
+		if reply := handoff(why, "write"); len(reply) < 30 || !strings.HasSuffix(reply, " -9 -9 -9 -9 -9]") {
+			t.Error(why, reply)
+		}
+		if m, is := they.ReceiveWithTimeout(5 * time.Second).(redis.Message); !is || m.Channel != rwChannel+":they" {
+			t.Error(why, m)
+		}
+		want(t, fmt.Sprintf("%s", s.Do(t, "ZRANGE", rwWakes, 0, -1)), "[us they]") // who was told is behind until it comes
+	}
+	want(t, handoff("", "write"), given)
+	want(t, fmt.Sprintf("%s", s.Do(t, "ZRANGE", rwWakes, 0, -1)), "[they]")
 }
 
 // lockStates are what a script may find under a lock's keys.

@@ -23,7 +23,7 @@ func leases(t *testing.T, s *testredis.Server) []lease {
 	rw := func(side, key string) lease {
 		return lease{side, key,
 			func(how string, ms int) string {
-				return run(t, s, scripts.RWAcquire, rwKeys, "me", side, how, 0, ms, soon, "", "{k}")
+				return run(t, s, scripts.RWAcquire, rwKeys, "me", side, how, 0, ms, soon, "", "{k}", "", 0, "PUBLISH")
 			},
 			func(how string, ms int, expiry any) string {
 				return run(t, s, scripts.RWExtend, []string{"k"}, "me", side, ms, soon, how, expiry, "{k}")
@@ -169,7 +169,7 @@ func TestGivenBackBesideTheOtherSide(t *testing.T) {
 
 	// Another reader stays.
 	s.Do(t, "FLUSHALL")
-	run(t, s, scripts.RWAcquire, rwKeys, "you", "read", "lengthen", 0, 60000, soon, "", "{k}")
+	run(t, s, scripts.RWAcquire, rwKeys, "you", "read", "lengthen", 0, 60000, soon, "", "{k}", "", 0, "PUBLISH")
 	did = numbers(t, read.take("lengthen", 30000))[4]
 	want(t, read.giveBack(did), "1")
 	want(t, hash(t, s), "k mode=read you=1")
@@ -187,7 +187,7 @@ func TestRenewToLess(t *testing.T) {
 	read.take("lengthen", 60000)
 	read.renew("renew", 20000, "")
 	about(t, s, "k", 20005)
-	run(t, s, scripts.RWAcquire, rwKeys, "you", "read", "lengthen", 0, 40000, soon, "", "{k}")
+	run(t, s, scripts.RWAcquire, rwKeys, "you", "read", "lengthen", 0, 40000, soon, "", "{k}", "", 0, "PUBLISH")
 	read.renew("renew", 10000, "")
 	about(t, s, read.key, 10005)
 	about(t, s, "k", 40005)

@@ -15,5 +15,5 @@ if clock > tonumber(ARGV[1]) then return -2 end
 local queue, owner = KEYS[2], ARGV[3]
 local turn = redis.call('LINDEX', queue, 0) == owner
 local waited = fair_queue(queue).quit(owner)
-if turn and redis.call('EXISTS', KEYS[1]) == 0 then announce(ARGV[2], queue) end
+if turn and redis.call('EXISTS', KEYS[1]) == 0 then announce(ARGV[2], KEYS) end
 return waited

@@ -18,7 +18,7 @@ func TestPlaceBehindRedisson(t *testing.T) {
 	const timeouts, tickets, fairWait = "redisson_lock_timeout:{k}", "lockproxy_fair:{k}", 300000
 	enter := func(owner string) (left int64) {
 		t.Helper()
-		run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH")
+		run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH", "", 0)
 		score, err := redis.Int64(s.Do(t, "ZSCORE", timeouts, owner), nil)
 		if err != nil {
 			t.Fatal(owner, err)
@@ -60,7 +60,9 @@ func TestPlaceOutlastsRedissonsTime(t *testing.T) {
 		}
 		return score
 	}
-	enter := func(owner string) { run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH") }
+	enter := func(owner string) {
+		run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH", "", 0)
+	}
 	redisson := func(name string, score int64) {
 		s.Do(t, "RPUSH", queue, name)
 		s.Do(t, "ZADD", timeouts, score, name)
@@ -113,7 +115,7 @@ func TestPlaceBehindAnyScore(t *testing.T) {
 			s.Do(t, "HSET", "k", "you", 1)
 			s.Do(t, "PEXPIRE", "k", 60000)
 			enter := func(owner string) string {
-				return run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH")
+				return run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH", "", 0)
 			}
 			enter("a")
 			if name == "redisson" {

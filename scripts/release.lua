@@ -9,6 +9,7 @@
 -- ARGV[3] not-after in µs of Redis' clock; after it nothing is done
 -- ARGV[4] the expiry, in ms since 1970, that the hold must have, or nothing is done: nobody has joined it then (see lease.lua); '' = any
 -- ARGV[5] PUBLISH, SPUBLISH, or BOTH; '' = publish nothing, because a waiter gets the lock in the same script
+-- ARGV[6] the proxy that gives it back, as one that is woken (see wake.lua), or ''
 -- RETURNS 1  the owner no longer holds the lock
 --         0  it still does
 --         -1 it does not hold the lock, or not with that expiry
@@ -34,7 +35,7 @@ if there and ARGV[2] ~= '0' then
 end
 if publish ~= '' and (there or redis.call('EXISTS', lock) == 0) then
   -- include announce
-  announce(publish, KEYS[2])
+  announce(publish, KEYS, ARGV[6])
 end
 if not there then return -1 end
 redis.call('DEL', lock)

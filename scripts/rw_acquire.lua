@@ -14,9 +14,12 @@
 -- ARGV[6] not-after in µs of Redis' clock; after it nothing is done
 -- ARGV[7] 1 = a fencing token is wanted; '' = none
 -- ARGV[8] prefix of the keys of all read holds
+-- ARGV[9] the proxy that is to be woken if this is refused (see wake.lua), '' = none
+-- ARGV[10] its place among those that are woken, 0 = none yet
+-- ARGV[11] PUBLISH, SPUBLISH, or BOTH; '' = a reader that is granted the lock wakes nobody
 -- RETURNS {1, made, ttl in ms, token or 0, expiry}  granted; made is 1 if the owner did not have that side, else 0; expiry, in ms since 1970,
 --                                                   is a named owner's (see lease.lua), else 0
---         {0, 0, ttl in ms, 0, 0}  held by somebody else
+--         {0, 0, ttl in ms, place or 0, others}  held by somebody else; others is how many more wait elsewhere, proxies or JVMs
 --         {-2, 0, 0, 0, 0}         too late, nothing done
 --         {-3, 0, 0, 0, 0}         the key holds a lock of another kind
 --         {-5, 0, 0, 0, 0}         the owner reads, and would wait for its own UNLOCK to write
@@ -36,14 +39,22 @@ if to_read + to_write > 1 then -- what the connection had must be there, on each
   local had_reads, had_writes = to_read - (writing and 0 or 1), to_write - (writing and 1 or 0)
   if had_reads > 0 and not reading or had_writes > 0 and not writes then return {-6, 0, 0, 0, 0} end
 end
-if mode == 'write' and not writes then return {0, 0, ttl, 0, 0} end
+local elsewhere = mode == 'write' and not writes
+if elsewhere and ARGV[9] == '' then return {0, 0, ttl, 0, 0} end
 -- include clock
 if clock > tonumber(ARGV[6]) then return {-2, 0, 0, 0, 0} end
+local function refused(left)
+  if ARGV[9] == '' then return {0, 0, left, 0, 0} end
+  -- include wake writes
+  allow_writes(lock)
+  return {0, 0, left, await(KEYS, ARGV[9], tonumber(ARGV[10]), ARGV[11], KEYS[2])}
+end
+if elsewhere then return refused(ttl) end
 if mode == 'read' and writing then
   if reading and (named or to_read > 0) then return {-5, 0, 0, 0, 0} end
   -- include rw_others
   local free, unsure = sweep(lock, prefix, reader) -- a read hold of its own that a connection does not know was lost
-  if not free then return {0, 0, unsure and 1 or redis.call('PTTL', lock), 0, 0} end
+  if not free then return refused(unsure and 1 or redis.call('PTTL', lock)) end
   mode, before, left, ttl = 'free', 0, 0, -2
 end
 
@@ -57,6 +68,12 @@ if ARGV[7] ~= '' then
   token, refusal = next_token(KEYS[3])
   if not token then return refusal end
   redis.call('SET', KEYS[3], token)
+end
+
+if ARGV[9] ~= '' and ARGV[10] ~= '0' then
+  -- include wake
+  redis.pcall('ZREM', wakes_of(KEYS), ARGV[9])
+  if not writing and ARGV[11] ~= '' and redis.call('EXISTS', wakes_of(KEYS)) == 1 then wake(ARGV[11], KEYS, KEYS[2], '0') end -- others may read beside it
 end
 
 local made = 1

@@ -13,6 +13,7 @@
 --         '' = any
 -- ARGV[7] PUBLISH, SPUBLISH, or BOTH; '' = publish nothing when this frees the lock, because a waiter gets it in the same script
 -- ARGV[8] prefix of the keys of all read holds
+-- ARGV[9] the proxy that gives it back, as one that is woken (see wake.lua), or ''
 -- RETURNS 1  the owner no longer has that side
 --         0  it still does
 --         -1 it does not have that side, or not with that expiry; a connection has nothing, or not the side that it is to keep
@@ -20,7 +21,7 @@
 --         -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
--- include clock tell rw rw_reads
+-- include clock wake rw rw_reads
 
 local lock, reader, side, publish, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[7], ARGV[8]
 if clock > tonumber(ARGV[5]) then return -2 end
@@ -37,7 +38,7 @@ if not there then
     -- include rw_others
     over = others(lock, prefix, reader) == 0 -- the hash outlasts its readers
   end
-  if over and publish ~= '' then tell(publish, KEYS[2], side == 'read' and '0' or '1') end
+  if over and publish ~= '' then wake(publish, KEYS, KEYS[2], side == 'read' and '0' or '1', ARGV[9]) end
   if over then redis.call('DEL', lock) end
   return -1
 end
@@ -57,7 +58,7 @@ if to_read ~= '0' or to_write ~= '0' then
   if to_write ~= '0' then
     redis.call('HSET', lock, reader .. ':write', to_write)
   elseif writes then
-    if publish ~= '' then tell(publish, KEYS[2], '1') end
+    if publish ~= '' then wake(publish, KEYS, KEYS[2], '1', ARGV[9]) end
     redis.call('HDEL', lock, reader .. ':write')
     redis.call('HSET', lock, 'mode', 'read')
     redis.call('PEXPIRE', lock, math.max(left, 1)) -- nobody else reads beside a writer
@@ -70,7 +71,7 @@ else
     rest = others(lock, prefix, reader)
   end
   if rest == 0 then
-    if publish ~= '' then tell(publish, KEYS[2], writes and '1' or '0') end
+    if publish ~= '' then wake(publish, KEYS, KEYS[2], writes and '1' or '0', ARGV[9]) end
     redis.call('DEL', lock)
   else
     redis.call('HDEL', lock, reader)

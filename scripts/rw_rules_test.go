@@ -38,18 +38,18 @@ func TestRWKindsAndUpgrade(t *testing.T) {
 	flush(t, s)
 	step(t, s, "RLOCK", "a", 30000)
 	want(t, step(t, s, "WLOCK", "a", 30000), "[-5 0 0 0 0]")
-	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", "lengthen", 0, 30000, soon, "", "{k}"), "[-5 0 0 0 0]")
+	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", "lengthen", 0, 30000, soon, "", "{k}", "", 0, "PUBLISH"), "[-5 0 0 0 0]")
 	want(t, acquire(t, s, "k", "a", 1, 1000), "[-3 0 0 0 0]")
 	want(t, run(t, s, scripts.Renew, []string{"k"}, soon, "set", "a", 1000), "[0]") // a plain hold of that owner has gone
 	want(t, run(t, s, scripts.Look, []string{"k"}, "a", "a", "{k}"), "[0 0 1]")
 	// A connection that does not know of a read hold, since it was told lost, gets the lock in its place, unless others read.
-	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", 0, 1, 30000, soon, "", "{k}"), "[1 1 30000 0 0]")
+	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", 0, 1, 30000, soon, "", "{k}", "", 0, "PUBLISH"), "[1 1 30000 0 0]")
 	want(t, hash(t, s), "k a:write=1 mode=write")
 	// So does one that reads, and does not know that it wrote.
-	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "read", 1, 0, 30000, soon, "", "{k}")[:5], "[1 1 ")
+	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "read", 1, 0, 30000, soon, "", "{k}", "", 0, "PUBLISH")[:5], "[1 1 ")
 	want(t, hash(t, s), "k a=1 mode=read")
 	step(t, s, "RLOCK", "b", 30000)
-	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", 0, 1, 30000, soon, "", "{k}")[:5], "[0 0 ")
+	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", 0, 1, 30000, soon, "", "{k}", "", 0, "PUBLISH")[:5], "[0 0 ")
 }
 
 // TestRWLateAndMute: too late or not permitted to publish, nothing is changed.
@@ -73,7 +73,7 @@ func TestRWLateAndMute(t *testing.T) {
 	mute(scripts.RWRelease, rwKeys, "a", "both", 0, 0, soon, "", "PUBLISH", "{k}")
 	mute(scripts.RWForce, rwKeys[:2], "PUBLISH", soon, "", "{k}")
 	for _, c := range []struct{ want, got string }{
-		{"[-2 0 0 0 0]", run(t, s, scripts.RWAcquire, rwKeys, "a", "read", 3, 1, 1, late, "", "{k}")},
+		{"[-2 0 0 0 0]", run(t, s, scripts.RWAcquire, rwKeys, "a", "read", 3, 1, 1, late, "", "{k}", "", 0, "PUBLISH")},
 		{"-2", run(t, s, scripts.RWRelease, rwKeys, "a", "both", 0, 0, late, "", "PUBLISH", "{k}")},
 		{"[-2 0 0]", run(t, s, scripts.RWExtend, []string{"k"}, "a", "both", 1, late, "set", "", "{k}")},
 		{"[-2]", run(t, s, scripts.RWRenew, []string{"k"}, late, "a", 2, 1, 1, "{k}")},
@@ -138,16 +138,16 @@ func TestRWStepsMayComeAgain(t *testing.T) {
 			t.Errorf("got %q, want %q", got, state)
 		}
 	}
-	twice("[1 ", scripts.RWAcquire, "a", "read", 1, 0, 9000, soon, "", "{k}")
-	twice("[1 0 ", scripts.RWAcquire, "a", "read", 2, 0, 9000, soon, "", "{k}")
+	twice("[1 ", scripts.RWAcquire, "a", "read", 1, 0, 9000, soon, "", "{k}", "", 0, "PUBLISH")
+	twice("[1 0 ", scripts.RWAcquire, "a", "read", 2, 0, 9000, soon, "", "{k}", "", 0, "PUBLISH")
 	want(t, hash(t, s), "k a=2 mode=read")
 	twice("0", scripts.RWRelease, "a", "read", 1, 0, soon, "", "PUBLISH", "{k}")
 	holds("k a=1 mode=read", h+":1 1")
 	run(t, s, scripts.RWRelease, rwKeys, "a", "both", 0, 0, soon, "", "PUBLISH", "{k}")
 	holds()
-	twice("[1 ", scripts.RWAcquire, "a", "write", 0, 1, 9000, soon, "", "{k}")
-	twice("[1 ", scripts.RWAcquire, "a", "read", 1, 1, 9000, soon, "", "{k}")
-	twice("[1 0 ", scripts.RWAcquire, "a", "write", 1, 2, 9000, soon, "", "{k}")
+	twice("[1 ", scripts.RWAcquire, "a", "write", 0, 1, 9000, soon, "", "{k}", "", 0, "PUBLISH")
+	twice("[1 ", scripts.RWAcquire, "a", "read", 1, 1, 9000, soon, "", "{k}", "", 0, "PUBLISH")
+	twice("[1 0 ", scripts.RWAcquire, "a", "write", 1, 2, 9000, soon, "", "{k}", "", 0, "PUBLISH")
 	holds("k a:write=2 a=1 mode=write", h+":1 1")
 	twice("0", scripts.RWRelease, "a", "write", 1, 1, soon, "", "PUBLISH", "{k}")
 	twice("1", scripts.RWRelease, "a", "write", 1, 0, soon, "", "PUBLISH", "{k}")

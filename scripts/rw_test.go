@@ -50,7 +50,7 @@ func step(t *testing.T, s *testredis.Server, op, owner string, lease int) string
 			} else {
 				to.reads++
 			}
-			return run(t, s, scripts.RWAcquire, rwKeys, owner, side, to.reads, to.writes, lease, soon, fence, "{k}")
+			return run(t, s, scripts.RWAcquire, rwKeys, owner, side, to.reads, to.writes, lease, soon, fence, "{k}", "", 0, "PUBLISH")
 		}
 		reply := take(*has)
 		if strings.HasPrefix(reply, "[-6 ") { // the engine tells a loss, and the next LOCK begins anew
@@ -302,7 +302,7 @@ func TestRWRenewal(t *testing.T) {
 		keys = append(keys, key)
 		args = append(args, "o", 1, 0, 30000, "{"+key+"}")
 		if len(key) == 1 {
-			run(t, s, scripts.RWAcquire, []string{key, "c", "t"}, "o", "read", 1, 0, 1000, soon, "", "{"+key+"}")
+			run(t, s, scripts.RWAcquire, []string{key, "c", "t"}, "o", "read", 1, 0, 1000, soon, "", "{"+key+"}", "", 0, "PUBLISH")
 			s.Do(t, "PEXPIRE", key, 600000)
 			s.Do(t, "PEXPIRE", "{"+key+"}:o:rwlock_timeout:1", 600000)
 			s.Do(t, "PEXPIRE", "{y}:o:rwlock_timeout:1", 20000)

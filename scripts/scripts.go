@@ -30,17 +30,13 @@ var (
 	Refresh = load("refresh", "-- include refresh")
 	Leave   = load("leave", "-- include leave")
 	Handoff = load("handoff", `
--- include clock
-local release_args, acquire_args, quiet_arg = 5, 7, 5
+-- include clock wake announce
+local release_args, acquire_args, quiet_arg, quiet_ask = 6, 9, 5, 10
 local function release(KEYS, ARGV)
   -- include release
 end
 local function acquire(KEYS, ARGV)
   -- include acquire
-end
-local function wake(publish, keys)
-  -- include announce
-  announce(publish, keys[2])
 end
 -- include handoff
 `)
@@ -54,18 +50,15 @@ var (
 	RWRenew   = load("rw_renew", "-- include rw_renew")
 	RWForce   = load("rw_force", "-- include rw_force")
 	RWHandoff = load("rw_handoff", `
--- include clock rw
-local release_args, acquire_args, quiet_arg = 8, 8, 7
+-- include clock rw wake
+local release_args, acquire_args, quiet_arg, quiet_ask = 9, 11, 7, 11
 local function release(KEYS, ARGV)
   -- include rw_release
 end
 local function acquire(KEYS, ARGV)
   -- include rw_acquire
 end
-local function wake(publish, keys)
-  -- include tell
-  tell(publish, keys[2], '1')
-end
+local function announce(publish, keys, proxy) wake(publish, keys, keys[2], '1', proxy) end
 -- include handoff
 `)
 )
@@ -80,7 +73,7 @@ var (
 	// Vote and RWVote ask a node of a quorum.
 	Vote = load("vote", `
 -- include clock
-local acquire_args = 7
+local acquire_args = 9
 local function acquire(KEYS, ARGV)
   -- include acquire
 end
@@ -88,7 +81,7 @@ end
 `)
 	RWVote = load("rw_vote", `
 -- include clock rw
-local acquire_args = 8
+local acquire_args = 11
 local function acquire(KEYS, ARGV)
   -- include rw_acquire
 end

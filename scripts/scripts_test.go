@@ -89,7 +89,7 @@ func contents(t *testing.T, s *testredis.Server) string {
 // acquire takes the plain lock for an owner that does not wait in the fair queue.
 func acquire(t *testing.T, s *testredis.Server, lock, owner string, count any, lease int) string {
 	t.Helper()
-	return run(t, s, scripts.Acquire, plain(lock), owner, count, lease, soon, "", "", "PUBLISH")
+	return run(t, s, scripts.Acquire, plain(lock), owner, count, lease, soon, "", "", "PUBLISH", "", 0)
 }
 
 func release(t *testing.T, s *testredis.Server, owner string, count int, expiry any) string {
@@ -99,7 +99,7 @@ func release(t *testing.T, s *testredis.Server, owner string, count int, expiry 
 
 func TestAcquire(t *testing.T) {
 	s := testredis.Start(t)
-	want(t, run(t, s, scripts.Acquire, plain("k"), "me", 1, 1000, late, "", "", "PUBLISH"), "[-2 0 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, plain("k"), "me", 1, 1000, late, "", "", "PUBLISH", "", 0), "[-2 0 0 0 0]")
 	want(t, contents(t, s), "")
 	want(t, acquire(t, s, "k", "me", 1, 60000), "[1 1 60000 0 0]")
 	for range 2 { // sent again it is the same count
@@ -125,14 +125,14 @@ func TestReentryMakesNoHold(t *testing.T) {
 		return [][]any{{"RPUSH", queue, first}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, first}}
 	}
 	plainly := func(fence string) string {
-		return run(t, s, scripts.Acquire, plain("k"), "me", 2, 60000, soon, fence, "", "PUBLISH")
+		return run(t, s, scripts.Acquire, plain("k"), "me", 2, 60000, soon, fence, "", "PUBLISH", "", 0)
 	}
 	queued := func(fence string) string {
-		return run(t, s, scripts.Acquire, plain("k"), "me", 2, 60000, soon, fence, 0, "PUBLISH")
+		return run(t, s, scripts.Acquire, plain("k"), "me", 2, 60000, soon, fence, 0, "PUBLISH", "", 0)
 	}
 	side := func(side string, reads, writes int) func(string) string {
 		return func(fence string) string {
-			return run(t, s, scripts.RWAcquire, rwKeys, "me", side, reads, writes, 60000, soon, fence, "{k}")
+			return run(t, s, scripts.RWAcquire, rwKeys, "me", side, reads, writes, 60000, soon, fence, "{k}", "", 0, "PUBLISH")
 		}
 	}
 	for i, c := range []struct {
@@ -166,7 +166,7 @@ func TestReentryMakesNoHold(t *testing.T) {
 func TestFence(t *testing.T) {
 	s := testredis.Start(t)
 	fenced := func(owner string, count any) string {
-		return run(t, s, scripts.Acquire, plain("k"), owner, count, 60000, soon, 1, "", "PUBLISH")
+		return run(t, s, scripts.Acquire, plain("k"), owner, count, 60000, soon, 1, "", "PUBLISH", "", 0)
 	}
 	first := numbers(t, fenced("me", "lengthen"))[3]
 	if now := time.Now().UnixMicro(); first > now || first < now-int64(time.Minute/time.Microsecond) {
@@ -384,14 +384,14 @@ type scriptCall struct {
 
 // everyScript is a call of each script that reads the hash of a lock, of the owner "me" on the lock "k".
 func everyScript() map[string]scriptCall {
-	acquire := []any{"me", 1, 1000, soon, "", "", "PUBLISH"}
-	rwAcquire := []any{"me", "write", 0, 1, 1000, soon, "", "{k}"}
-	release := []any{"me", 0, soon, "", "PUBLISH"}
-	rwRelease := []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}"}
+	acquire := []any{"me", 1, 1000, soon, "", "", "PUBLISH", "", 0}
+	rwAcquire := []any{"me", "write", 0, 1, 1000, soon, "", "{k}", "", 0, "PUBLISH"}
+	release := []any{"me", 0, soon, "", "PUBLISH", ""}
+	rwRelease := []any{"me", "both", 0, 0, soon, "", "PUBLISH", "{k}", ""}
 	one := []string{"k"}
 	all := map[string]scriptCall{
-		"read acquire":   {scripts.RWAcquire, rwKeys, []any{"me", "read", 1, 0, 1000, soon, "", "{k}"}},
-		"another's read": {scripts.RWAcquire, rwKeys, []any{"you", "read", 1, 0, 1000, soon, "", "{k}"}},
+		"read acquire":   {scripts.RWAcquire, rwKeys, []any{"me", "read", 1, 0, 1000, soon, "", "{k}", "", 0, "PUBLISH"}},
+		"another's read": {scripts.RWAcquire, rwKeys, []any{"you", "read", 1, 0, 1000, soon, "", "{k}", "", 0, "PUBLISH"}},
 		"read extend":    {scripts.RWExtend, one, []any{"me", "read", 1000, soon, "renew", "", "{k}"}},
 	}
 	for _, call := range []scriptCall{
@@ -402,14 +402,14 @@ func everyScript() map[string]scriptCall {
 		{scripts.Force, plain("k")[:2], []any{"PUBLISH", soon}},
 		{scripts.Refresh, plain("k")[:2], []any{soon, "PUBLISH", "me", 7}},
 		{scripts.Leave, plain("k")[:2], []any{soon, "PUBLISH", "me"}},
-		{scripts.Handoff, plain("k"), slices.Concat([]any{channel, "", "PUBLISH"}, release, acquire)},
+		{scripts.Handoff, plain("k"), slices.Concat([]any{channel, "", "PUBLISH", "proxy"}, release, acquire)},
 		{scripts.Vote, plain("k"), append([]any{0}, acquire...)},
 		{scripts.RWAcquire, rwKeys, rwAcquire},
 		{scripts.RWRelease, rwKeys, rwRelease},
 		{scripts.RWExtend, one, []any{"me", "both", 1000, soon, "set", "", "{k}"}},
 		{scripts.RWRenew, one, []any{soon, "me", 1, 1, 1000, "{k}"}},
 		{scripts.RWForce, rwKeys[:2], []any{"PUBLISH", soon, "", "{k}"}},
-		{scripts.RWHandoff, rwKeys, slices.Concat([]any{rwChannel, "", "PUBLISH"}, rwRelease, rwAcquire)},
+		{scripts.RWHandoff, rwKeys, slices.Concat([]any{rwChannel, "", "PUBLISH", "proxy"}, rwRelease, rwAcquire)},
 		{scripts.RWVote, rwKeys, append([]any{0}, rwAcquire...)},
 		{scripts.Look, one, []any{"me", "me", "{k}"}},
 		{scripts.Info, []string{"k", token, queue}, []any{"{k}", 5000}},

@@ -1,18 +1,19 @@
--- vacant wakes the waiters of locks whose leases have ended without an UNLOCK. It looks and publishes in one script, so that nobody is
+-- vacant wakes the waiters of locks whose leases have ended without an UNLOCK, or which were announced to a proxy that no longer waits. It looks and publishes in one script, so that nobody is
 -- woken for a lock that somebody else has by now. It may run late, or twice, since a message too many does no harm.
 --
 -- KEYS    for each lock its hash, followed by the fair queue of a plain lock, or the channel of a read/write lock
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[2] letters, one for each lock: P it was held as a plain lock, R for reading, W for writing
--- ARGV[3…] for each lock the hash field of the holder whose hold has ended
+-- ARGV[3…] for each lock the hash field of the holder whose hold has ended, or the proxy that no longer waits, which has no entry then (see wake.lua)
 -- RETURNS for each lock 0 it is free, and its waiters were woken; -1 somebody else holds it, or it has no TTL;
 --         else for how many ms the holder still has the lock, by Redis' clock
 
--- include announce
+-- include announce wake
 
 local out = {}
 for i = 1, #ARGV[2] do
   local lock, where, kind = KEYS[2 * i - 1], KEYS[2 * i], string.sub(ARGV[2], i, i)
+  redis.pcall('ZREM', wakes_of({lock, where}), ARGV[2 + i])
   if redis.call('EXISTS', lock) == 1 then
     out[i] = -1
     if redis.pcall('HEXISTS', lock, ARGV[2 + i]) == 1 then
@@ -22,9 +23,9 @@ for i = 1, #ARGV[2] do
   else
     out[i] = 0
     if kind == 'P' then
-      announce(ARGV[1], where)
+      announce(ARGV[1], {lock, where})
     else
-      tell(ARGV[1], where, kind == 'W' and '1' or '0')
+      wake(ARGV[1], {lock, where}, where, kind == 'W' and '1' or '0')
     end
   end
 end

@@ -13,7 +13,7 @@ import (
 
 // voteFor are the ARGV of an acquire of a plain lock.
 func voteFor(owner string, count any, lease int) []any {
-	return []any{owner, count, lease, soon, "", "", "PUBLISH"}
+	return []any{owner, count, lease, soon, "", "", "PUBLISH", "", 0}
 }
 
 // TestVoteIsAnAcquire: one node of a quorum does what acquire does, and says of a hold that it has already that it was there.
@@ -41,7 +41,7 @@ func TestVoteIsAnAcquire(t *testing.T) {
 
 	keys := slices.Concat(rwKeys, []string{"l", "c", "t"})
 	s.Do(t, "DEL", "k")
-	args := []any{0, "a", "write", 0, 1, 9000, soon, "", "{k}", "a", "read", 1, 0, 9000, soon, "", "{l}"}
+	args := []any{0, "a", "write", 0, 1, 9000, soon, "", "{k}", "", 0, "PUBLISH", "a", "read", 1, 0, 9000, soon, "", "{l}", "", 0, "PUBLISH"}
 	want(t, run(t, s, scripts.RWVote, keys, args...), "[1 1 9000 0 0 1 1 9000 0 0]")
 }
 
@@ -87,7 +87,7 @@ func TestVoteAnswers(t *testing.T) {
 	for _, reader := range []string{"a", "b"} {
 		s.Do(t, "SET", holdsOf(reader)+":1", 1, "PX", 60000)
 	}
-	write := []any{"me", "write", "lengthen", 0, 9000, soon, "", "{k}"}
+	write := []any{"me", "write", "lengthen", 0, 9000, soon, "", "{k}", "", 0, "PUBLISH"}
 	out := numbers(t, run(t, s, scripts.RWVote, rwKeys, append([]any{0}, write...)...))
 	want(t, fmt.Sprint(out[0], out[3]), "0 0")
 	s.Do(t, "SET", token, "9007199254740991")

@@ -107,6 +107,9 @@ func (r *round) leftOn(addr string) (left []string) {
 		if ttl == -2 { // it has gone meanwhile
 			continue
 		}
+		if r.killed() && strings.HasPrefix(name, "lockproxy_wake:") && ttl > 0 {
+			continue // the entries of a killed proxy go with its TTL, after a minute
+		}
 		if *length < 5*time.Second && r.killed() && strings.Contains(name, ":{f") {
 			continue // of the fair queue: in a short run its ghosts are not waited for
 		}

@@ -268,11 +268,8 @@ func TestCommandsOfOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		authority = `openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 365 -subj "/CN=my test CA"`
-		request   = `openssl req -newkey rsa:2048 -nodes -keyout tls.key -out tls.csr -subj "/CN=lockproxy.internal"`
-		names     = `echo "subjectAltName = DNS:lockproxy.internal, DNS:localhost, IP:127.0.0.1" > san.txt`
-		sign      = "openssl x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -extfile san.txt -out tls.crt"
-		withTLS   = "lockproxy --upstream redis://127.0.0.1:6379 --listen= --tls-listen :6390 " +
+		certificate = `openssl req -x509 -newkey rsa:2048 -nodes -keyout tls.key -out tls.crt -days 365 -subj "/CN=lockproxy" -addext "subjectAltName = DNS:lockproxy.internal, DNS:localhost, IP:127.0.0.1"`
+		withTLS     = "lockproxy --upstream redis://127.0.0.1:6379 --listen= --tls-listen :6390 " +
 			"--tls-cert tls.crt --tls-key tls.key"
 		bounded = "GOMEMLIMIT=96MiB lockproxy --upstream redis://127.0.0.1:6379 " +
 			"--max-query-memory 16mb --max-reply-memory 16mb"
@@ -281,14 +278,14 @@ func TestCommandsOfOperations(t *testing.T) {
 			"--set upstreamSecret=redis-url"
 	)
 	r.done(map[string]func(string){
-		"(umask 077; echo secret >redis-password)":         here,
-		"lockproxy --check-config --config lockproxy.yaml": here,
-		"lockproxy --config lockproxy.yaml":                func(line string) { serve(line, r.port) },
-		"curl http://127.0.0.1:9180/readyz":                r.becomesReady,
-		"redis-cli -p 6380 LOCK app:1":                     says("OK"),
-		authority:                                          here, request: here, names: here, sign: here,
-		withTLS: func(line string) { serve(line, r.tlsPort) },
-		"redis-cli -p 6390 -h localhost --tls --cacert ca.pem PING": says("PONG"),
+		"(umask 077; echo secret >redis-password)":                   here,
+		"lockproxy --check-config --config lockproxy.yaml":           here,
+		"lockproxy --config lockproxy.yaml":                          func(line string) { serve(line, r.port) },
+		"curl http://127.0.0.1:9180/readyz":                          r.becomesReady,
+		"redis-cli -p 6380 LOCK app:1":                               says("OK"),
+		certificate:                                                  here,
+		withTLS:                                                      func(line string) { serve(line, r.tlsPort) },
+		"redis-cli -p 6390 -h localhost --tls --cacert tls.crt PING": says("PONG"),
 		bounded: func(line string) { serve("env "+line, r.port) },
 		secret:  r.withoutCluster,
 		chart:   r.chartHas,

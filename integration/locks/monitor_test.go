@@ -90,7 +90,7 @@ func labels(key string, owners map[string]string) func(string) string {
 	}
 }
 
-// Two proxies before one Redis: MONITOR shows Redisson's own sequence of steps.
+// Two proxies before one Redis: MONITOR shows Redisson's own sequence of steps, but that the proxy that waits is told on a channel of its own.
 func TestMonitorShowsRedissonsSequence(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
@@ -122,9 +122,13 @@ func TestMonitorShowsRedissonsSequence(t *testing.T) {
 	m.until("unsubscribe "+channel, 1)
 	m.until("  del", 2)
 
-	first := []string{"A acquire", "  hset A 1", "  pexpire", "B acquire"}
-	handed := []string{"A release", "  publish " + channel + " 0", "  del", "B acquire", "  hset B 1", "  pexpire"}
-	want := slices.Concat(first, []string{"subscribe " + channel, "B acquire"}, handed,
+	first := []string{"A acquire", "  hset A 1", "  pexpire"}
+	uuid, _, _ := strings.Cut(owners["B"], ":")
+	enters := []string{"B acquire", "  hdel", "  zscore", "  zadd", "  pexpire", "  pubsub"} // B's proxy is the first that is to be told
+	again := []string{"B acquire", "  hdel", "  zrank", "  zadd", "  pexpire", "  pubsub"}
+	handed := []string{"A release", "  zrange", "  publish " + channel + ":" + uuid + " 0", "  pubsub", "  zadd", "  zcard", "  pubsub", "  del",
+		"B acquire", "  zrem", "  hset B 1", "  pexpire"}
+	want := slices.Concat(first, enters, []string{"subscribe " + channel}, again, handed,
 		[]string{"B release", "  publish " + channel + " 0", "  del"})
 	m.seen = slices.DeleteFunc(m.seen, func(line string) bool { return line == "unsubscribe "+channel }) // at any time after the grant
 	if !slices.Equal(m.seen, want) {

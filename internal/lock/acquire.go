@@ -22,7 +22,7 @@ type acquire struct {
 	inARow handoffsInARow // those before it, if it is handed the lock
 }
 
-// newAcquire is a request for a verb that waits as w, or (nil) does not wait. place is w's in the fair queue.
+// newAcquire is a request for a verb that waits as w, or (nil) does not wait. place is what w asks with.
 func (c *Client) newAcquire(r Request, w *waiter, place int64) *acquire {
 	a := &acquire{c: c, r: r, w: w, Acquire: lockstore.Acquire{
 		ID: c.id(r.Kind, r.DB, r.Key, r.Owner), Lease: r.lease(c.m.opts), Fence: r.Fence, Blocks: r.Blocks,
@@ -32,9 +32,7 @@ func (c *Client) newAcquire(r Request, w *waiter, place int64) *acquire {
 		a.There = lockstore.Joins
 	}
 	if w != nil {
-		if a.Queues = r.Fair; a.Queues {
-			a.Place = place
-		}
+		a.Queues, a.Place = r.Fair, place
 		if w.line != nil {
 			a.Patience, a.Splits = 0, w.splits // the waiter asks again soon
 		}
@@ -82,7 +80,7 @@ func (r Request) left(w *waiter) time.Duration {
 // try asks Redis once, for a verb that waits as w, or (nil) does not wait. may says why not, if it is not to: it is told
 // whether the connection is in the lock already.
 func (c *Client) try(ctx context.Context, r Request, w *waiter, may func(inside bool) error) (Grant, error) {
-	a := c.newAcquire(r, w, c.m.lines.ticket(w))
+	a := c.newAcquire(r, w, c.m.lines.placeOf(w))
 	var err error
 	if r.Owner != "" {
 		err = may(false)

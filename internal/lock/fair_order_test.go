@@ -136,7 +136,7 @@ func TestFairPlaces(t *testing.T) {
 		for _, key := range keys {
 			args = append(args, key)
 		}
-		args = append(args, owner, 1, 30000, int64(1)<<53, "", ticket, node.Publish)
+		args = append(args, owner, 1, 30000, int64(1)<<53, "", ticket, node.Publish, "", 0)
 		out, err := redis.Int64s(conn.Do("EVAL", args...))
 		if err != nil {
 			t.Fatal(err)

@@ -410,9 +410,9 @@ func TestHeadInTheLastMoment(t *testing.T) {
 		r := Request{Key: "k", Fair: true, Blocks: true}
 		first := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 1}), r, time.Now())
 		next := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 2}), r, time.Now())
-		m.lines.join(first)
-		m.lines.join(next)
-		m.lines.tried(first, Grant{}, nil, false)
+		m.lines.join(first, 0)
+		m.lines.join(next, 0)
+		m.lines.tried(first, Grant{}, nil)
 		if err := next.listen(t.Context(), nil); err != nil || next.hears != nil {
 			t.Fatal(err, next.hears)
 		}

@@ -92,15 +92,17 @@ func (ls *lines) pickNext(u *unlocking) *handoff {
 			break
 		}
 		w.state = claimed
-		a := w.c.newAcquire(w.r, w, w.ticket)
+		a := w.c.newAcquire(w.r, w, w.asksAt())
 		a.inARow = u.inARow.next()
 		h.to = append(h.to, a)
 	}
 	if len(h.to) == 0 {
 		return nil
 	}
-	if h.Turn = !l.key.Fair && u.inARow.over(l.last, time.Now()); h.Turn {
-		l.heard.forget() // tried sees by those that come from now on whether somebody has used the turn
+	if h.Turn = !l.key.Fair && u.inARow.over(l.waiters.Len(), time.Now()); h.Turn {
+		h.Others = u.inARow.long(time.Now())
+		forget(l.wake) // what was heard was about releases before this one
+		forget(l.hearsay)
 	}
 	return h
 }
@@ -131,29 +133,10 @@ func (hs *records) shared(id lockstore.ID, own *record) bool {
 	return false
 }
 
-// pauseAt is the longest pause of lines that ended with the grant of a hold of this lock.
-func (hs *holds) pauseAt(key lockstore.LineKey) (pause time.Duration) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	for rec := range hs.byKey[key].All() {
-		pause = max(pause, rec.pause)
-	}
-	return pause
-}
-
-// keepPause keeps the pause of a line that has ended, for the next one.
-func (hs *holds) keepPause(id lockstore.ID, pause time.Duration) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if rec := hs.of(id); rec != nil {
-		rec.pause = pause
-	}
-}
-
 // given tells the waiters what each has got.
 func (h *handoff) given(done lockstore.Released, err error) {
-	if done.Turn {
-		h.lines.leaveTurn(h.line)
+	if done.Turn != 0 {
+		h.lines.leaveTurn(h.line, done.Turn)
 	}
 	for i, a := range h.to {
 		got := lockstore.Acquired{Final: done.Final}
@@ -185,10 +168,14 @@ func (h *handoff) offerNothing(i int) {
 	}
 }
 
-// leaveTurn notes that others have a turn now.
-func (ls *lines) leaveTurn(l *line) {
+// leaveTurn notes that others have a turn now: other proxies, and this one that place among those that are woken, or those
+// that have none.
+func (ls *lines) leaveTurn(l *line, place int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l.offer(time.Now())
-	l.tryAt = l.holdBack
+	if l.tryAt = time.Now().Add(turnLong); place == lockstore.NoPlace {
+		l.holdBack = l.tryAt
+	} else {
+		l.place = place
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/held"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // passingStore is a givingStore that hands locks on, and renews them.
@@ -38,9 +39,9 @@ func (passingStore) Renew(_ context.Context, r lockstore.Renewal) ([]int64, erro
 
 func (passingStore) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: 1} }
 
-func (passingStore) Subscribe(string, lockstore.Listener) lockstore.Subscription {
+func (passingStore) Subscribe(string, chan<- struct{}) lockstore.Subscription {
 	return lockstore.Subscription{Close: func() {},
-		Ready: func(context.Context, <-chan time.Time) (bool, error) { return false, nil }}
+		Ready: func(context.Context, <-chan time.Time) error { return nil }}
 }
 
 // oneLockStore has one lock, which one owner can have at a time.
@@ -48,7 +49,7 @@ type oneLockStore struct {
 	passingStore
 	mu    sync.Mutex
 	taken bool
-	wakes lockstore.Listener
+	wakes chan<- struct{}
 }
 
 func (s *oneLockStore) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
@@ -65,16 +66,16 @@ func (s *oneLockStore) Release(ctx context.Context, r *lockstore.Release) (locks
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken = r.Next != nil; !s.taken && s.wakes != nil {
-		s.wakes.Wake()
+		retry.Wake(s.wakes)
 	}
 	return s.passingStore.Release(ctx, r)
 }
 
-func (s *oneLockStore) Subscribe(name string, l lockstore.Listener) lockstore.Subscription {
+func (s *oneLockStore) Subscribe(name string, wake chan<- struct{}) lockstore.Subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wakes = l
-	return s.passingStore.Subscribe(name, l)
+	s.wakes = wake
+	return s.passingStore.Subscribe(name, wake)
 }
 
 // passing is an engine on such a store. Nothing of it runs.

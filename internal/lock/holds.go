@@ -28,7 +28,6 @@ type record struct {
 	releasing bool          // a step that gives it back is under way
 
 	inARow handoffsInARow
-	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
 
 	ofClient, atKey         chain.Link[*record]
 	inSchedule, inDeadlines int32 // its places in the agendas

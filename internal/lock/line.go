@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -42,17 +43,20 @@ func newLines(l *life, o ManagerOptions, hs *holds) *lines {
 type line struct {
 	key          lockstore.LineKey
 	wake         chan struct{}          // one message that no head has acted on yet
+	hearsay      chan struct{}          // one on the lock's channel: another proxy may have been told
 	keep         chan struct{}          // of a fair line: its places are to be refreshed at once
 	gone         chan struct{}          // of a fair line: closed with its last waiter
-	subscription lockstore.Subscription // of one that is not fair
-
-	heard messages // since a turn was offered to others
+	subscription lockstore.Subscription // of one that is not fair: to the lock's channel,
+	own          lockstore.Subscription // and to that by which this proxy is told
 
 	// guarded by lines.mu
 	waiters  list.List // of *waiter
 	alone    int       // those of them that want the lock for themselves
 	troubled bool      // the head could not try the last time, because Redis is away
 	tryAt    time.Time // when the head tries without being woken; zero: at once
+	place    int64     // this proxy's among those that are woken; 0: none
+	others   int64     // so many more wait elsewhere, as far as is known
+	lot      int64     // drawn once: whether this proxy is one of the lookers
 	turns
 }
 
@@ -107,8 +111,13 @@ func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *wait
 // Wake makes the head try again.
 func (l *line) Wake() { retry.Wake(l.wake) }
 
-// Message counts a message that was heard.
-func (l *line) Message(sharded bool) { l.heard.count(sharded) }
+// forget drops a message that came until now.
+func forget(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
 
 // waitingLine is the line that a request stands in.
 func (w *waiter) waitingLine() lockstore.LineKey {
@@ -118,8 +127,8 @@ func (w *waiter) waitingLine() lockstore.LineKey {
 	return w.id.Line()
 }
 
-// join puts a waiter at the end of its line; in a fair one at the place that it has in Redis.
-func (ls *lines) join(w *waiter) {
+// join puts a waiter at the end of its line; in a fair one at the place that it has in Redis. place is as in wait.
+func (ls *lines) join(w *waiter, place int64) {
 	w.timer = time.NewTimer(time.Hour)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -127,15 +136,17 @@ func (ls *lines) join(w *waiter) {
 	key := w.waitingLine()
 	l := ls.byKey[key]
 	if l == nil {
-		l = &line{key: key, wake: make(chan struct{}, 1), turns: turnsFrom(ls.holds.pauseAt(w.id.Line()))}
+		l = &line{key: key, wake: make(chan struct{}, 1), hearsay: make(chan struct{}, 1), lot: jitter.N[int64](1 << 30)}
 		ls.byKey[key] = l
 		if key.Fair {
 			ls.beginQueue(l)
 		} else {
-			l.subscription = ls.store.Subscribe(key.Channel(), l)
+			l.subscription = ls.store.Subscribe(key.Channel(), l.hearsay)
+			l.own = ls.store.Subscribe(key.Channel()+":"+ls.opts.UUID, l.wake)
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)
+	l.place = cmp.Or(l.place, place)
 	if !w.id.Kind.Spec().Shared {
 		l.alone++
 	}
@@ -173,6 +184,9 @@ func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 // as such while the lock is held, and most are handed the lock before.
 const headAfter = 5 * time.Millisecond
 
+// hearsayApart is how far apart in time, on average, those try that hear that a lock may be free, since they may be many.
+const hearsayApart = 10 * time.Millisecond
+
 // leave takes a waiter out of its line; the next one becomes the head. That one tries at once if it would share the
 // lock while the waiter wanted it alone and was not granted it: what kept the waiter out may let the next one in, and
 // no message says so.
@@ -200,11 +214,18 @@ func (ls *lines) leave(w *waiter, granted bool) {
 	switch {
 	case next == nil:
 		delete(ls.byKey, l.key)
-		ls.holds.keepPause(w.id, l.pause)
 		if l.key.Fair {
 			close(l.gone)
 		} else {
 			l.subscription.Close()
+			l.own.Close()
+			if !granted { // this proxy may have been told when nobody heard it any more, and is to be told no more
+				now, here := time.Now(), w.id
+				if here.Owner = ls.opts.UUID; l.key.RW {
+					here.Kind = lockstore.Read
+				}
+				ls.store.Vacate(here, now, now)
+			}
 		}
 	case first:
 		is := next.Value.(*waiter)
@@ -252,19 +273,26 @@ func (ls *lines) waitingAt(db int, key string) (n int) {
 	return n
 }
 
-// ticket is the place in the fair queue of a waiter, if it has one.
-func (ls *lines) ticket(w *waiter) int64 {
-	if w == nil || !w.r.Fair {
+// placeOf is what a waiter asks with: its place in the fair queue, or its proxy's among those that are woken, if any.
+func (ls *lines) placeOf(w *waiter) int64 {
+	if w == nil || w.line == nil {
 		return 0
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return w.ticket
+	return w.asksAt()
 }
 
-// tried notes what came of a waiter's try, and sets when the head of its line tries. handed says that the lock came from
-// another client of this proxy.
-func (ls *lines) tried(w *waiter, got Grant, err error, handed bool) {
+// asksAt is placeOf of one that stands in a line. lines.mu is held.
+func (w *waiter) asksAt() int64 {
+	if w.r.Fair {
+		return w.ticket
+	}
+	return w.line.place
+}
+
+// tried notes what came of a waiter's try, and sets when the head of its line tries.
+func (ls *lines) tried(w *waiter, got Grant, err error) {
 	if w.splits++; !got.Split {
 		w.splits = 0
 	}
@@ -272,7 +300,10 @@ func (ls *lines) tried(w *waiter, got Grant, err error, handed bool) {
 	defer ls.mu.Unlock()
 	l, refused := w.line, errors.Is(err, ErrNotAcquired)
 	l.troubled = err != nil && !refused
-	if refused && got.Place != 0 && got.Place != w.ticket {
+	switch {
+	case !w.r.Fair:
+		l.place, l.others = got.Place, got.Others // none are known after a grant, or without an answer
+	case refused && got.Place != 0 && got.Place != w.ticket:
 		w.ticket = got.Place
 		w.order()
 	}
@@ -280,9 +311,6 @@ func (ls *lines) tried(w *waiter, got Grant, err error, handed bool) {
 	case err == nil:
 		// The next in line need not try now, since the lock is held and messages reach it, unless it can share the lock:
 		// then the next ones try side by side.
-		if !handed {
-			l.turnEnded(l.heard.others())
-		}
 		if w.r.Kind.Spec().Shared {
 			w.callNext()
 		}
@@ -290,7 +318,6 @@ func (ls *lines) tried(w *waiter, got Grant, err error, handed bool) {
 	case !refused:
 		l.tryNext(troubledPoll, ls.opts.Poll)
 	case w.first():
-		l.turnEnded(true)
 		l.tryNext(l.comeAgain(got.Turn, got.TTL), ls.opts.Poll)
 	}
 }
@@ -335,12 +362,18 @@ func (ls *lines) callOwner(id lockstore.ID) {
 // troubledPoll is the longest time in ms between tries while Redis is away.
 const troubledPoll = 250
 
-// tryNext sets when the head tries by itself: when the lease that it saw is over, and after most at the latest; with
-// some jitter, since the heads of other proxies wait as well. ttl is in ms, negative = the key is gone or has no TTL.
-// lines.mu is held.
+// lookers is how many of the proxies that wait for one lock look after it by the clock, however many wait: they all look, the
+// less often the more they are, and some that the lot has chosen look when the lease is over.
+const lookers = 4
+
+// tryNext sets when the head tries by itself: when the lease that it saw is over, and after most at the latest, or later if
+// many others look as well; with some jitter, since the heads of other proxies wait, too. ttl is in ms, negative = the key
+// is gone or has no TTL. lines.mu is held.
 func (l *line) tryNext(ttl int64, most time.Duration) {
+	most = most * time.Duration(max(l.others+1, lookers)) / lookers
 	poll := most/2 + jitter.N(most/2)
-	if left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 {
+	left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond)
+	if ttl != -1 && l.lot%(l.others+1) < lookers {
 		poll = min(poll, left)
 	}
 	l.tryAt = time.Now().Add(poll)

@@ -189,8 +189,10 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (g Grant,
 	case !errors.Is(err, ErrNotAcquired):
 		return g, err
 	}
-	w.ticket = g.Place
-	return w.wait(ctx)
+	if r.Fair {
+		w.ticket = g.Place
+	}
+	return w.wait(ctx, g.Place)
 }
 
 // mayAsk says why a verb is not to ask for a lock. stands says that others wait for the lock before it.

@@ -63,50 +63,27 @@ func TestTurnsOfFew(t *testing.T) {
 func TestTurnRule(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		grants      int
-		long, pause time.Duration
-		over        bool
+		grants, waiting int
+		long            time.Duration
+		over, mayBeLong bool
 	}{
-		{0, 0, handoffPause, false},
-		{31, 99 * time.Millisecond, handoffPause, false}, // neither many nor long
-		{32, 19 * time.Millisecond, handoffPause, false}, // many, but the pause would be more than a tenth
-		{32, 20 * time.Millisecond, handoffPause, true},
-		{1, 100 * time.Millisecond, handoffPause, true}, // each is held for long
-		{1000, 2499 * time.Millisecond, handoffPauseMost, false},
-		{1000, 2500 * time.Millisecond, handoffPauseMost, true},
+		{0, 1, 0, false, false},
+		{3, 1, 99 * time.Millisecond, false, false}, // neither many nor long
+		{4, 1, 0, true, false},
+		{4, 20, 0, false, false}, // each of those that wait here has one
+		{20, 20, 0, true, false},
+		{32, 90, 0, true, false},                     // they are too many for that
+		{1, 90, 100 * time.Millisecond, true, false}, // each is held for long
+		{1, 1, 799 * time.Millisecond, true, false},
+		{1, 1, 800 * time.Millisecond, true, true},
 	} {
 		began := time.Unix(1000, 0)
-		if got := (handoffsInARow{c.grants, began}).over(c.pause, began.Add(c.long)); got != c.over {
-			t.Errorf("%d grants in %v, pause %v: over is %v", c.grants, c.long, c.pause, got)
+		now, row := began.Add(c.long), handoffsInARow{c.grants, began}
+		if over, long := row.over(c.waiting, now), row.long(now); over != c.over || long != c.mayBeLong {
+			t.Errorf("%d grants in %v, %d wait: over is %v, long is %v", c.grants, c.long, c.waiting, over, long)
 		}
 	}
-	if kept := turnsFrom(handoffPauseMost); kept.pause != handoffPauseMost || kept.last != handoffPauseMost {
-		t.Errorf("a line whose lock has kept a pause begins with %v after %v", kept.pause, kept.last)
-	}
-	rule := turnsFrom(0)
-	rule.turnEnded(false)
-	if rule.pause != handoffPause {
-		t.Errorf("no turn was offered, and the pause is %v", rule.pause)
-	}
-	for i, c := range []struct {
-		used  bool
-		pause time.Duration
-	}{
-		{true, 2 * time.Millisecond}, {false, 4 * time.Millisecond}, {false, 8 * time.Millisecond}, {false, 16 * time.Millisecond},
-		{true, 14 * time.Millisecond}, {false, 28 * time.Millisecond}, {false, 56 * time.Millisecond}, {false, 112 * time.Millisecond},
-		{false, 224 * time.Millisecond}, {false, handoffPauseMost}, {false, handoffPauseMost},
-	} {
-		now := time.Unix(1000, 0)
-		was := rule.pause
-		if rule.offer(now); !rule.offered || !rule.holdBack.Equal(now.Add(was)) {
-			t.Errorf("%d: offered %v, until %v", i, rule.offered, rule.holdBack)
-		}
-		rule.turnEnded(c.used)
-		if rule.offered || rule.pause != c.pause || rule.last != was {
-			t.Errorf("%d: used %v: the pause is %v, not %v; that of the turn before was %v, not %v",
-				i, c.used, rule.pause, c.pause, rule.last, was)
-		}
-	}
+	var rule turns
 	for i, want := range []int64{10, 20, 40, 80, 100} {
 		if got := rule.comeAgain(true, 100); got != want {
 			t.Errorf("refusal %d: it comes again in %d ms, not %d", i, got, want)
@@ -114,53 +91,5 @@ func TestTurnRule(t *testing.T) {
 	}
 	if got := rule.comeAgain(false, 100); got != 100 || rule.comeAgain(true, 100) != 10 {
 		t.Errorf("after another refusal: %d ms", got)
-	}
-}
-
-// TestMessagesOfOthers are what a proxy hears after it has left a turn to others, its own message first.
-func TestMessagesOfOthers(t *testing.T) {
-	t.Parallel()
-	const plain, sharded = false, true
-	for _, c := range []struct {
-		name   string
-		heard  []bool
-		others bool
-	}{
-		{"nothing", nil, false},
-		{"its own by PUBLISH", []bool{plain}, false},
-		{"its own in both ways", []bool{sharded, plain}, false},
-		{"an older Redisson's by PUBLISH", []bool{sharded, plain, plain}, true},
-		{"a newer Redisson's by SPUBLISH", []bool{sharded, plain, sharded}, true},
-		{"another proxy's in both ways", []bool{sharded, plain, sharded, plain}, true},
-	} {
-		var m messages
-		for _, way := range c.heard {
-			m.count(way)
-		}
-		if got := m.others(); got != c.others {
-			t.Errorf("%s: others have had the lock is %v", c.name, got)
-		}
-		if m.forget(); m.others() {
-			t.Errorf("%s: not forgotten", c.name)
-		}
-	}
-}
-
-// Others who need 130 ms to come get a turn that is long enough after 3 s, though each turn before was too short for them.
-func TestTurnsOfWhoeverIsFarAway(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	rule, began := turnsFrom(0), now
-	for rule.last < 130*time.Millisecond {
-		row := handoffsInARow{handoffMany, now}
-		for !row.over(rule.last, now) {
-			now = now.Add(time.Millisecond)
-		}
-		rule.offer(now)
-		now = rule.holdBack
-		rule.turnEnded(false)
-	}
-	if took := now.Sub(began); took > 3100*time.Millisecond {
-		t.Errorf("the first turn that was long enough came after %v", took)
 	}
 }

@@ -5,18 +5,20 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// wait stands in line until the lock is ours, the time for that is over, the client goes, or the proxy drains.
-func (w *waiter) wait(ctx context.Context) (g Grant, err error) {
+// wait stands in line until the lock is ours, the time for that is over, the client goes, or the proxy drains. place is
+// the proxy's among those that are woken, if the waiter's first try has entered it.
+func (w *waiter) wait(ctx context.Context, place int64) (g Grant, err error) {
 	m := w.c.m
 	_, span := telemetry.Span(ctx, "wait")
 	defer span.End()
 	// The subscription comes before the try that follows it, so that no unlock falls between.
-	m.lines.join(w)
+	m.lines.join(w, place)
 	defer func() { m.lines.leave(w, err == nil) }()
 	if err := m.deadlock(ctx, w); err != nil {
 		return Grant{}, err
@@ -65,7 +67,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time) (Grant, error
 		case !lockstore.Unknown(w.trouble):
 			w.trouble = err
 		}
-		if m.lines.tried(w, g, err, e.offer.acquire != nil); err == nil {
+		if m.lines.tried(w, g, err); err == nil {
 			return g, nil
 		}
 		if e.ended != nil {
@@ -86,13 +88,15 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time) arrival {
 	m := w.c.m
 	var e arrival
 	woken, offered := false, false
-	wake := m.lines.park(w)
+	wake, hearsay := m.lines.park(w)
 	select {
 	case e.offer = <-w.offer:
 		offered = true
 	case <-w.changed:
 	case <-wake:
 		woken = true
+	case <-hearsay:
+		m.lines.heard(w.line)
 	case <-w.timer.C:
 	case <-over:
 		e.ended = ErrNotAcquired
@@ -106,6 +110,16 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time) arrival {
 	}
 	e.tries = m.lines.mayTry(w, woken, e.offer.acquire == nil && e.ended == nil)
 	return e
+}
+
+// heard sets when the head tries after a message on the lock's channel: soon, but if others wait not all at once, since
+// one of them may have been told.
+func (ls *lines) heard(l *line) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if soon := time.Now().Add(jitter.N(1 + time.Duration(l.others)*hearsayApart)); soon.Before(l.tryAt) {
+		l.tryAt = soon
+	}
 }
 
 // unpark says what a waiter was at. Nobody claims it from now on.
@@ -126,10 +140,7 @@ func (ls *lines) mayTry(w *waiter, woken, idle bool) (tries bool) {
 	tries, w.called = due && idle, false
 	switch {
 	case tries && first:
-		select { // the try acts on it
-		case <-l.wake:
-		default:
-		}
+		forget(l.wake) // the try acts on it
 	case woken:
 		l.Wake() // it is not acted on here
 	}
@@ -137,8 +148,8 @@ func (ls *lines) mayTry(w *waiter, woken, idle bool) (tries bool) {
 }
 
 // park lets a waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if
-// it is the head.
-func (ls *lines) park(w *waiter) <-chan struct{} {
+// it is the head, and so does what other proxies may have been told.
+func (ls *lines) park(w *waiter) (wake, hearsay <-chan struct{}) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := w.line
@@ -147,17 +158,17 @@ func (ls *lines) park(w *waiter) <-chan struct{} {
 	}
 	if !w.first() {
 		w.timer.Stop()
-		return nil
+		return nil, nil
 	}
 	if w.hears == nil {
 		retry.Wake(w.changed) // it has become the head since it listened
 	}
 	if hold := time.Until(l.holdBack); hold > 0 {
 		w.timer.Reset(hold)
-		return nil
+		return nil, nil
 	}
 	w.timer.Reset(max(0, time.Until(l.tryAt)))
-	return l.wake
+	return l.wake, l.hearsay
 }
 
 // listen waits until the channel is subscribed to that wakes the head of a line, when the waiter has become that. It is to
@@ -168,7 +179,10 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	if !ls.subscribe(w) {
 		return nil
 	}
-	_, err := w.hears.Ready(ctx, over)
+	err := w.hears.Ready(ctx, over)
+	if err == nil && !w.r.Fair {
+		err = w.line.own.Ready(ctx, over)
+	}
 	switch {
 	case errors.Is(err, lockstore.ErrOver):
 		return ErrNotAcquired
@@ -198,7 +212,7 @@ func (ls *lines) subscribe(w *waiter) bool {
 		return false
 	}
 	if w.hears = &l.subscription; l.key.Fair {
-		own := ls.store.Subscribe(w.ownChannel(), l)
+		own := ls.store.Subscribe(w.ownChannel(), l.wake)
 		w.hears = &own
 	}
 	return true

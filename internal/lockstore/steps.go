@@ -48,10 +48,10 @@ type Acquire struct {
 	Replicas    int64         // so many are to have it,
 	ReplicaWait time.Duration // within that
 	Patience    time.Duration // for how long it is sent again while it was not done, or may not have been
-	Blocks      bool          // its verb waits, and comes again after a refusal
+	Blocks      bool          // its verb waits, and comes again after a refusal: its proxy is woken by name, unless it queues
 	Splits      int           // how often in a row a quorum's votes were split when it asked
-	Queues      bool          // a refusal puts it into the fair queue,
-	Place       int64         // at this place; 0: the last
+	Queues      bool          // a refusal puts it into the fair queue
+	Place       int64         // there, or of the proxy among those that are woken; 0: the last
 }
 
 // What an acquire makes of the lease of a hold that a named owner has, as scripts/lease.lua says it.
@@ -72,9 +72,10 @@ type Acquired struct {
 	Token  int64   // the fencing token
 	Expiry *Expiry // of a named owner's hold that this has made
 
-	Place int64 // of a refusal: in the fair queue
-	Turn  bool  // of a refusal: nobody has the lock, Redis keeps it for another waiter of the fair queue
-	Split bool  // of a quorum: nobody may have the lock, since several asked at once; TTL is when to ask again
+	Place  int64 // of a refusal: in the fair queue, or the proxy's among those that are woken
+	Others int64 // of a refusal: so many more wait elsewhere, proxies or JVMs
+	Turn   bool  // of a refusal: nobody has the lock, Redis keeps it for another waiter of the fair queue
+	Split  bool  // of a quorum: nobody may have the lock, since several asked at once; TTL is when to ask again
 
 	Acked int64     // replicas that have it
 	Sent  time.Time // before the request that was answered: the lease counts from then
@@ -107,14 +108,20 @@ type Released struct {
 	Final time.Time  // of an unknown outcome: after that it is not done any more
 	Again bool       // the reply to an earlier request was lost, which may have been done
 	Given []Acquired // what each of Release.Next has got, in their order
-	Turn  bool       // none of them has got the lock, because waiters elsewhere have their turn now
+	// None of them has got the lock, because waiters elsewhere have their turn now: other proxies, and this has that place
+	// among those that are woken; or, NoPlace, those that have none.
+	Turn int64
 }
+
+// NoPlace is the turn of those that listen to a lock's channel and have no place among the proxies that are woken.
+const NoPlace = 1
 
 // Handoff is who gets a lock that is given back.
 type Handoff struct {
-	Line LineKey
-	Turn bool       // others are to have a turn, if anybody else listens to the lock's channel
-	Asks []*Acquire // all of one kind
+	Line   LineKey
+	Turn   bool       // other proxies are to have a turn, if any waits
+	Others bool       // so are those that have no place among these, if anybody else listens to the lock's channel
+	Asks   []*Acquire // all of one kind
 }
 
 // Seen is what there is of one owner's hold.

@@ -43,7 +43,8 @@ type Reads interface {
 
 // Waits are what waiters for locks need.
 type Waits interface {
-	Subscribe(name string, l Listener) Subscription
+	// Subscribe has messages on a channel wake whoever reads wake, which has one slot; so does what may have been missed.
+	Subscribe(name string, wake chan<- struct{}) Subscription
 	// RefreshQueue tells Redis that owners still wait in a fair queue; called are those, counted from 1, that are to
 	// try now, next is in how long others may be (negative: none).
 	RefreshQueue(q Queue) (called []int64, next time.Duration, err error)
@@ -52,7 +53,7 @@ type Waits interface {
 	// stay.
 	LeaveQueue(id ID, final time.Time, stays func() bool)
 	// Vacate wakes those that wait for a lock whose hold ends by itself, from at on. If the owner has the lock after
-	// until, it has taken it anew.
+	// until, it has taken it anew. The owner may also be a proxy, which no longer waits for the lock.
 	Vacate(id ID, at, until time.Time)
 }
 
@@ -66,15 +67,9 @@ type Lane struct {
 // Subscription is a listener's subscription to one channel.
 type Subscription struct {
 	// Ready waits until the channel is subscribed to, until over (ErrOver), or for as long as the store lets anybody
-	// wait for that. waited says that the channel was not subscribed to when Ready was called.
-	Ready func(ctx context.Context, over <-chan time.Time) (waited bool, err error)
+	// wait for that.
+	Ready func(ctx context.Context, over <-chan time.Time) error
 	Close func()
-}
-
-// Listener waits for messages on a channel. Its methods are called with the store's mutexes held, and must not block.
-type Listener interface {
-	Wake()                // something may have changed, or messages may have been missed
-	Message(sharded bool) // a message has come, by SPUBLISH or by PUBLISH; Wake follows
 }
 
 // Opener makes the store of an engine, and says by what rules its locks go.

@@ -11,6 +11,7 @@ import (
 // Steps makes the scripts of steps.
 type Steps struct {
 	Publish string // the command with which scripts wake waiters
+	Proxy   string // by which name this proxy is woken; "": all are, as on the nodes of a quorum
 }
 
 // Acquire is the script of an acquire.
@@ -23,17 +24,20 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 		there = cmp.Or(a.There, lockstore.Lengthens)
 	}
 	c := Call{DB: id.DB, Script: scripts.Acquire, Keys: id.Keys(), Shape: Shape{Least: granted}}
+	proxy, queued := "", ""
+	switch {
+	case a.Queues:
+		queued = number(a.Place)
+	case a.Blocks:
+		proxy = s.Proxy
+	}
 	if id.Kind != lockstore.Plain {
 		c.Script = scripts.RWAcquire
 		c.Args = []string{id.Reader(), id.Side(), cmp.Or(there, number(a.Counts.Reads)), writes, leaseText(a.Lease), notAfter, token,
-			lockstore.ReadPrefix(id.Key)}
+			lockstore.ReadPrefix(id.Key), proxy, number(a.Place), s.Publish}
 		return c
 	}
-	place := ""
-	if a.Queues {
-		place = number(a.Place)
-	}
-	c.Args = []string{id.Owner, cmp.Or(there, writes), leaseText(a.Lease), notAfter, token, place, s.Publish}
+	c.Args = []string{id.Owner, cmp.Or(there, writes), leaseText(a.Lease), notAfter, token, queued, s.Publish, proxy, number(a.Place)}
 	return c
 }
 
@@ -52,7 +56,7 @@ func Acquired(out []int64) lockstore.Acquired {
 		return lockstore.Acquired{Code: out[0], Made: out[1] == 1, TTL: out[2], Token: out[3],
 			Expiry: lockstore.ExpiryAt(out[4])}
 	}
-	return lockstore.Acquired{Code: out[0], Turn: out[1] == 1, TTL: out[2], Place: out[3]}
+	return lockstore.Acquired{Code: out[0], Turn: out[1] == 1, TTL: out[2], Place: out[3], Others: out[4]}
 }
 
 // Release is the script of a release.
@@ -72,7 +76,7 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	}
 	c := Call{DB: id.DB, Script: scripts.Release, Keys: id.Keys()}
 	if id.Kind == lockstore.Plain {
-		c.Args = []string{id.Owner, number(r.Counts.Writes), notAfter, expiry, publish}
+		c.Args = []string{id.Owner, number(r.Counts.Writes), notAfter, expiry, publish, s.Proxy}
 		return c
 	}
 	side, reads, writes := id.Side(), "", ""
@@ -83,40 +87,34 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 		reads, writes = number(r.Counts.Reads), number(r.Counts.Writes)
 	}
 	c.Script = scripts.RWRelease
-	c.Args = []string{id.Reader(), side, reads, writes, notAfter, expiry, publish, lockstore.ReadPrefix(id.Key)}
+	c.Args = []string{id.Reader(), side, reads, writes, notAfter, expiry, publish, lockstore.ReadPrefix(id.Key), s.Proxy}
 	return c
 }
 
 // bothSides is what a script on a read/write lock is told about all that a connection has.
 const bothSides = "both"
 
-// handoff is the script of a release that gives the lock to others.
+// handoff is the script of a release that gives the lock on: it has the arguments of the release, and of each acquire.
 func (s Steps) handoff(r *lockstore.Release, notAfter string) Call {
-	var asks []Call
-	for _, a := range r.Next.Asks {
-		asks = append(asks, s.Acquire(a, notAfter))
-	}
 	why := ""
 	switch {
+	case r.Next.Others:
+		why = "others"
 	case r.Next.Turn:
-		why = "turn"
+		why = "proxies"
 	case r.Next.Asks[0].ID.Kind.Spec().Shared:
 		why = "share"
 	}
 	alone := *r
 	alone.Next = nil
-	return handing(s.Release(&alone, notAfter), asks, r.Next.Line, why, s.Publish)
-}
-
-// handing is the script that gives back a hold of a lock and gives it to those that ask.
-func handing(release Call, asks []Call, of lockstore.LineKey, why, publish string) Call {
-	all := Call{DB: release.DB, Script: scripts.Handoff, Keys: release.Keys, Shape: Shape{Least: 2 + granted*len(asks)}}
-	if of.RW {
+	all := s.Release(&alone, notAfter)
+	all.Script, all.Shape = scripts.Handoff, Shape{Least: 2 + granted*len(r.Next.Asks)}
+	if r.Next.Line.RW {
 		all.Script = scripts.RWHandoff
 	}
-	all.Args = append([]string{of.Channel(), why, publish}, release.Args...)
-	for _, step := range asks {
-		all.Args = append(all.Args, step.Args...)
+	all.Args = append([]string{r.Next.Line.Channel(), why, s.Publish, s.Proxy}, all.Args...)
+	for _, a := range r.Next.Asks {
+		all.Args = append(all.Args, s.Acquire(a, notAfter).Args...)
 	}
 	return all
 }
@@ -128,7 +126,7 @@ func Released(out []int64, r *lockstore.Release) lockstore.Released {
 	if r.Next == nil {
 		return done
 	}
-	done.Turn = out[1] == 1
+	done.Turn = out[1]
 	for i := range r.Next.Asks {
 		done.Given = append(done.Given, Acquired(out[2+granted*i:2+granted*(i+1)]))
 	}

@@ -43,10 +43,10 @@ type Subscriber struct {
 
 // channel is one subscription.
 type channel struct {
-	users map[lockstore.Listener]int // who waits for messages, and how often it asked for them
-	on    bool                       // Redis has confirmed the subscription on the present connection
-	lost  bool                       // messages may have been missed: its users are woken when it is on again
-	ready chan struct{}              // closed when on, or when the connection has failed
+	users map[chan<- struct{}]int // who waits for messages, and how often it asked for them
+	on    bool                    // Redis has confirmed the subscription on the present connection
+	lost  bool                    // messages may have been missed: its users are woken when it is on again
+	ready chan struct{}           // closed when on, or when the connection has failed
 }
 
 // NewSubscriber makes a Subscriber, which does nothing before Run.
@@ -60,28 +60,28 @@ func NewSubscriber(ctl *upstream.Control, o SubscriberOptions) *Subscriber {
 // Hurry ends the pause between two connections: Redis is about to be somewhere else.
 func (s *Subscriber) Hurry() { retry.Wake(s.moved) }
 
-// Subscribe makes messages on name wake l. It does not wait for the subscription: Ready does.
-func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
+// Subscribe makes messages on name send on wake. It does not wait for the subscription: Ready does.
+func (s *Subscriber) Subscribe(name string, wake chan<- struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.chans[name]
 	if c == nil {
-		c = &channel{users: map[lockstore.Listener]int{}, ready: make(chan struct{})}
+		c = &channel{users: map[chan<- struct{}]int{}, ready: make(chan struct{})}
 		s.chans[name] = c
 	}
-	c.users[l]++
+	c.users[wake]++
 	if !c.on {
 		s.enqueue(name)
 	}
 }
 
 // unsubscribe ends one Subscribe.
-func (s *Subscriber) unsubscribe(name string, l lockstore.Listener) {
+func (s *Subscriber) unsubscribe(name string, wake chan<- struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.chans[name]
-	if c.users[l]--; c.users[l] == 0 {
-		delete(c.users, l)
+	if c.users[wake]--; c.users[wake] == 0 {
+		delete(c.users, wake)
 	}
 	if len(c.users) == 0 {
 		s.enqueue(name)
@@ -97,20 +97,20 @@ func (s *Subscriber) enqueue(name string) {
 // subscribeWait is how long a waiter waits for a subscription before it goes on by polling.
 const subscribeWait = 2 * time.Second
 
-// ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no
+// ready waits until there is a subscription to name. One that does not come is no
 // error: waiters also poll. While none can be had, as far as is known, nobody waits for one: a waiter does not try
 // meanwhile, and cannot be handed the lock.
-func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Time) error {
 	s.mu.Lock()
 	c, failing := s.chans[name], s.failing
 	on, ready := c.on, c.ready
 	s.mu.Unlock()
 	switch {
 	case on:
-		return false, nil
+		return nil
 	case failing:
 		s.missed(name)
-		return true, nil
+		return nil
 	}
 	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
@@ -118,12 +118,12 @@ func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Ti
 	case <-ready:
 	case <-timer.C:
 	case <-over:
-		return true, lockstore.ErrOver
+		return lockstore.ErrOver
 	case <-ctx.Done():
-		return true, ctx.Err()
+		return ctx.Err()
 	}
 	s.missed(name) // if it is not on
-	return true, nil
+	return nil
 }
 
 // Run keeps the connection until ctx ends.
@@ -272,8 +272,8 @@ func (s *Subscriber) confirm(c *channel) {
 		return
 	}
 	c.lost = false
-	for l := range c.users {
-		l.Wake()
+	for wake := range c.users {
+		retry.Wake(wake)
 	}
 }
 
@@ -296,9 +296,8 @@ func (s *Subscriber) message(msg rueidis.PubSubMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.chans[msg.Channel]; c != nil {
-		for l := range c.users {
-			l.Message(s.sharded)
-			l.Wake()
+		for wake := range c.users {
+			retry.Wake(wake)
 		}
 	}
 }

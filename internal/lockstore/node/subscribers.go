@@ -12,33 +12,33 @@ import (
 type Subscribers []*Subscriber
 
 // Subscribe is Subscriber.Subscribe on all of them.
-func (all Subscribers) Subscribe(name string, l lockstore.Listener) lockstore.Subscription {
+func (all Subscribers) Subscribe(name string, wake chan<- struct{}) lockstore.Subscription {
 	for _, s := range all {
-		s.Subscribe(name, l)
+		s.Subscribe(name, wake)
 	}
 	return lockstore.Subscription{
-		Ready: func(ctx context.Context, over <-chan time.Time) (bool, error) { return all.ready(ctx, name, over) },
-		Close: func() { all.Unsubscribe(name, l) },
+		Ready: func(ctx context.Context, over <-chan time.Time) error { return all.ready(ctx, name, over) },
+		Close: func() { all.Unsubscribe(name, wake) },
 	}
 }
 
 // Unsubscribe is Subscriber.Unsubscribe on all of them.
-func (all Subscribers) Unsubscribe(name string, l lockstore.Listener) {
+func (all Subscribers) Unsubscribe(name string, wake chan<- struct{}) {
 	for _, s := range all {
-		s.unsubscribe(name, l)
+		s.unsubscribe(name, wake)
 	}
 }
 
-// SubscribeAgain is Subscribe after messages may have been missed: l is woken when the subscription is confirmed.
-func (all Subscribers) SubscribeAgain(name string, l lockstore.Listener) {
+// SubscribeAgain is Subscribe after messages may have been missed: wake is sent on when the subscription is confirmed.
+func (all Subscribers) SubscribeAgain(name string, wake chan<- struct{}) {
 	for _, s := range all {
-		s.Subscribe(name, l)
+		s.Subscribe(name, wake)
 		s.missed(name)
 	}
 }
 
 // ready is Subscriber.ready for a majority, which of two is both: a waiter does not wait for a node that is down.
-func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.Time) error {
 	if len(all) == 1 {
 		return all[0].ready(ctx, name, over)
 	}
@@ -51,7 +51,7 @@ func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.
 // Await waits until state says that there are subscriptions enough, or that there cannot be enough now (failing), as
 // Subscription.Ready does. It asks again when changed is closed, and every 20 ms, since that may be another channel by
 // then. It calls missed when there are not enough.
-func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough, failing bool), missed func()) (waited bool, err error) {
+func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough, failing bool), missed func()) error {
 	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -59,22 +59,22 @@ func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-c
 	for {
 		changed, enough, failing := state()
 		if enough {
-			return waited, nil
+			return nil
 		}
-		if waited = true; failing {
+		if failing {
 			missed()
-			return true, nil
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-tick.C:
 		case <-timer.C:
 			missed()
-			return true, nil
+			return nil
 		case <-over:
-			return true, lockstore.ErrOver
+			return lockstore.ErrOver
 		case <-ctx.Done():
-			return true, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (m *masters) shardOf(n *cluster.Node) *shard {
 			Sharded: sharded, Strayed: m.c.Refresh,
 		}))
 	}
-	sh.steps = func() node.Steps { return node.Steps{Publish: m.verbOf(sh)} }
+	sh.steps = func() node.Steps { return node.Steps{Publish: m.verbOf(sh), Proxy: m.host.UUID} }
 	sh.sample = func() error { return m.sampleOf(sh) }
 	sh.site = func() node.Site { return m.site(sh) }
 	m.shards[n] = sh

@@ -25,7 +25,7 @@ type single struct {
 func newSingle(h lockstore.Host, ctl *upstream.Control) *single {
 	s := &single{host: h}
 	s.only = &shard{Node: node.Node{Control: ctl}, sample: s.sample, site: s.site,
-		steps: func() node.Steps { return node.Steps{Publish: node.Publish} }}
+		steps: func() node.Steps { return node.Steps{Publish: node.Publish, Proxy: h.UUID} }}
 	s.Subscribers = node.Subscribers{node.NewSubscriber(ctl,
 		node.SubscriberOptions{Logger: h.Log, Back: s.resubscribed})}
 	ctl.OnSwitch(s.masterSwitches)

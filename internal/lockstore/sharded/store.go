@@ -25,7 +25,7 @@ type store struct {
 type shards interface {
 	Run(ctx, requests context.Context)
 	Lane(key string) lockstore.Lane
-	Subscribe(name string, l lockstore.Listener) lockstore.Subscription
+	Subscribe(name string, wake chan<- struct{}) lockstore.Subscription
 
 	// able is whether locks can be had, at each Redis.
 	able() []lockstore.Ability

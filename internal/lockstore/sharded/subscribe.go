@@ -11,49 +11,46 @@ import (
 
 // subscription is one channel that somebody waits on, and where: at the node that has its slot.
 type subscription struct {
-	users map[lockstore.Listener]int
+	users map[chan<- struct{}]int
 	at    *shard // nil: nobody has the slot
 }
 
 // ready waits for the node that has the slot, whichever that is meanwhile, and for all its subscribers.
-func (m *masters) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
-	unserved := false
-	waited, err = node.Await(ctx, over, func() (changed <-chan struct{}, enough, failing bool) {
+func (m *masters) ready(ctx context.Context, name string, over <-chan time.Time) error {
+	return node.Await(ctx, over, func() (changed <-chan struct{}, enough, failing bool) {
 		at := m.subscribers(name)
 		changed, on, away := at.State(name)
-		unserved = at == nil
 		return changed, on == len(at), away > 0
 	}, func() { m.subscribers(name).Missed(name) })
-	return waited || unserved, err // it polls while nobody has the slot
 }
 
-func (m *masters) Subscribe(name string, l lockstore.Listener) lockstore.Subscription {
+func (m *masters) Subscribe(name string, wake chan<- struct{}) lockstore.Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sub := m.subscriptions[name]
 	if sub == nil {
-		sub = &subscription{users: map[lockstore.Listener]int{}, at: m.shardOf(m.ownerSeen(name))}
+		sub = &subscription{users: map[chan<- struct{}]int{}, at: m.shardOf(m.ownerSeen(name))}
 		m.subscriptions[name] = sub
 	}
-	sub.users[l]++
+	sub.users[wake]++
 	if sub.at != nil {
-		sub.at.subscribers.Subscribe(name, l)
+		sub.at.subscribers.Subscribe(name, wake)
 	}
 	return lockstore.Subscription{
-		Ready: func(ctx context.Context, over <-chan time.Time) (bool, error) { return m.ready(ctx, name, over) },
-		Close: func() { m.unsubscribe(name, l) },
+		Ready: func(ctx context.Context, over <-chan time.Time) error { return m.ready(ctx, name, over) },
+		Close: func() { m.unsubscribe(name, wake) },
 	}
 }
 
-func (m *masters) unsubscribe(name string, l lockstore.Listener) {
+func (m *masters) unsubscribe(name string, wake chan<- struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sub := m.subscriptions[name]
 	if sub.at != nil {
-		sub.at.subscribers.Unsubscribe(name, l)
+		sub.at.subscribers.Unsubscribe(name, wake)
 	}
-	if sub.users[l]--; sub.users[l] == 0 {
-		delete(sub.users, l)
+	if sub.users[wake]--; sub.users[wake] == 0 {
+		delete(sub.users, wake)
 	}
 	if len(sub.users) == 0 {
 		delete(m.subscriptions, name)
@@ -86,13 +83,13 @@ func (m *masters) rehome(now *cluster.Snapshot) {
 		if at == sub.at {
 			continue
 		}
-		for l, times := range sub.users {
+		for wake, times := range sub.users {
 			for range times {
 				if sub.at != nil {
-					sub.at.subscribers.Unsubscribe(name, l)
+					sub.at.subscribers.Unsubscribe(name, wake)
 				}
 				if at != nil {
-					at.subscribers.SubscribeAgain(name, l)
+					at.subscribers.SubscribeAgain(name, wake)
 				}
 			}
 		}
