@@ -62,7 +62,7 @@ type Conn struct {
 	Config
 	conn   *upstream.Dedicated
 	queue  []byte        // commands to be sent together
-	stop   func() bool   // the client's end interrupts no read any more; false: it has done so, or is about to
+	stop   func() bool   // the client's end interrupts no read any more; false: it has done so, or is about to; nil: it never did
 	relay  chan struct{} // closed when the goroutine of Listen has ended; nil: there is none
 	halted atomic.Bool   // the goroutine of Listen is to end
 
@@ -93,7 +93,6 @@ func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.No
 	if p.conn, err = n.Dedicate(ctx, id); err != nil {
 		return err
 	}
-	p.stop = context.AfterFunc(p.Client.Context(), p.conn.Interrupt)
 	p.show()
 	if name != p.conn.Name {
 		p.Rename(name)
@@ -130,7 +129,6 @@ type Status struct {
 	Mute                   bool // a subscriber in RESP2: most commands are refused
 	None                   bool // it is as if nobody had used it
 	Over                   bool // it is given back, closed, or lost
-	Pending                int  // replies
 	Blocked                bool // a command that may wait is under way
 	Redirect               Redirect
 	Caching                string  // what CLIENT CACHING has just said of the next command
@@ -142,9 +140,9 @@ type Status struct {
 // Status is the present state.
 func (p *Conn) Status() Status {
 	p.halt()
-	s, q := &p.said.state, &p.said.pending
+	s := &p.said.state
 	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.now.On, Subscribed: s.subs.total() > 0,
-		Mute: s.mute(), None: s.none(), Over: p.over, Pending: len(q.all), Blocked: q.blocks(),
+		Mute: s.mute(), None: s.none(), Over: p.over, Blocked: p.said.pending.blocks(),
 		Redirect: s.tracking.now.To, Caching: s.tracking.caching, Moved: s.moved, Wrong: s.transaction.phase == aborted,
 		Named: s.transaction.name}
 }

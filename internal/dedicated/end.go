@@ -41,7 +41,9 @@ func (p *Conn) leave(why string) {
 	p.unknown = p.said.pending.any((*Reply).changes)
 	p.kept.Set(0)
 	p.out.cut(why)
-	p.tainted = !p.stop() || p.tainted
+	if p.stop != nil && !p.stop() {
+		p.tainted = true
+	}
 	if p.said.pending.oldest() != nil { // it may have changed rights
 		p.RightsChanged(true)
 	}
@@ -83,7 +85,7 @@ func (p *Conn) end(err error) {
 	for _, e := range p.said.pending.all {
 		e.Lost = err
 	}
-	p.said.pending.clear()
+	p.said.pending = queue{}
 	p.said.state.subs.all = nil
 	p.frame.clear()
 	p.out.end()

@@ -130,8 +130,5 @@ func (q *queue) blocks() bool {
 	return e != nil && e.Wait.Blocks
 }
 
-// clear takes all off: the connection is over.
-func (q *queue) clear() { *q = queue{} }
-
 // any says whether is holds for one of them.
 func (q *queue) any(is func(*Reply) bool) bool { return slices.ContainsFunc(q.all, is) }

@@ -142,6 +142,7 @@ func (p *Conn) Listen() {
 		return
 	}
 	p.Client.Flush()
+	p.interruptible()
 	p.relay = make(chan struct{})
 	go p.listen()
 }

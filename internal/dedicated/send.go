@@ -16,6 +16,9 @@ import (
 // for soon, and to watch costs more than that.
 const watchedAfter = 20 * time.Millisecond
 
+// promptBytes is how much an empty socket takes without waiting, whatever Redis does.
+const promptBytes = 4 << 10
+
 // Send queues a command, whose reply goes where e says. false: the connection has ended, and those that were pending
 // have been answered.
 func (p *Conn) Send(e *Reply, raw []byte) bool {
@@ -93,6 +96,9 @@ func (p *Conn) Flush() {
 		return
 	}
 	p.Client.Step.Next()
+	if !p.said.pending.blocks() || len(p.queue) > promptBytes {
+		p.interruptible()
+	}
 	if p.Timeout > 0 {
 		p.conn.SetWriteDeadline(time.Now().Add(p.Timeout))
 		if p.Client.End.Over() { // which may have interrupted it before
@@ -105,6 +111,15 @@ func (p *Conn) Flush() {
 	p.queue = p.queue[:0]
 	if cap(p.queue) > keepBytes {
 		p.queue = nil
+	}
+}
+
+// interruptible has the client's end interrupt what is read and written from now on. A command that may wait does not
+// need it, and it would cost a fiftieth of that command's CPU: a few bytes are written at once, the first read ends after
+// watchedAfter, and the client's end interrupts the second one in any case.
+func (p *Conn) interruptible() {
+	if p.stop == nil {
+		p.stop = context.AfterFunc(p.Client.Context(), p.conn.Interrupt)
 	}
 }
 
@@ -128,7 +143,7 @@ func (p *Conn) WaitWell(nodes *cluster.Snapshot) error {
 	ctx, done := nodes.While(p.Client.Context(), p.Node)
 	defer done()
 	p.Flush()
-	p.during(ctx, func() { p.read(ctx, time.Time{}) })
+	p.readDuring(ctx, time.Time{})
 	if !p.settled() || p.Client.End.Over() {
 		return cmp.Or(context.Cause(ctx), ErrGone)
 	}
@@ -152,21 +167,19 @@ func (p *Conn) wait(until time.Time) (answered bool) {
 	}
 	p.read(c.Context(), unwatched)
 	if unwatched != until && !p.settled() && !c.End.Over() {
-		c.Watch(func(ctx context.Context) {
-			p.during(ctx, func() { p.read(ctx, until) })
-		})
+		c.Watch(func(ctx context.Context) { p.readDuring(ctx, until) })
 	}
 	return p.settled() && !c.End.Over()
 }
 
-// during calls f. The end of ctx interrupts what f reads.
-func (p *Conn) during(ctx context.Context, f func()) {
+// readDuring is read, which the end of ctx interrupts.
+func (p *Conn) readDuring(ctx context.Context, until time.Time) {
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		p.conn.Interrupt()
 		close(interrupted)
 	})
-	f()
+	p.read(ctx, until)
 	if !stop() {
 		<-interrupted
 		p.conn.SetWriteDeadline(time.Time{})

@@ -47,11 +47,7 @@ func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstrea
 func (p *conn) end() {
 	o := p.o
 	defer time.AfterFunc(dedicated.LastReplies, func() { o.client.End.CloseNow() }).Stop()
-	now := p.Status()
-	blocked := now.Blocked
-	if blocked && o.client.Held() > 0 && p.unblock() {
-		blocked = false
-	}
+	blocked := p.Status().Blocked && (o.client.Held() == 0 || !p.unblock())
 	if how, _ := o.client.End.Reason(); how == downstream.Gone && !blocked {
 		p.Await(dedicated.LastReplies)
 	}

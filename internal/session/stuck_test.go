@@ -38,6 +38,24 @@ func TestDepartedClientsLeaveAHungRedis(t *testing.T) {
 	stays.expect("+PONG\r\n", "PING")
 }
 
+// TestDepartedWaitersLeaveAHungRedis: so does one whose command, which may wait, Redis does not even take.
+func TestDepartedWaitersLeaveAHungRedis(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w := dialWire(t, p.addr)
+	w.expect("*-1\r\n", "BLPOP", "q", "0.001")
+	server.Stop()
+	defer server.Cont()
+	w.send("BLPOP", strings.Repeat("q", 64<<20), "0")
+	w.conn.Close()
+	left := time.Now()
+	eventually(t, "it gives its place back", func() bool { return p.srv.clients.n.Load() == 0 })
+	if took := time.Since(left); took > 15*time.Second { // the kernel gives up such a connection after 30 s
+		t.Errorf("it gave its place back after %v", took)
+	}
+}
+
 // stuckFor is a time-out in which a Redis that is not stuck answers, also when the machine stalls.
 const stuckFor = 4 * time.Second
 
