@@ -2,6 +2,8 @@ package scripts_test
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -106,11 +108,11 @@ func TestPlaceOutlastsRedissonsTime(t *testing.T) {
 	}
 }
 
-// TestPlaceBehindAnyScore: whatever score somebody has, those that come after get their places.
+// TestPlaceBehindAnyScore: whatever score somebody has, or somebody's entry says, those that come after get their places.
 func TestPlaceBehindAnyScore(t *testing.T) {
 	s := testredis.Start(t)
 	for _, score := range []string{"9.3e18", "1e300", "inf", "-inf", "-1e300"} {
-		for _, name := range []string{"redisson", "a"} {
+		for _, name := range []string{"redisson", "odd entry", "a"} {
 			s.Do(t, "FLUSHALL")
 			s.Do(t, "HSET", "k", "you", 1)
 			s.Do(t, "PEXPIRE", "k", 60000)
@@ -118,15 +120,78 @@ func TestPlaceBehindAnyScore(t *testing.T) {
 				return run(t, s, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", 0, "PUBLISH", "", 0)
 			}
 			enter("a")
-			if name == "redisson" {
+			if name != "a" {
 				s.Do(t, "RPUSH", queue, name, "another")
 				s.Do(t, "ZADD", "redisson_lock_timeout:{k}", score, "another")
+			}
+			if name == "odd entry" {
+				s.Do(t, "HSET", "lockproxy_fair:{k}", name, "7", "another", "x:7")
 			}
 			s.Do(t, "ZADD", "redisson_lock_timeout:{k}", score, name)
 			for _, reply := range []string{enter("b"), enter("a"), enter("b")} {
 				want(t, reply[:5], "[0 0 ")
 			}
 			want(t, run(t, s, scripts.Refresh, plain("k")[:2], soon, "PUBLISH", "a", 1, "b", 2)[:1], "[")
+		}
+	}
+}
+
+// TestLongQueueCostsNoMore: the steps of a grant run no more commands in a queue of ten thousand than in one of forty, whether lockproxy's waiters stand
+// there, Redisson's, or both by turns.
+func TestLongQueueCostsNoMore(t *testing.T) {
+	s := testredis.Start(t)
+	conn := s.Dial(t)
+	const timeouts, tickets = "redisson_lock_timeout:{k}", "lockproxy_fair:{k}"
+	commands := func(do func()) (calls int) {
+		t.Helper()
+		ask(t, conn, "CONFIG", "RESETSTAT")
+		do()
+		stats, err := redis.String(ask(t, conn, "INFO", "commandstats"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`:calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
+			n, _ := strconv.Atoi(found[1])
+			calls += n
+		}
+		return calls
+	}
+	cost := func(waiters int, kind string) (costs []int) {
+		now := time.Now().UnixMilli()
+		list, scores, entries := []any{"RPUSH", queue}, []any{"ZADD", timeouts}, []any{"HSET", tickets, "", waiters}
+		for i := 1; i <= waiters; i++ {
+			name := fmt.Sprint("w", i)
+			list, scores = append(list, name), append(scores, now+600_000+int64(i)*300_000, name)
+			if kind == "ours" || kind == "both" && i%2 == 1 || i <= 3 {
+				entries = append(entries, name, fmt.Sprintf("%d:%d", i, now+600_000))
+			}
+		}
+		prepare(t, conn, [][]any{{"HSET", "k", "you", 1}, {"PEXPIRE", "k", 600_000}, list, scores, entries, {"PEXPIRE", tickets, int64(1e13)}})
+		enter := func(owner string, ticket int, reply string) func() {
+			return func() {
+				want(t, eval(t, conn, scripts.Acquire, plain("k"), owner, 1, 60000, soon, "", ticket, "PUBLISH", "", 0)[:4], reply)
+			}
+		}
+		for _, step := range []func(){
+			enter("new", 0, "[0 0"), enter("new", 0, "[0 0"), enter("w3", 3, "[0 0"),
+			func() { want(t, eval(t, conn, scripts.Release, plain("k"), "you", 0, soon, "", "PUBLISH", ""), "1") },
+			enter("w1", 1, "[1 1"),
+			func() {
+				want(t, eval(t, conn, scripts.Handoff, plain("k"), channel, "", "PUBLISH", "p", "w1", 0, soon, "", "PUBLISH", "",
+					"w2", 1, 60000, soon, "", 2, "PUBLISH", "", 0)[:10], "[1 0 1 1 6")
+			},
+			func() { want(t, eval(t, conn, scripts.Leave, plain("k")[:2], soon, "PUBLISH", "new"), "1") },
+		} {
+			costs = append(costs, commands(step))
+		}
+		return costs
+	}
+	for _, kind := range []string{"ours", "both", "redisson"} {
+		few, many := cost(40, kind), cost(10_000, kind)
+		for i := range few {
+			if many[i] > few[i] {
+				t.Errorf("%s: step %d runs %d commands with 40 waiters and %d with 10,000", kind, i, few[i], many[i])
+			}
 		}
 	}
 }

@@ -12,6 +12,12 @@ local alive = 10000
 -- purges is how many dead waiters this run of the script may still take out, so that a long queue does not block Redis.
 local purges = 1000
 
+-- read_entry returns a waiter's ticket, and when it was last reported; nothing for a waiter of Redisson, which has no entry.
+local function read_entry(entry)
+  local ticket, reported = string.match(entry or '', '^(%d+):(%d+)$')
+  return tonumber(ticket), tonumber(reported)
+end
+
 -- fair_queue returns the functions for one fair queue.
 local function fair_queue(queue)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
@@ -43,8 +49,8 @@ local function fair_queue(queue)
       if type(owner) ~= 'string' then return end
       if owner == asks then return owner, alive, gone end
       local left = (tonumber(redis.call('ZSCORE', timeouts, owner) or 0) or 0) - now
-      local heard = string.match(redis.call('HGET', tickets, owner) or '', ':(%d+)$')
-      if heard then left = math.min(left, tonumber(heard) + alive - now) end
+      local _, reported = read_entry(redis.call('HGET', tickets, owner))
+      if reported then left = math.min(left, reported + alive - now) end
       if left > 0 then return owner, math.ceil(left), gone end
       gone = true
       if purges == 0 then return '', 1, gone end

@@ -27,13 +27,15 @@ for i = 3, #ARGV, 2 do mine[ARGV[i]] = tonumber(ARGV[i + 1]) end
 local window = 1000
 local seen, others, most, length = {}, false, 0, redis.call('LLEN', queue)
 redis.call('ZREM', timeouts, '') -- as allow_writes, for a full Redis; if the key has another type the script fails here
-for _, owner in ipairs(redis.call('LRANGE', queue, 0, window - 1)) do
+local names = redis.call('LRANGE', queue, 0, window - 1)
+local entries = #names > 0 and redis.call('HMGET', tickets, unpack(names)) or {}
+for i, owner in ipairs(names) do
   if seen[owner] then
     if length <= window then redis.call('LREM', queue, -1, owner) end
   elseif mine[owner] then
     seen[owner] = true
-    most = math.max(most, waiting.stay(owner, mine[owner], others))
-  elseif redis.call('HEXISTS', tickets, owner) == 1 then
+    most = math.max(most, waiting.stay(owner, mine[owner], entries[i], others))
+  elseif entries[i] then
     seen[owner] = true
   elseif redis.call('ZSCORE', timeouts, owner) then
     seen[owner], others = true, true
@@ -43,9 +45,10 @@ for _, owner in ipairs(redis.call('LRANGE', queue, 0, window - 1)) do
 end
 if length > window then
   for owner, ticket in pairs(mine) do
-    if not seen[owner] and redis.call('ZSCORE', timeouts, owner) and redis.call('HEXISTS', tickets, owner) == 1 then
+    local entry = not seen[owner] and redis.call('HGET', tickets, owner)
+    if entry and redis.call('ZSCORE', timeouts, owner) then
       seen[owner] = true
-      most = math.max(most, waiting.stay(owner, ticket, true))
+      most = math.max(most, waiting.stay(owner, ticket, entry, true))
     end
   end
 elseif redis.call('ZCARD', timeouts) ~= redis.call('LLEN', queue) then
