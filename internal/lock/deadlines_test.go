@@ -156,7 +156,7 @@ func TestChunksByDeadline(t *testing.T) {
 			first = rec
 		}
 	}
-	ln := m.watchdog.laneOf(m.store.Lane(first.id.Key))
+	ln := m.watchdog.laneOf(m.store.Location(first.id.Key))
 	m.holds.mu.Unlock()
 	var sizes []int
 	var last moment

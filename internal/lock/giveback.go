@@ -49,7 +49,7 @@ func (g *giveBacks) releaseLater(all []*record, release func(*record)) {
 func atEachNode[T any](store lockstore.Store, locks []T, key func(T) string, work func(there []T)) {
 	nodes := map[any][]T{}
 	for _, l := range locks {
-		at := store.Lane(key(l)).Node
+		at := store.Location(key(l)).Node
 		nodes[at] = append(nodes[at], l)
 	}
 	if len(nodes) == 1 {

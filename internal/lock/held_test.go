@@ -37,7 +37,7 @@ func (passingStore) Renew(_ context.Context, r lockstore.Renewal) ([]int64, erro
 	return out, nil
 }
 
-func (passingStore) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: 1} }
+func (passingStore) Location(string) lockstore.Location { return lockstore.Location{AtOnce: 1} }
 
 func (passingStore) Subscribe(string, chan<- struct{}) lockstore.Subscription {
 	return lockstore.Subscription{Close: func() {},

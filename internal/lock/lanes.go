@@ -50,7 +50,7 @@ type lane struct {
 }
 
 // laneOf is where a hold's renewals go. mu is held.
-func (wd *watchdog) laneOf(at lockstore.Lane) *lane {
+func (wd *watchdog) laneOf(at lockstore.Location) *lane {
 	ln := wd.lanes[at.Node]
 	if ln == nil {
 		ln = &lane{atOnce: at.AtOnce, open: map[chunkKey]*chunk{}}
@@ -62,7 +62,7 @@ func (wd *watchdog) laneOf(at lockstore.Lane) *lane {
 
 // enqueue puts a hold into a chunk that waits for its turn. mu and holds.mu are held.
 func (wd *watchdog) enqueue(rec *record) {
-	at := wd.store.Lane(rec.id.Key)
+	at := wd.store.Location(rec.id.Key)
 	ln := wd.laneOf(at)
 	key := chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW, slot: at.Slot}
 	deadline := rec.due(wd.holds.terms)

@@ -292,7 +292,7 @@ func TestClusterMasterKilled(t *testing.T) {
 		return err == nil && s == tc.Servers[3]
 	})
 	eventually(t, 30*time.Second, "the failover is known here", func() bool {
-		n := m.store.Lane(nameIn("failed", 0, 3)).Node.(*cluster.Node)
+		n := m.store.Location(nameIn("failed", 0, 3)).Node.(*cluster.Node)
 		return n != nil && n.Addr == tc.Servers[3].Addr()
 	})
 	told := map[string]bool{}

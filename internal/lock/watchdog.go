@@ -25,7 +25,7 @@ type watchdog struct {
 	giveBacks *giveBacks
 
 	mu    sync.Mutex    // guards the lanes and chunks; before holds.mu
-	lanes map[any]*lane // of each node, see lockstore.Lane: nodes do not wait for each other
+	lanes map[any]*lane // of each node, see lockstore.Location: nodes do not wait for each other
 }
 
 func newWatchdog(l *life, o ManagerOptions, hs *holds, g *giveBacks) *watchdog {

@@ -12,7 +12,7 @@ type Store interface {
 	// Run does what the store does by itself, until ctx ends. It returns when requests has ended, too: requests that
 	// are under way then hang, and are ended.
 	Run(ctx, requests context.Context)
-	Lane(key string) Lane // where renewals go
+	Location(key string) Location // of the lock with that name
 	Steps
 	Reads
 	Waits
@@ -57,8 +57,8 @@ type Waits interface {
 	Vacate(id ID, at, until time.Time)
 }
 
-// Lane is where the renewals of a lock go.
-type Lane struct {
+// Location is where a lock is kept, for those that send one script about many locks.
+type Location struct {
 	Node   any // renewals of different nodes do not wait for each other
 	Slot   int // locks of different slots are not in one script
 	AtOnce int // how many scripts a node gets side by side

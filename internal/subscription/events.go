@@ -137,8 +137,8 @@ func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
 	}
 	c.x.mu.Lock()
 	defer c.x.mu.Unlock()
-	_, subscribed := c.x.where.on[by]
-	return !subscribed, known
+	_, wanted := c.x.where.on[by]
+	return !wanted, known
 }
 
 // Listeners are the subscriptions of those clients that listen for keyspace notifications, with the masters to which

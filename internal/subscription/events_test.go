@@ -66,7 +66,7 @@ func TestEventMessage(t *testing.T) {
 // of the end.
 func TestEventsOfSubscribers(t *testing.T) {
 	t.Parallel()
-	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}
+	x := &Subscriptions{where: newSubscribed(downstream.Account{}, new(dedicated.View))}
 	c := &subscriptionConn{x: x, use: forEvents}
 	frames := map[dedicated.Subscription][]byte{
 		{Kind: dedicated.OfChannel, Name: "__keyevent@0__:del"}: []byte("*3\r\n" + bulk("message", "__keyevent@0__:del", "k")),

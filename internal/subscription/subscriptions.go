@@ -88,12 +88,12 @@ type Subscriptions struct {
 	listens atomic.Bool         // it has asked for keyspace notifications
 
 	mu    sync.Mutex // guards where; taken under the lock of a connection
-	where places
+	where subscribed
 }
 
 // New makes the subscriptions of a client that has none yet.
 func New(c Config) *Subscriptions {
-	return &Subscriptions{Config: c, proto: c.Client.Identity().Proto, where: newPlaces(c.Client.Writer.NewAccount(), c.View)}
+	return &Subscriptions{Config: c, proto: c.Client.Identity().Proto, where: newSubscribed(c.Client.Writer.NewAccount(), c.View)}
 }
 
 // Close ends all subscriptions.

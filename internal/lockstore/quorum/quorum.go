@@ -105,7 +105,7 @@ func (q *store) Admit(context.Context, string, time.Duration) error { return nil
 // renewAtOnce is the most renewals in flight.
 const renewAtOnce = 16
 
-func (q *store) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
+func (q *store) Location(string) lockstore.Location { return lockstore.Location{AtOnce: renewAtOnce} }
 
 // On a quorum there is no fair queue and no hand-off. A lock that ends by itself needs no message either: its lease
 // began when it was taken or renewed, so whoever waits has been told by the nodes how much of it is left.

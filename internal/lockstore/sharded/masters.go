@@ -162,9 +162,9 @@ func (m *masters) closeAll() {
 	}
 }
 
-func (m *masters) Lane(key string) lockstore.Lane {
+func (m *masters) Location(key string) lockstore.Location {
 	slot := cluster.Slot([]byte(key))
-	return lockstore.Lane{Node: m.c.Snapshot().Owner(slot), Slot: slot, AtOnce: renewSmall}
+	return lockstore.Location{Node: m.c.Snapshot().Owner(slot), Slot: slot, AtOnce: renewSmall}
 }
 
 // permitted waits until it is known what the shard of a name can do.

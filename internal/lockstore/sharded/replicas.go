@@ -24,16 +24,16 @@ var errCrowded = errors.New("too many LOCKs wait for replicas")
 // replicaTurns are the LOCKs with REPLICAS that are under way, and those that wait for a turn.
 type replicaTurns struct {
 	mu  sync.Mutex
-	all map[replicaKey]*replicaPlaces // of databases in which there are some
+	all map[replicaKey]*databaseTurns // of databases in which there are some
 }
 
 type replicaKey struct {
-	node any // see lockstore.Lane
+	node any // see lockstore.Location
 	db   int
 }
 
-// replicaPlaces are those of a database of a node.
-type replicaPlaces struct {
+// databaseTurns are the turns of a database of a node.
+type databaseTurns struct {
 	taken chan struct{} // has one for each LOCK that is under way
 	users int           // that are under way or wait; replicaTurns.mu guards it
 }
@@ -62,19 +62,19 @@ func (r *replicaTurns) enter(ctx context.Context, key replicaKey, wait time.Dura
 	return nil, &upstream.NotSentError{Cause: err}
 }
 
-func (r *replicaTurns) use(key replicaKey) *replicaPlaces {
+func (r *replicaTurns) use(key replicaKey) *databaseTurns {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.all[key]
 	if p == nil {
-		p = &replicaPlaces{taken: make(chan struct{}, replicaVerbs)}
+		p = &databaseTurns{taken: make(chan struct{}, replicaVerbs)}
 		r.all[key] = p
 	}
 	p.users++
 	return p
 }
 
-func (r *replicaTurns) done(key replicaKey, p *replicaPlaces) {
+func (r *replicaTurns) done(key replicaKey, p *databaseTurns) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p.users--; p.users == 0 {

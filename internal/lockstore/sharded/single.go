@@ -48,7 +48,7 @@ func (s *single) Run(ctx, _ context.Context) {
 // renewAtOnce is the most renewal scripts in flight; renewSmall where a script has the holds of one slot only.
 const renewAtOnce, renewSmall = 16, 64
 
-func (s *single) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
+func (s *single) Location(string) lockstore.Location { return lockstore.Location{AtOnce: renewAtOnce} }
 
 func (s *single) permitted(ctx context.Context, most time.Duration, _ string) (refused, err error) {
 	return s.only.Admit(ctx, most, s.site)

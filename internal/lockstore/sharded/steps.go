@@ -51,7 +51,7 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 	send := direct
 	var acked int64
 	if a.Replicas > 0 {
-		leave, err := d.turns.enter(ctx, replicaKey{d.Lane(a.ID.Key).Node, a.ID.DB}, min(a.ReplicaWait, replicaTurn))
+		leave, err := d.turns.enter(ctx, replicaKey{d.Location(a.ID.Key).Node, a.ID.DB}, min(a.ReplicaWait, replicaTurn))
 		if err != nil {
 			return got, err
 		}

@@ -24,7 +24,7 @@ type store struct {
 // shards are the Redis servers that have the locks: a single one, or the masters of a cluster by slot.
 type shards interface {
 	Run(ctx, requests context.Context)
-	Lane(key string) lockstore.Lane
+	Location(key string) lockstore.Location
 	Subscribe(name string, wake chan<- struct{}) lockstore.Subscription
 
 	// able is whether locks can be had, at each Redis.
@@ -65,7 +65,7 @@ func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
 
 func newStore(s shards, h lockstore.Host) *store {
 	return &store{shards: s, host: h, vacant: newVacancies(),
-		turns: replicaTurns{all: map[replicaKey]*replicaPlaces{}}}
+		turns: replicaTurns{all: map[replicaKey]*databaseTurns{}}}
 }
 
 func (d *store) Run(ctx, requests context.Context) {

@@ -41,7 +41,7 @@ type vacancy struct {
 type vacancies struct {
 	mu     sync.Mutex
 	next   agenda.Agenda[*vacancy]
-	lanes  map[any]*vacantLane // of the nodes that are being asked: see lockstore.Lane
+	lanes  map[any]*vacantLane // of the nodes that are being asked, by lockstore.Location.Node
 	queued int                 // how many vacancies are in the queues of all lanes
 }
 
@@ -103,26 +103,26 @@ func (d *store) tellVacancies(ctx context.Context) {
 
 // vacantBatches splits vacancies by node, and those of each into what one script may look at.
 func (d *store) vacantBatches(due []*vacancy) map[any][][]*vacancy {
-	type place struct{ db, slot int }
+	type scope struct{ db, slot int } // of one script
 	type open struct {
 		node any
 		at   int // in the node's batches
 	}
-	full, last := map[any][][]*vacancy{}, map[place]open{}
+	full, last := map[any][][]*vacancy{}, map[scope]open{}
 	for _, v := range due {
-		lane := d.Lane(v.id.Key)
-		p := place{v.id.DB, lane.Slot}
-		o, is := last[p]
+		at := d.Location(v.id.Key)
+		within := scope{v.id.DB, at.Slot}
+		o, is := last[within]
 		if !is || len(full[o.node][o.at]) == vacantChunk {
-			o = open{lane.Node, len(full[lane.Node])}
-			full[o.node], last[p] = append(full[o.node], nil), o
+			o = open{at.Node, len(full[at.Node])}
+			full[o.node], last[within] = append(full[o.node], nil), o
 		}
 		full[o.node][o.at] = append(full[o.node][o.at], v)
 	}
 	return full
 }
 
-// tellAt has a node tell waiters of some batches in the background, as soon as there are places for them.
+// tellAt has a node tell waiters of some batches in the background, as soon as there are room for them.
 func (d *store) tellAt(node any, batches [][]*vacancy) {
 	v := &d.vacant
 	v.mu.Lock()

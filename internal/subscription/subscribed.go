@@ -5,9 +5,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
-// places are a client's subscriptions, each with the connection that it is on. What there is to know of all of them is
-// kept up with each change, never counted anew: each has a confirmation, and a client may have very many.
-type places struct {
+// subscribed are a client's subscriptions, each with the connection that it is on. What there is to know of all of them
+// is kept up with each change, never counted anew: each has a confirmation, and a client may have very many.
+type subscribed struct {
 	on    map[dedicated.Subscription]*subscriptionConn
 	kinds [3]int // how many there are of each kind
 	bytes int    // about
@@ -15,12 +15,12 @@ type places struct {
 	view  *dedicated.View
 }
 
-func newPlaces(kept downstream.Account, v *dedicated.View) places {
-	return places{on: map[dedicated.Subscription]*subscriptionConn{}, kept: kept, view: v}
+func newSubscribed(kept downstream.Account, v *dedicated.View) subscribed {
+	return subscribed{on: map[dedicated.Subscription]*subscriptionConn{}, kept: kept, view: v}
 }
 
 // put notes where a subscription is.
-func (w *places) put(sub dedicated.Subscription, c *subscriptionConn) {
+func (w *subscribed) put(sub dedicated.Subscription, c *subscriptionConn) {
 	_, there := w.on[sub]
 	w.on[sub] = c
 	if !there {
@@ -29,7 +29,7 @@ func (w *places) put(sub dedicated.Subscription, c *subscriptionConn) {
 }
 
 // drop forgets a subscription, if there is one.
-func (w *places) drop(sub dedicated.Subscription) {
+func (w *subscribed) drop(sub dedicated.Subscription) {
 	if _, there := w.on[sub]; there {
 		delete(w.on, sub)
 		w.count(sub, -1)
@@ -37,13 +37,13 @@ func (w *places) drop(sub dedicated.Subscription) {
 }
 
 // clear forgets all.
-func (w *places) clear() {
+func (w *subscribed) clear() {
 	for sub := range w.on {
 		w.drop(sub)
 	}
 }
 
-func (w *places) count(sub dedicated.Subscription, more int) {
+func (w *subscribed) count(sub dedicated.Subscription, more int) {
 	w.kinds[sub.Kind] += more
 	w.bytes += more * sub.Bytes()
 	w.view.Channels.Store(int32(w.kinds[dedicated.OfChannel]))
@@ -53,7 +53,7 @@ func (w *places) count(sub dedicated.Subscription, more int) {
 }
 
 // number is what Redis counts in the confirmations of a kind.
-func (w *places) number(k dedicated.SubscriptionKind) int {
+func (w *subscribed) number(k dedicated.SubscriptionKind) int {
 	if k == dedicated.OfShard {
 		return w.kinds[dedicated.OfShard]
 	}

@@ -18,7 +18,7 @@ func TestConfirmedOfMany(t *testing.T) {
 	t.Parallel()
 	const many = 50_000
 	view := new(dedicated.View)
-	x := &Subscriptions{where: newPlaces(downstream.Account{}, view)}
+	x := &Subscriptions{where: newSubscribed(downstream.Account{}, view)}
 	c := &subscriptionConn{x: x}
 	e := &dedicated.Reply{Cmd: &commandtable.Command{Name: "subscribe"}, Kind: commandtable.ConnSubscribe}
 	for i := range many {
@@ -46,7 +46,7 @@ func TestConfirmedOfMany(t *testing.T) {
 // What is counted goes up and down with the subscriptions, once for each.
 func TestPlacesCount(t *testing.T) {
 	t.Parallel()
-	w := newPlaces(downstream.Account{}, new(dedicated.View))
+	w := newSubscribed(downstream.Account{}, new(dedicated.View))
 	c := new(subscriptionConn)
 	for range 2 {
 		for kind := range dedicated.SubscriptionKind(3) {
@@ -76,7 +76,7 @@ func TestConfirmed(t *testing.T) {
 	asks := func(names ...string) *dedicated.Reply {
 		return &dedicated.Reply{Cmd: row, Kind: commandtable.ConnSubscribe, Names: names}
 	}
-	x := &Subscriptions{where: newPlaces(downstream.Account{}, new(dedicated.View))}
+	x := &Subscriptions{where: newSubscribed(downstream.Account{}, new(dedicated.View))}
 	one, two, events := &subscriptionConn{x: x, use: forShards}, &subscriptionConn{x: x, use: forShards}, &subscriptionConn{x: x, use: forEvents}
 	sub := func(name string) dedicated.Subscription {
 		return dedicated.Subscription{Kind: dedicated.OfShard, Name: name}
