@@ -97,7 +97,8 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 		if p.Wait() && !p.InTransaction() {
 			p.forgetQueued()
 			p.slots.unwatched()
-			u.nodes.Refusal(p.Node, p.Status().Moved) // looks at the topology, so that the client's next try goes elsewhere
+			// The client has got an error instead of a redirect (dedicated/conversation.go); its next try is to go elsewhere.
+			u.nodes.Refusal(p.Node, p.Status().Moved)
 		}
 	default:
 		if p = u.toSlot(p, cmd, c); p != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// loss is what was lost, if a client's own connection was lost, or could not be made, and the client stays. The
-// commands of a lost transaction must not run by themselves: each gets an error until EXEC, which gets Redis' error
-// for a transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the next transaction is
-// lost as well.
+// loss is what was lost, if a client's own connection was lost, or could not be made, and the client stays, as
+// dedicated/end.go decides. The commands of a lost transaction must not run by themselves: each gets an error until EXEC,
+// which gets Redis' error for a transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the
+// next transaction is lost as well.
 type loss uint8
 
 const (
