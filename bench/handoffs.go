@@ -92,7 +92,7 @@ func (h *handoffs) unlock(w *waiter) error {
 	next := h.line[0]
 	h.line = h.line[1:]
 	h.mu.Unlock()
-	args := slices.Concat([]string{"redisson_lock__channel:{bench:least}", "", "PUBLISH"}, freeing(w.owner), taking(next.owner))
+	args := slices.Concat([]string{"redisson_lock__channel:{bench:least}", "", "PUBLISH", ""}, freeing(w.owner), taking(next.owner))
 	if err := h.run(scripts.Handoff, args, handedOn, next, "+OK\r\n"); err != nil {
 		return err
 	}

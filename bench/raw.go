@@ -89,10 +89,10 @@ func onLock(script *scripts.Script, key string, args []string) []byte {
 
 // taking and freeing are the ARGV of a lock's two scripts.
 func taking(owner string) []string {
-	return []string{owner, "1", "30000", tomorrow(), "", "", "PUBLISH"}
+	return []string{owner, "1", "30000", tomorrow(), "", "", "PUBLISH", "", "0"}
 }
 
-func freeing(owner string) []string { return []string{owner, "0", tomorrow(), "", "PUBLISH"} }
+func freeing(owner string) []string { return []string{owner, "0", tomorrow(), "", "PUBLISH", ""} }
 
 func tomorrow() string { return strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10) }
 

@@ -48,7 +48,7 @@ type scriptCall struct {
 func wordsOf(name string) *strings.Replacer {
 	const uuid = "8743c9c0-0795-4907-87fd-6c719a6b4586:"
 	now := time.Now()
-	return strings.NewReplacer("%lock", name, "%channel", "redisson_lock__channel:{"+name+"}", "%rwchannel", "redisson_rwlock:{"+name+"}",
+	return strings.NewReplacer("%lock", name, "%channel", "redisson_lock__channel:{"+name+"}", "%rwchannel", "redisson_rwlock:{"+name+"}", "%proxy", strings.TrimSuffix(uuid, ":"),
 		"%latch", "redisson_unlock_latch:{"+name+"}:0123456789abcdef0123456789abcdef",
 		"%queue", "redisson_lock_queue:{"+name+"}", "%timeouts", "redisson_lock_timeout:{"+name+"}", "%tickets", "lockproxy_fair:{"+name+"}",
 		"%holds", "{"+name+"}:"+uuid+"17:rwlock_timeout", "%yourholds", "{"+name+"}:"+uuid+"18:rwlock_timeout", "%prefix", "{"+name+"}",
@@ -116,10 +116,12 @@ const plainKeys = "%lock %queue %token"
 
 // acquireArgs and releaseArgs are the ARGV of a plain lock's steps, for an owner with a count; place is that of a waiter of the fair queue.
 func acquireArgs(owner, count, place string) string {
-	return owner + " " + count + " 30000 %notafter '' " + place + " PUBLISH"
+	return owner + " " + count + " 30000 %notafter '' " + place + " PUBLISH '' 0"
 }
 
-func releaseArgs(owner, count string) string { return owner + " " + count + " %notafter '' PUBLISH" }
+func releaseArgs(owner, count string) string {
+	return owner + " " + count + " %notafter '' PUBLISH %proxy"
+}
 
 func acquire(owner, count, want string) scriptCall {
 	return scriptCall{source: scripts.Acquire.Source, keys: plainKeys, args: acquireArgs(owner, count, "''"), want: want}
@@ -131,7 +133,7 @@ func release(owner, count, want string) scriptCall {
 
 // handOn gives a plain lock from one owner to the next.
 func handOn(release, acquire string) scriptCall {
-	return scriptCall{source: scripts.Handoff.Source, keys: plainKeys, args: "%channel '' PUBLISH " + release + " " + acquire, want: handedOn}
+	return scriptCall{source: scripts.Handoff.Source, keys: plainKeys, args: "%channel '' PUBLISH %proxy " + release + " " + acquire, want: handedOn}
 }
 
 func plainSteps() []scriptStep {
@@ -210,11 +212,11 @@ const rwKeys = "%lock %rwchannel %token"
 
 // rwAcquireArgs and rwReleaseArgs are the ARGV of its steps: the side that is taken or given back, and how often the owner is to read and write.
 func rwAcquireArgs(owner, side, counts string) string {
-	return owner + " " + side + " " + counts + " 30000 %notafter '' %prefix"
+	return owner + " " + side + " " + counts + " 30000 %notafter '' %prefix '' 0 PUBLISH"
 }
 
 func rwReleaseArgs(side, counts string) string {
-	return "%me " + side + " " + counts + " %notafter '' PUBLISH %prefix"
+	return "%me " + side + " " + counts + " %notafter '' PUBLISH %prefix %proxy"
 }
 
 func rwAcquire(side, counts, want string) scriptCall {
@@ -228,7 +230,7 @@ func rwRelease(side, counts, want string) scriptCall {
 // toWriter gives a read/write lock to an owner that waits to write.
 func toWriter(side string) scriptCall {
 	return scriptCall{source: scripts.RWHandoff.Source, keys: rwKeys, want: handedOn,
-		args: "%rwchannel '' PUBLISH " + rwReleaseArgs(side, "0 0") + " " + rwAcquireArgs("%you", "write", "0 1")}
+		args: "%rwchannel '' PUBLISH %proxy " + rwReleaseArgs(side, "0 0") + " " + rwAcquireArgs("%you", "write", "0 1")}
 }
 
 func rwRenew(counts string) scriptCall {
