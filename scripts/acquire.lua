@@ -38,16 +38,15 @@ if held and place == '' and ARGV[8] == '' then return {0, 0, left, 0, 0} end
 -- include clock
 if clock > tonumber(ARGV[4]) then return {-2, 0, 0, 0, 0} end
 
-local function refused(turn, ttl)
-  if ARGV[8] == '' then return {0, turn, ttl, 0, 0} end
-  -- include beside wake writes
-  allow_writes(lock)
-  return {0, turn, ttl, await(KEYS, ARGV[8], tonumber(ARGV[9]), ARGV[7], beside(queue, 'redisson_lock__channel'))}
-end
-if held and place == '' then return refused(0, left) end
-
 local fair
 if known and not there then -- somebody has the lock, or waits for it
+  local function refused(turn, ttl)
+    if ARGV[8] == '' then return {0, turn, ttl, 0, 0} end
+    -- include beside wake writes
+    allow_writes(lock)
+    return {0, turn, ttl, await(KEYS, ARGV[8], tonumber(ARGV[9]), ARGV[7], beside(queue, 'redisson_lock__channel'))}
+  end
+  if held and place == '' then return refused(0, left) end
   -- include queue
   local turn, stays, gone
   if not held then

@@ -1,9 +1,10 @@
--- include beside tell wakes
+-- include beside tell
 
 -- announce tells that the plain lock is free: one proxy, the first in the fair queue, and whoever listens to the lock's channel.
 local function announce(publish, keys, proxy)
   local channel = beside(keys[2], 'redisson_lock__channel')
-  if redis.call('EXISTS', keys[2], wakes_of(keys)) == 0 then return tell(publish, channel, '0') end -- nearly always
+  local wakes = 'lockproxy_wake:' .. keys[2] .. ':' .. keys[1] -- as wakes_of says, which need not be made while nobody waits
+  if redis.call('EXISTS', keys[2], wakes) == 0 then return tell(publish, channel, '0') end
   -- include wake
   wake(publish, keys, channel, '0', proxy)
   if redis.call('EXISTS', keys[2]) == 1 then

@@ -21,6 +21,7 @@ local function args(from, count) return {unpack(ARGV, from, from + count - 1)} e
 
 local turn, share = 0, false
 if ARGV[2] ~= '' then
+  -- include wake
   local many = waiting(KEYS)
   local others = ARGV[2] ~= 'proxies' and strangers_listen(ARGV[3], KEYS, ARGV[1], ARGV[4])
   if ARGV[2] == 'share' then
@@ -50,5 +51,5 @@ for first = 5 + release_args, #ARGV, acquire_args do
   end
   for j = 1, 5 do out[#out + 1] = answer and answer[j] or -9 end
 end
-if wakes or going and share then pcall(announce, ARGV[3], KEYS, ARGV[4]) end -- no error here, as above
+if wakes or going and share then pcall(wake_others, ARGV[3], KEYS, ARGV[4]) end -- no error here, as above
 return out

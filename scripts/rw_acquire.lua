@@ -43,18 +43,20 @@ local elsewhere = mode == 'write' and not writes
 if elsewhere and ARGV[9] == '' then return {0, 0, ttl, 0, 0} end
 -- include clock
 if clock > tonumber(ARGV[6]) then return {-2, 0, 0, 0, 0} end
-local function refused(left)
-  if ARGV[9] == '' then return {0, 0, left, 0, 0} end
-  -- include wake writes
-  allow_writes(lock)
-  return {0, 0, left, await(KEYS, ARGV[9], tonumber(ARGV[10]), ARGV[11], KEYS[2])}
-end
-if elsewhere then return refused(ttl) end
-if mode == 'read' and writing then
-  if reading and (named or to_read > 0) then return {-5, 0, 0, 0, 0} end
-  -- include rw_others
-  local free, unsure = sweep(lock, prefix, reader) -- a read hold of its own that a connection does not know was lost
-  if not free then return refused(unsure and 1 or redis.call('PTTL', lock)) end
+if elsewhere or mode == 'read' and writing then
+  if not elsewhere and reading and (named or to_read > 0) then return {-5, 0, 0, 0, 0} end
+  local free, unsure = false, false
+  if not elsewhere then
+    -- include rw_others
+    free, unsure = sweep(lock, prefix, reader) -- a read hold of its own that a connection does not know was lost
+    ttl = unsure and 1 or redis.call('PTTL', lock)
+  end
+  if not free then
+    if ARGV[9] == '' then return {0, 0, ttl, 0, 0} end
+    -- include wake writes
+    allow_writes(lock)
+    return {0, 0, ttl, await(KEYS, ARGV[9], tonumber(ARGV[10]), ARGV[11], KEYS[2])}
+  end
   mode, before, left, ttl = 'free', 0, 0, -2
 end
 

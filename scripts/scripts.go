@@ -30,13 +30,17 @@ var (
 	Refresh = load("refresh", "-- include refresh")
 	Leave   = load("leave", "-- include leave")
 	Handoff = load("handoff", `
--- include clock wake announce
+-- include clock
 local release_args, acquire_args, quiet_arg, quiet_ask = 6, 9, 5, 10
 local function release(KEYS, ARGV)
   -- include release
 end
 local function acquire(KEYS, ARGV)
   -- include acquire
+end
+local function wake_others(publish, keys, proxy)
+  -- include announce
+  announce(publish, keys, proxy)
 end
 -- include handoff
 `)
@@ -50,7 +54,7 @@ var (
 	RWRenew   = load("rw_renew", "-- include rw_renew")
 	RWForce   = load("rw_force", "-- include rw_force")
 	RWHandoff = load("rw_handoff", `
--- include clock rw wake
+-- include clock rw
 local release_args, acquire_args, quiet_arg, quiet_ask = 9, 11, 7, 11
 local function release(KEYS, ARGV)
   -- include rw_release
@@ -58,7 +62,10 @@ end
 local function acquire(KEYS, ARGV)
   -- include rw_acquire
 end
-local function announce(publish, keys, proxy) wake(publish, keys, keys[2], '1', proxy) end
+local function wake_others(publish, keys, proxy)
+  -- include wake
+  wake(publish, keys, keys[2], '1', proxy)
+end
 -- include handoff
 `)
 )
