@@ -37,6 +37,7 @@ type load struct {
 const (
 	pair    = "LOCK+UNLOCK" // a lock for each client
 	handoff = "hand-off"    // one lock for all
+	herd    = "one lock"    // for two clients of each of so many proxies
 )
 
 // String reads like "GET, 50 connections, pipeline 16" and "hand-off, 32 waiters".
@@ -44,6 +45,8 @@ func (l load) String() string {
 	switch {
 	case l.What == handoff:
 		return handoff + ", " + plural(l.Connections, "waiter")
+	case l.What == herd:
+		return fmt.Sprintf("%s, %d proxies", herd, l.Connections/herdClients)
 	case l.What == pair:
 		return pair + ", " + plural(l.Connections, "client")
 	case l.Value != smallValue:

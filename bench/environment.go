@@ -34,8 +34,9 @@ var clusterOf = map[string]string{direct: clusterDirect, predixy: clusterPredixy
 // target is one row of the data tables: a way to Redis.
 type target struct {
 	name    string
-	addr    string
-	proxy   *program.Process // nil for direct
+	addr    string             // of a herd all, with commas
+	proxy   *program.Process   // nil for direct
+	beside  []*program.Process // more proxies of a herd
 	redis   *redis
 	problem string // why it could not be started, "" if it was
 }

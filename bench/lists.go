@@ -18,7 +18,7 @@ func (f figures) write(folder string) error {
 		tables  []table
 		ofLoads bool
 	}{
-		{"goals", f.goals, false}, {"commands", f.loads(), true}, {"locks", f.locks, true},
+		{"goals", f.goals, false}, {"commands", f.loads(), true}, {"locks", f.locks, true}, {"proxies", f.herds, true},
 		{"scripts", f.scripts, false}, {"own", f.own, false},
 	} {
 		text, err := list(one.tables, one.ofLoads)

@@ -27,6 +27,7 @@ type contestant struct {
 	warm      float64 // times the setting
 	pairsOnly bool    // does not wait
 	waitsOnly bool    // is there for one lock that all want
+	herds     bool    // is there for one lock that is wanted through many proxies, or beside it
 }
 
 const (
@@ -37,6 +38,10 @@ const (
 	ourScripts   = "its two scripts, lockproxy" // as clients' commands: what is left of a lock's cost without its engine
 	ourGets      = "two GETs, lockproxy"
 	redisson     = "Redisson"
+	redissonFair = "Redisson, fair"
+	herdLock     = "LOCK"
+	herdFair     = "FAIRLOCK"
+	herdWrite    = "WLOCK"
 	redsync      = "redsync"
 	redislock    = "redislock"
 	rueidislock  = "rueidislock"
@@ -59,7 +64,11 @@ var contestants = []contestant{
 	{name: ourScripts, lock: rawScripts, through: lockproxy, warm: 1, pairsOnly: true},
 	{name: ourGets, lock: rawGets, through: lockproxy, warm: 1, pairsOnly: true},
 	{name: leastLine, lock: rawLock, through: leastLine, warm: 1, waitsOnly: true},
+	{name: herdLock, lock: rawLock, warm: 1, herds: true},
+	{name: herdFair, lock: rawFair, warm: 1, herds: true},
+	{name: herdWrite, lock: rawWrite, warm: 1, herds: true},
 	{name: redisson, lock: "redisson", of: "redisson", through: direct, warm: jvmWarm},
+	{name: redissonFair, lock: "fair", of: "redisson", through: direct, warm: jvmWarm, herds: true},
 	{name: oursGoRedis, lock: "lockproxy", of: "go", through: lockproxy, warm: 1},
 	{name: redsync, lock: "redsync", of: "go", through: direct, warm: 1},
 	{name: redislock, lock: "redislock", of: "go", through: direct, warm: 1},
@@ -99,11 +108,17 @@ func measureLocks(ctx context.Context, s settings, b *environment, rep *report) 
 		}
 	}
 	rep.rivals(built)
-	return nil
+	return measureHerds(ctx, s, b, rep, built)
 }
 
 func (c contestant) takesPart(l load) bool {
-	return l.What == pair && !c.waitsOnly || l.What == handoff && !c.pairsOnly
+	switch l.What {
+	case herd:
+		return c.herds || c.name == redisson
+	case handoff:
+		return !c.pairsOnly && !c.herds
+	}
+	return !c.waitsOnly && !c.herds
 }
 
 // race runs a contestant once, which is in the program r.
@@ -113,7 +128,7 @@ func (c contestant) race(ctx context.Context, s settings, t *target, l load, r *
 	defer cancel()
 	words := append(slices.Clone(r.run), "-addr", t.addr, "-lock", c.lock, "-clients", strconv.Itoa(l.Connections),
 		"-warm", fmt.Sprint(warm), "-seconds", fmt.Sprint(s.seconds))
-	if l.What == handoff {
+	if l.What != pair {
 		words = append(words, "-shared")
 	}
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
@@ -162,5 +177,6 @@ func watch(ctx context.Context, t *target, pid int, out io.Reader) (figures samp
 	figures = between(before, after, float64(result.Pairs))
 	figures.PerSecond, figures.Changes = float64(result.Pairs)/result.Seconds, float64(result.Changes)/result.Seconds
 	figures.P50, figures.P99 = result.P50, result.P99
+	figures.Longest, figures.Least, figures.Most = result.Longest, float64(result.Least), float64(result.Most)
 	return figures, result, nil
 }

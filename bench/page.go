@@ -53,8 +53,10 @@ func (rep *report) charts() (all []chart) {
 		}
 		turns.Series = append(turns.Series, line)
 	}
-	if len(turns.Series) > 0 {
-		all = append(all, turns)
+	for _, c := range []chart{turns, rep.herdChart()} {
+		if len(c.Series) > 0 {
+			all = append(all, c)
+		}
 	}
 	for i := range all {
 		all[i].Note = rep.note()
@@ -148,12 +150,12 @@ func picture(folder string, c chart) string {
 
 // figures are what the page and the lists beside it are made of.
 type figures struct {
-	caption                              string // where, when and with what all was measured
-	disturbed                            bool   // others used the machine meanwhile
-	short                                string
-	answers                              map[string]string // by the heading of a section
-	goals, commands, locks, scripts, own []table
-	problems                             []string
+	caption                                     string // where, when and with what all was measured
+	disturbed                                   bool   // others used the machine meanwhile
+	short                                       string
+	answers                                     map[string]string // by the heading of a section
+	goals, commands, locks, herds, scripts, own []table
+	problems                                    []string
 }
 
 // quiet is the part of all CPUs that others may use while something is measured.
@@ -166,7 +168,7 @@ func (rep *report) figures() figures {
 			headCost: rep.costAnswer(), headProxies: rep.proxiesAnswer(), headLibraries: rep.librariesAnswer(), headTime: rep.stepsAnswer(), headEnd: rep.endAnswer(),
 		},
 		goals: rep.budget(), commands: rep.dataTables(), locks: rep.lockTables(),
-		scripts: rep.scriptTables(), own: rep.ownTables(),
+		herds: rep.herdTables(), scripts: rep.scriptTables(), own: rep.ownTables(),
 	}
 }
 
@@ -212,6 +214,9 @@ below that row use. "Its two scripts" and "two GETs" show what is left without l
 "least hand-off in Go" can do nothing but hand one lock on. "Changed hands" counts the grants to another client than
 the last one: where waiters poll, they sleep while the same client takes the lock again.`
 
+const aboutHerds = `One lock that two clients of each of so many proxies want, and do nothing in. Redisson has as many threads in one JVM. The longest
+wait has those in it who still wait at the end.`
+
 const aboutTime = `Redis runs scripts on its one thread, so their time bounds the whole system, whatever stands before Redis.
 [adr/0021](adr/0021-what-a-script-may-cost.md) says what lockproxy's do that Redisson's do not.`
 
@@ -230,6 +235,7 @@ libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`
 |---|---|
 | [commands.csv](%[1]s/commands.csv) | Ordinary commands, with redis-benchmark and 10,000 keys; from 1,000 connections on with a client of our own, which costs more CPU |
 | [locks.csv](%[1]s/locks.csv) | Locks. Commands and scripts are what Redis runs for one lock taken and given back. p50 and p99 have the wait for others in them; where all want one lock they are of those that changed hands. Leases are 30 s; redislock tries every 100 ms |
+| [proxies.csv](%[1]s/proxies.csv) | One lock through 2, 8 and 40 proxies |
 | [scripts.csv](%[1]s/scripts.csv) | The time of each step's script in Redis, by Redis' own count; both sides take turns |
 | [own.csv](%[1]s/own.csv), [goals.csv](%[1]s/goals.csv) | lockproxy itself; our goals |
 `
@@ -267,6 +273,7 @@ func (f figures) page(folder, more string, charts []chart) []byte {
 	section("", aboutOwn, "", f.itself()...)
 	section(headProxies, aboutProxies, "get-cpu", f.proxies()...)
 	section(headLibraries, aboutLibraries, "hand-offs", f.libraries())
+	section("", aboutHerds, "proxies", f.herds...)
 	section(headTime, aboutTime, "", f.steps()...)
 	end := fmt.Sprintf(aboutEnd, folder)
 	if more != "" {

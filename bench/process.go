@@ -87,10 +87,15 @@ func (t *target) usage(ctx context.Context, client int) (u usage, err error) {
 		}
 		u.redis += cpu
 	}
-	if t.proxy != nil {
-		if u.proxy, err = cpuOf(t.proxy.Cmd.Process.Pid); err != nil {
-			return u, fmt.Errorf("%w: has it ended? %s", err, t.proxy.Tail())
+	for _, p := range append(t.beside, t.proxy) {
+		if p == nil {
+			continue
 		}
+		cpu, err := cpuOf(p.Cmd.Process.Pid)
+		if err != nil {
+			return u, fmt.Errorf("%w: has it ended? %s", err, p.Tail())
+		}
+		u.proxy += cpu
 	}
 	if client != 0 {
 		if u.client, err = cpuOf(client); err != nil {
@@ -155,6 +160,9 @@ type sample struct {
 	Commands  float64
 	Scripts   float64
 	InScripts float64
+	Longest   float64 // µs that anybody waited for a lock that all want
+	Least     float64 // grants of a client,
+	Most      float64 // the fewest and the most
 	Others    float64 // CPUs that others than client, proxy and Redis used meanwhile
 }
 

@@ -18,13 +18,17 @@ const contestCommand = "contest"
 // The contestants that this program is: clients with a bare connection each, as redis-benchmark's are.
 const (
 	rawLock    = "lockproxy" // our verbs
-	rawScripts = "scripts"   // the two scripts that an uncontended pair becomes in Redis
-	rawGet     = "get"       // GET: for more connections than redis-benchmark can be measured with
-	rawGets    = "gets"      // two GETs, as often as a lock is taken and given back
+	rawFair    = "fair"
+	rawWrite   = "write"
+	rawScripts = "scripts" // the two scripts that an uncontended pair becomes in Redis
+	rawGet     = "get"     // GET: for more connections than redis-benchmark can be measured with
+	rawGets    = "gets"    // two GETs, as often as a lock is taken and given back
 )
 
 var raw = map[string]contest.Contestant{
-	rawLock:    {Start: startRaw(lockPair)},
+	rawLock:    {Start: startRaw(lockPair("LOCK"))},
+	rawFair:    {Start: startRaw(lockPair("FAIRLOCK"))},
+	rawWrite:   {Start: startRaw(lockPair("WLOCK"))},
 	rawScripts: {Start: startScripts},
 	rawGet:     {Start: startRaw(getPair)},
 	rawGets:    {Start: startRaw(getsPair)},
@@ -34,7 +38,7 @@ var raw = map[string]contest.Contestant{
 func startRaw(pair func(s contest.Settings, i int) (take, release *exchange)) func(contest.Settings) (func(int) (contest.Pair, error), error) {
 	return func(s contest.Settings) (func(int) (contest.Pair, error), error) {
 		return func(i int) (contest.Pair, error) {
-			c, err := dial(context.Background(), s.Addr)
+			c, err := dial(context.Background(), s.AddrOf(i))
 			if err != nil {
 				return contest.Pair{}, err
 			}
@@ -48,12 +52,14 @@ func startRaw(pair func(s contest.Settings, i int) (take, release *exchange)) fu
 	}
 }
 
-func lockPair(s contest.Settings, i int) (take, release *exchange) {
-	lock := command("LOCK", s.Key(i))
-	if s.Shared {
-		lock = command("LOCK", s.Key(i), "BLOCK", "600000")
+func lockPair(verb string) func(s contest.Settings, i int) (take, release *exchange) {
+	return func(s contest.Settings, i int) (take, release *exchange) {
+		lock := command(verb, s.Key(i))
+		if s.Shared {
+			lock = command(verb, s.Key(i), "BLOCK", "600000")
+		}
+		return &exchange{lock, "+OK"}, &exchange{command("UNLOCK", s.Key(i)), ":1"}
 	}
-	return &exchange{lock, "+OK"}, &exchange{command("UNLOCK", s.Key(i)), ":1"}
 }
 
 func getPair(contest.Settings, int) (take, release *exchange) {

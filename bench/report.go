@@ -163,6 +163,9 @@ func (rep *report) median(row string, l load) sample {
 		Commands:  median(s, func(s sample) float64 { return s.Commands }),
 		Scripts:   median(s, func(s sample) float64 { return s.Scripts }),
 		InScripts: median(s, func(s sample) float64 { return s.InScripts }),
+		Longest:   median(s, func(s sample) float64 { return s.Longest }),
+		Least:     median(s, func(s sample) float64 { return s.Least }),
+		Most:      median(s, func(s sample) float64 { return s.Most }),
 		Others:    median(s, func(s sample) float64 { return s.Others }),
 	}
 }
@@ -182,7 +185,7 @@ func median[S any](samples []S, figure func(S) float64) float64 {
 // rows are the rows that have figures of a load, in the order of the tables.
 func (rep *report) rows(l load) (names []string) {
 	var all []string
-	if l.What == pair || l.What == handoff {
+	if l.What == pair || l.What == handoff || l.What == herd {
 		for _, c := range contestants {
 			all = append(all, c.name)
 		}
@@ -202,7 +205,7 @@ func (rep *report) rows(l load) (names []string) {
 // print writes the tables of what was measured, and what is missing.
 func (rep *report) print(w io.Writer) {
 	fmt.Fprintln(w, rep.caption())
-	for _, t := range slices.Concat(rep.dataTables(), rep.lockTables(), rep.scriptTables(), rep.ownTables(), rep.budget()) {
+	for _, t := range slices.Concat(rep.dataTables(), rep.lockTables(), rep.herdTables(), rep.scriptTables(), rep.ownTables(), rep.budget()) {
 		t.print(w)
 	}
 	for _, line := range rep.problems {

@@ -1,7 +1,7 @@
 // Package contest is the frame of a contestant: a program with some clients that each take and release a lock over and over. Those in
 // other languages do the same.
 //
-//	contestant -addr host:port -lock name -clients n [-shared] -warm seconds -seconds seconds
+//	contestant -addr host:port[,host:port…] -lock name -clients n [-shared] -warm seconds -seconds seconds
 //
 // It connects, loops for the time to get warm, prints "begin", loops on, prints one line of JSON, and ends when its standard input
 // does. Whoever started it reads what it and the servers have used when each line comes. A failure is told on standard error, with
@@ -14,8 +14,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,12 +25,18 @@ import (
 
 // Settings are what the arguments chose.
 type Settings struct {
-	Addr    string
+	Addr    string // or several, with commas: see AddrOf
 	Lock    string
 	Clients int
 	Shared  bool // all want one lock, and it is checked that one holds it at a time
 	Warm    time.Duration
 	Length  time.Duration
+}
+
+// AddrOf is the address of client i: each has the next one.
+func (s Settings) AddrOf(i int) string {
+	all := strings.Split(s.Addr, ",")
+	return all[i%len(all)]
 }
 
 // Key is the lock of client i. Another process has other locks: what this one leaves behind is in nobody's way.
@@ -56,6 +64,12 @@ type Result struct {
 	Seconds float64 `json:"seconds"`
 	P50     float64 `json:"p50_us"` // of a pair; when shared, of the changes: who takes at once what it gave back has waited for nobody
 	P99     float64 `json:"p99_us"`
+
+	// Of a lock that all want, where a contestant tells it: how long anybody waited, also who waits still, and the fewest and
+	// the most pairs of a client.
+	Longest float64 `json:"longest_us"`
+	Least   int     `json:"least"`
+	Most    int     `json:"most"`
 }
 
 // Main is main of a contestant.
@@ -69,7 +83,7 @@ func Main(args []string, all map[string]Contestant) {
 
 func parse(args []string) (s Settings, err error) {
 	fs := flag.NewFlagSet("contestant", flag.ContinueOnError)
-	fs.StringVar(&s.Addr, "addr", "", "`host:port`")
+	fs.StringVar(&s.Addr, "addr", "", "`host:port`, or several with commas, which the clients have in turn")
 	fs.StringVar(&s.Lock, "lock", "", "`name` of the kind of lock")
 	fs.IntVar(&s.Clients, "clients", 1, "how many clients")
 	fs.BoolVar(&s.Shared, "shared", false, "all want one lock")
@@ -108,6 +122,7 @@ func run(args []string, all map[string]Contestant) error {
 		return err
 	}
 	result.P50, result.P99 = r.percentiles()
+	result.Longest, result.Least, result.Most = r.shares(began)
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
@@ -123,10 +138,13 @@ type loops struct {
 	took     []times      // per client
 }
 
-// times are how long the pairs took that ended while sampling.
+// times are how long the pairs of a client took that ended while sampling.
 type times struct {
-	mu  sync.Mutex
-	all []time.Duration
+	mu      sync.Mutex
+	all     []time.Duration
+	pairs   int
+	longest time.Duration
+	since   time.Time // the last one ended; zero: none did
 }
 
 // start connects all clients, and then lets them loop.
@@ -164,12 +182,37 @@ func (r *loops) loop(p Pair, id int64, took *times) {
 		if changed {
 			r.changes.Add(1)
 		}
-		if r.sampling.Load() && (changed || !r.shared) {
-			took.mu.Lock()
-			took.all = append(took.all, time.Since(began))
-			took.mu.Unlock()
+		if r.sampling.Load() {
+			took.add(time.Since(began), changed || !r.shared)
 		}
 	}
+}
+
+// add notes a pair; waited says that it is one that had to wait for others, or of a lock that nobody else wants.
+func (t *times) add(pair time.Duration, waited bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pairs++
+	t.since, t.longest = time.Now(), max(t.longest, pair)
+	if waited {
+		t.all = append(t.all, pair)
+	}
+}
+
+// shares returns the longest wait in µs, and the fewest and the most pairs of a client, since they began to count.
+func (r *loops) shares(began time.Time) (longest float64, least, most int) {
+	least = math.MaxInt
+	for i := range r.took {
+		t := &r.took[i]
+		t.mu.Lock()
+		if t.since.IsZero() {
+			t.since = began
+		}
+		longest = max(longest, float64(max(t.longest, time.Since(t.since)))/float64(time.Microsecond))
+		least, most = min(least, t.pairs), max(most, t.pairs)
+		t.mu.Unlock()
+	}
+	return longest, least, most
 }
 
 // once says whether the shared lock came from another client.

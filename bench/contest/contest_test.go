@@ -13,6 +13,9 @@ func TestParse(t *testing.T) {
 	if want := (Settings{"a:1", "x", 3, true, 500 * time.Millisecond, 2 * time.Second}); s != want || err != nil {
 		t.Errorf("%+v, %v", s, err)
 	}
+	if s.Addr = "a:1,b:2"; s.AddrOf(0) != "a:1" || s.AddrOf(1) != "b:2" || s.AddrOf(2) != "a:1" {
+		t.Error("the clients do not have the addresses in turn")
+	}
 	if s.Key(2) != s.Key(0) {
 		t.Error("shared, and yet two locks")
 	}
@@ -85,5 +88,23 @@ func TestTwoHoldersAreSeen(t *testing.T) {
 	}
 	if _, err := r.once(Pair{Take: func() error { return errOver }}, 1); err != errOver {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestShares: who still waits counts to the longest wait, and to the fewest pairs.
+func TestShares(t *testing.T) {
+	began := time.Now().Add(-time.Second)
+	r := &loops{took: make([]times, 3)}
+	r.took[0].add(5*time.Millisecond, true)
+	r.took[0].add(time.Millisecond, false)
+	r.took[1].add(3*time.Second, true)
+	if longest, least, most := r.shares(began); longest != 3e6 || least != 0 || most != 2 {
+		t.Errorf("%v µs, %d to %d", longest, least, most)
+	}
+	if longest, _, _ := (&loops{took: make([]times, 1)}).shares(began); longest < 1e6 {
+		t.Errorf("who has waited for a second has waited for %v µs", longest)
+	}
+	if len(r.took[0].all) != 1 {
+		t.Errorf("%v", r.took[0].all)
 	}
 }

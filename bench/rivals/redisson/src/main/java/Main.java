@@ -22,10 +22,23 @@ public class Main {
   static class Times {
     private long[] all = new long[1024];
     private int n;
+    int pairs;
+    long longest;
+    long since; // the last pair ended; 0: none did
 
-    synchronized void add(long took) {
+    /** Notes a pair; waited says that it had to wait for others, or is of a lock that nobody else wants. */
+    synchronized void add(long took, boolean waited) {
+      pairs++;
+      longest = Math.max(longest, took);
+      since = System.nanoTime();
+      if (!waited) return;
       if (n == all.length) all = Arrays.copyOf(all, 2 * n);
       all[n++] = took;
+    }
+
+    /** How long its thread waited at most, or has waited until now, if it began at a time. */
+    synchronized long longest(long began) {
+      return Math.max(longest, System.nanoTime() - (since == 0 ? began : since));
     }
 
     synchronized long[] get() {
@@ -48,7 +61,8 @@ public class Main {
     Times[] took = new Times[clients];
     for (int i = 0; i < clients; i++) {
       Times times = took[i] = new Times();
-      RLock lock = redisson.getLock("bench:lock:" + ProcessHandle.current().pid() + ":" + (shared ? 0 : i));
+      String name = "bench:lock:" + ProcessHandle.current().pid() + ":" + (shared ? 0 : i);
+      RLock lock = flags.get("-lock").equals("fair") ? redisson.getFairLock(name) : redisson.getLock(name);
       Thread thread = new Thread(() -> loop(lock, shared, times));
       thread.setDaemon(true);
       thread.start();
@@ -66,8 +80,12 @@ public class Main {
     double seconds = (System.nanoTime() - began) / 1e9;
     long[] all = Arrays.stream(took).flatMapToLong(times -> Arrays.stream(times.get())).sorted().toArray();
     System.out.printf(
-        "{\"version\": \"%s\", \"pairs\": %d, \"changes\": %d, \"seconds\": %f, \"p50_us\": %f, \"p99_us\": %f}%n",
-        Redisson.class.getPackage().getImplementationVersion(), pairs, changes, seconds, at(all, 0.5), at(all, 0.99));
+        "{\"version\": \"%s\", \"pairs\": %d, \"changes\": %d, \"seconds\": %f, \"p50_us\": %f, \"p99_us\": %f, "
+            + "\"longest_us\": %f, \"least\": %d, \"most\": %d}%n",
+        Redisson.class.getPackage().getImplementationVersion(), pairs, changes, seconds, at(all, 0.5), at(all, 0.99),
+        Arrays.stream(took).mapToLong(times -> times.longest(began)).max().getAsLong() / 1e3,
+        Arrays.stream(took).mapToInt(times -> times.pairs).min().getAsInt(),
+        Arrays.stream(took).mapToInt(times -> times.pairs).max().getAsInt());
     while (System.in.read() >= 0) {}
     Runtime.getRuntime().halt(0);
   }
@@ -92,7 +110,7 @@ public class Main {
         lock.unlock();
         PAIRS.increment();
         if (changed) CHANGES.increment();
-        if (SAMPLING.get() && (changed || !shared)) times.add(System.nanoTime() - began);
+        if (SAMPLING.get()) times.add(System.nanoTime() - began, changed || !shared);
       }
     } catch (Throwable e) {
       System.err.println(e);
