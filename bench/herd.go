@@ -15,10 +15,11 @@ const herdClients = 2
 var herdLoads = []load{lockLoad(herd, 2*herdClients), lockLoad(herd, 8*herdClients), lockLoad(herd, 40*herdClients)}
 
 // measureHerds measures all contestants with so many proxies in turn.
-func measureHerds(ctx context.Context, s settings, b *environment, rep *report, built map[string]*rival) error {
+func measureHerds(ctx context.Context, s settings, b *environment, rep *report) error {
 	if t := b.target(lockproxy); t.problem != "" {
 		return nil // said already
 	}
+	built := rep.rivals(ctx)
 	for _, l := range herdLoads {
 		t, err := b.herd(ctx, l.Connections/herdClients)
 		if err == nil {

