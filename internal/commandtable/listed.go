@@ -34,6 +34,10 @@ func Listed(reply []byte) []*Command {
 	return learned
 }
 
+// mayReplicate are commands that Redis has wait, too, while it pauses writes: its source calls them CMD_MAY_REPLICATE, which COMMAND does
+// not tell. Scripts are so as well, and have a connection of their own.
+var mayReplicate = []string{"pfcount", "publish", "spublish"}
+
 // learnCommand reads one entry; nil: there is no such command.
 func learnCommand(entry resp.Reply) *Command {
 	if len(entry.Elems) < 3 {
@@ -41,6 +45,7 @@ func learnCommand(entry resp.Reply) *Command {
 	}
 	c := &Command{Name: strings.ToLower(string(entry.Elems[0].Text)), Arity: entry.Elems[1].Int()}
 	c.Spec = readCommandSpec(c.Name, entry)
+	c.Writes = slices.Contains(mayReplicate, c.Name)
 	if len(entry.Elems) > 6 {
 		c.Family = familyOf(texts(entry.Elems[6]))
 	}
@@ -48,7 +53,7 @@ func learnCommand(entry resp.Reply) *Command {
 		switch string(flag.Text) {
 		case "readonly":
 			c.ReadOnly = true
-		case "write", "may_replicate":
+		case "write":
 			c.Writes = true
 		case "blocking":
 			c.Conn = ConnBlock

@@ -44,28 +44,47 @@ func TestPausedWritesHoldNobodyUp(t *testing.T) {
 	p, budget := budgeted(t, server, 1)
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "SET", "k", "v")
-	server.Do(t, "CLIENT", "PAUSE", 600_000, "WRITE")
 	var writers []*wire
-	for range 10 {
-		one := dialWire(t, p.addr)
-		one.send("SET", "k", "w")
-		one.send("PUBLISH", "c", "m")
-		writers = append(writers, one)
+	reads := func(first ...string) {
+		server.Do(t, "CLIENT", "PAUSE", 600_000, "WRITE")
+		for range 10 {
+			one := dialWire(t, p.addr)
+			one.send(first...)
+			one.send("SET", "k", "w")
+			one.send("PUBLISH", "c", "m")
+			writers = append(writers, one)
+		}
+		eventually(t, "the writes wait", func() bool {
+			return strings.Contains(w.do("INFO", "clients"), "\r\nblocked_clients:1\r\n")
+		})
+		for range 100 {
+			w.expect(":0\r\n", "EXISTS", "none")
+			w.expect("+PONG\r\n", "PING")
+		}
 	}
-	eventually(t, "the writes wait", func() bool {
-		return strings.Contains(w.do("INFO", "clients"), "\r\nblocked_clients:1\r\n")
-	})
-	for range 100 {
-		w.expect("$1\r\nv\r\n", "GET", "k")
-		w.expect(":0\r\n", "EXISTS", "none")
-		w.expect("+PONG\r\n", "PING")
+	for first, reply := range map[string]string{"SET": "+OK\r\n", "PFADD": ":0\r\n", "PFCOUNT": ":1\r\n", "PUBLISH": ":0\r\n", "SPUBLISH": ":0\r\n"} {
+		w.do("PFADD", "h", "x")
+		word := map[string][]string{"PFCOUNT": {first, "h"}, "PFADD": {first, "h", "x"}}[first]
+		if word == nil {
+			word = []string{first, "c", "x"}
+		}
+		reads(word...)
+		server.Do(t, "CLIENT", "UNPAUSE")
+		for _, one := range writers {
+			one.want(reply)
+			one.want("+OK\r\n")
+			one.want(":0\r\n")
+		}
+		writers = nil
 	}
+	reads("GET", "none")
 	if used, _ := budget.Used(); used != 2 {
 		t.Errorf("%d connections, want that of reads and that of writes", used)
 	}
 	w.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
 	server.Do(t, "CLIENT", "UNPAUSE")
 	for _, one := range writers {
+		one.want("$-1\r\n")
 		one.want("+OK\r\n")
 		one.want(":1\r\n")
 	}
