@@ -87,8 +87,10 @@ type dedicated struct {
 
 // Close implements lockproxy.Conn.
 func (d dedicated) Close(drop bool) {
-	if drop {
-		_ = d.one.Do(context.Background(), "QUIT").Err() // there is no other way to close it
+	if drop { // there is no other way to close it: the pool takes back what it does not know to have ended
+		for _, word := range []string{"QUIT", "PING"} {
+			_ = d.one.Do(context.Background(), word).Err()
+		}
 	}
 	_ = d.one.Close()
 }
