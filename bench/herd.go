@@ -41,20 +41,15 @@ func measureHerds(ctx context.Context, s settings, b *environment, rep *report) 
 func measureHerd(ctx context.Context, s settings, b *environment, rep *report, built map[string]*rival, herd *target, l load) error {
 	for round := range s.rounds {
 		for _, c := range contestants {
-			k, t, r := key{c.name, l}, herd, built[c.of]
+			if !c.takesPart(l) {
+				continue
+			}
+			t := herd
 			if c.through != "" {
 				t = b.target(c.through)
 			}
-			if r.problem != nil || rep.failed[k] != nil || !c.takesPart(l) {
-				continue
-			}
-			progress("round %d of %d: %v", round+1, s.rounds, k)
-			if _, err := ask(ctx, b.single.addrs[0], "FLUSHALL"); err != nil {
+			if err := c.sample(ctx, s, rep, t, l, built[c.of], round); err != nil {
 				return err
-			}
-			rep.add(k, func() (sample, error) { return c.race(ctx, s, t, l, r) })
-			if ctx.Err() != nil {
-				return ctx.Err()
 			}
 		}
 	}

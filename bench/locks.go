@@ -92,22 +92,31 @@ func measureLocks(ctx context.Context, s settings, b *environment, rep *report) 
 	for round := range s.rounds {
 		for _, l := range lockLoads {
 			for _, c := range contestants {
-				k, t, r := key{c.name, l}, b.target(c.through), built[c.of]
-				if t.problem != "" || r.problem != nil || rep.failed[k] != nil || !c.takesPart(l) {
+				if !c.takesPart(l) {
 					continue
 				}
-				progress("round %d of %d: %v", round+1, s.rounds, k)
-				if _, err := ask(ctx, b.single.addrs[0], "FLUSHALL"); err != nil {
+				if err := c.sample(ctx, s, rep, b.target(c.through), l, built[c.of], round); err != nil {
 					return err
-				}
-				rep.add(k, func() (sample, error) { return c.race(ctx, s, t, l, r) })
-				if ctx.Err() != nil {
-					return ctx.Err()
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// sample adds what a contestant reaches in a round, on an empty Redis, to the report. A contestant that cannot run is
+// passed over; the error ends the measurement.
+func (c contestant) sample(ctx context.Context, s settings, rep *report, t *target, l load, r *rival, round int) error {
+	k := key{c.name, l}
+	if t.problem != "" || r.problem != nil || rep.failed[k] != nil {
+		return nil
+	}
+	progress("round %d of %d: %v", round+1, s.rounds, k)
+	if _, err := ask(ctx, t.redis.addrs[0], "FLUSHALL"); err != nil {
+		return err
+	}
+	rep.add(k, func() (sample, error) { return c.race(ctx, s, t, l, r) })
+	return ctx.Err()
 }
 
 func (c contestant) takesPart(l load) bool {

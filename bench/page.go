@@ -215,7 +215,7 @@ below that row use. "Its two scripts" and "two GETs" show what is left without l
 the last one: where waiters poll, they sleep while the same client takes the lock again.`
 
 const aboutHerds = `One lock that two clients of each of so many proxies want, and do nothing in. Redisson has as many threads in one JVM. The longest
-wait has those in it who still wait at the end.`
+wait counts clients that still wait at the end.`
 
 const aboutTime = `Redis runs scripts on its one thread, so their time bounds the whole system, whatever stands before Redis.
 [adr/0021](adr/0021-what-a-script-may-cost.md) says what lockproxy's do that Redisson's do not.`

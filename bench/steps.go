@@ -48,7 +48,8 @@ type scriptCall struct {
 func wordsOf(name string) *strings.Replacer {
 	const uuid = "8743c9c0-0795-4907-87fd-6c719a6b4586:"
 	now := time.Now()
-	return strings.NewReplacer("%lock", name, "%channel", "redisson_lock__channel:{"+name+"}", "%rwchannel", "redisson_rwlock:{"+name+"}", "%proxy", strings.TrimSuffix(uuid, ":"),
+	return strings.NewReplacer("%lock", name, "%channel", "redisson_lock__channel:{"+name+"}", "%rwchannel", "redisson_rwlock:{"+name+"}",
+		"%proxy", strings.TrimSuffix(uuid, ":"),
 		"%latch", "redisson_unlock_latch:{"+name+"}:0123456789abcdef0123456789abcdef",
 		"%queue", "redisson_lock_queue:{"+name+"}", "%timeouts", "redisson_lock_timeout:{"+name+"}", "%tickets", "lockproxy_fair:{"+name+"}",
 		"%holds", "{"+name+"}:"+uuid+"17:rwlock_timeout", "%yourholds", "{"+name+"}:"+uuid+"18:rwlock_timeout", "%prefix", "{"+name+"}",

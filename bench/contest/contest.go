@@ -65,7 +65,7 @@ type Result struct {
 	P50     float64 `json:"p50_us"` // of a pair; when shared, of the changes: who takes at once what it gave back has waited for nobody
 	P99     float64 `json:"p99_us"`
 
-	// Of a lock that all want, where a contestant tells it: how long anybody waited, also who waits still, and the fewest and
+	// Of a lock that all want, where a contestant tells it: the longest wait, which may not be over yet, and the fewest and
 	// the most pairs of a client.
 	Longest float64 `json:"longest_us"`
 	Least   int     `json:"least"`

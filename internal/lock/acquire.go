@@ -22,7 +22,7 @@ type acquire struct {
 	inARow handoffsInARow // those before it, if it is handed the lock
 }
 
-// newAcquire is a request for a verb that waits as w, or (nil) does not wait. place is what w asks with.
+// newAcquire is a request for a verb that waits as w, or (nil) does not wait. place is as placeOf says.
 func (c *Client) newAcquire(r Request, w *waiter, place int64) *acquire {
 	a := &acquire{c: c, r: r, w: w, Acquire: lockstore.Acquire{
 		ID: c.id(r.Kind, r.DB, r.Key, r.Owner), Lease: r.lease(c.m.opts), Fence: r.Fence, Blocks: r.Blocks,

@@ -3,8 +3,8 @@ package lock
 import "time"
 
 // The turns of other proxies and of Redisson: a proxy whose clients hand the lock on to each other leaves it to whoever
-// waits elsewhere now and then. Which proxy is next says the list of those that are woken, in Redis; Redisson's threads are
-// in no list, and have the lock left free for them. The rule is here, and neither reads a clock nor talks to Redis.
+// waits elsewhere now and then. The list of those that are woken, in Redis, says which proxy is next; Redisson's threads
+// are in no list, and the lock is left free for them. The rule is here, and neither reads a clock nor talks to Redis.
 
 const (
 	// While others wait they get a turn after as many grants in a row as wait here, at least handoffFew and at most

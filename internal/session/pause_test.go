@@ -63,6 +63,9 @@ func TestPausedWritesHoldNobodyUp(t *testing.T) {
 		}
 	}
 	for first, reply := range map[string]string{"SET": "+OK\r\n", "PFADD": ":0\r\n", "PFCOUNT": ":1\r\n", "PUBLISH": ":0\r\n", "SPUBLISH": ":0\r\n"} {
+		if first == "SPUBLISH" && server.Do(t, "COMMAND", "INFO", first).([]any)[0] == nil {
+			continue // before Redis 7
+		}
 		w.do("PFADD", "h", "x")
 		word := map[string][]string{"PFCOUNT": {first, "h"}, "PFADD": {first, "h", "x"}}[first]
 		if word == nil {

@@ -97,9 +97,8 @@ func (s *Subscriber) enqueue(name string) {
 // subscribeWait is how long a waiter waits for a subscription before it goes on by polling.
 const subscribeWait = 2 * time.Second
 
-// ready waits until there is a subscription to name. One that does not come is no
-// error: waiters also poll. While none can be had, as far as is known, nobody waits for one: a waiter does not try
-// meanwhile, and cannot be handed the lock.
+// ready waits until there is a subscription to name. One that does not come is no error: waiters also poll. While none
+// can be had, as far as is known, nobody waits for one: a waiter does not try meanwhile, and cannot be handed the lock.
 func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Time) error {
 	s.mu.Lock()
 	c, failing := s.chans[name], s.failing
