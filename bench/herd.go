@@ -86,7 +86,7 @@ func (rep *report) herdTables() (all []table) {
 		for _, row := range rep.rows(l) {
 			m := rep.median(row, l)
 			t.add(row, count(m.Changes), decimal(ratio(m.Changes, peer.Changes)), decimal(m.Scripts), decimal(m.InScripts), decimal(m.RedisCPU),
-				decimal(m.ProxyCPU), whole(m.Longest/1000), whole(m.Least), whole(m.Most))
+				decimal(m.ProxyCPU), whole(m.Longest/1000), fmt.Sprint(m.Least), fmt.Sprint(m.Most))
 		}
 		if len(t.rows) > 0 {
 			all = append(all, t)
