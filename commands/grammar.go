@@ -17,8 +17,7 @@ type Option struct {
 	kind    valueKind
 	// group names what at most one option of a call may belong to; "" = its own.
 	group string
-	// not is the keyword of an option of another group that cannot be said with this one; "" = none. Both options name
-	// the other.
+	// not is the keyword of an option of another group that cannot be said with this one; "" = none.
 	not string
 	// needs is the error when nothing of the group lease is said with this one; nil: nothing needs to be.
 	needs error
@@ -80,6 +79,11 @@ func (g given) hasGroup(group string) bool {
 	return group != "" && slices.ContainsFunc(g, func(s said) bool { return s.group == group })
 }
 
+// excludes says whether an option was given that cannot be said with this one.
+func (g given) excludes(o *Option) bool {
+	return slices.ContainsFunc(g, func(s said) bool { return s.not == o.Keyword || o.not == s.Keyword })
+}
+
 // badNumber is the error for the value of an option.
 func badNumber(o *Option) error { return errors.New(notANumber + " near '" + o.Keyword + "'") }
 
@@ -117,7 +121,7 @@ func parse(options []Option, tokens [][]byte) (given, error) {
 	var g given
 	for i := 0; i < len(tokens); i++ {
 		o := find(options, tokens[i])
-		if o == nil || g.has(o.Keyword) || g.hasGroup(o.group) || g.has(o.not) {
+		if o == nil || g.has(o.Keyword) || g.hasGroup(o.group) || g.excludes(o) {
 			return g, syntaxNear(tokens[i])
 		}
 		if o.kind == noValue {

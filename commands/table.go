@@ -95,8 +95,8 @@ func lockVerbs() []*Verb {
 	return []*Verb{
 		{
 			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
-			Options: []Option{optBlock, optEX, optPX, optSelf, optLessee, optFence, optReplicas}, do: acquire(lock.Plain),
+			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it, or with LIMIT so many others.",
+			Options: []Option{optLimit, optBlock, optEX, optPX, optSelf, optLessee, optFence, optReplicas}, do: acquire(lock.Plain),
 		},
 		{
 			Name: "fairlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,

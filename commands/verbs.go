@@ -13,11 +13,12 @@ var (
 	optBlock    = Option{Keyword: "BLOCK", Value: "milliseconds", kind: waiting}
 	optEX       = Option{Keyword: "EX", Value: "seconds", kind: seconds, group: "lease"}
 	optPX       = Option{Keyword: "PX", Value: "milliseconds", kind: milli, group: "lease"}
-	optOwner    = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner", not: "FORCE"}
+	optOwner    = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner"}
 	optLessee   = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner", needs: errLeaseless}
 	optSelf     = Option{Keyword: "SELF", group: "owner"}
-	optFence    = Option{Keyword: "FENCE"}
-	optReplicas = Option{Keyword: "REPLICAS", Value: "n", kind: count}
+	optLimit    = Option{Keyword: "LIMIT", Value: "n", kind: count}
+	optFence    = Option{Keyword: "FENCE", not: "LIMIT"}
+	optReplicas = Option{Keyword: "REPLICAS", Value: "n", kind: count, not: "LIMIT"}
 	optAll      = Option{Keyword: "ALL", group: "much"}
 	optForce    = Option{Keyword: "FORCE", group: "much", not: "OWNER"}
 	optRead     = Option{Keyword: "READ", group: "side"}
@@ -38,10 +39,13 @@ func acquire(kind lock.Kind) func(v *Verb, c *Client, args [][]byte, out []byte)
 // lockRequest reads the options of a verb that takes locks; the key is still to be said.
 func lockRequest(c *Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Request, error) {
 	g, err := parse(v.Options, options)
+	if g.has("LIMIT") {
+		kind = lock.Limit
+	}
 	return lock.Request{
 		DB: c.Identity().DB, Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.number("BLOCK"),
 		Lease: lease(g), Owner: g.word("OWNER"), Self: g.has("SELF"),
-		Fence: g.has("FENCE"), Replicas: g.number("REPLICAS"),
+		Limit: g.number("LIMIT"), Fence: g.has("FENCE"), Replicas: g.number("REPLICAS"),
 	}, err
 }
 

@@ -37,7 +37,7 @@ if turn == 0 then giving[quiet_arg] = '' end
 local code = release(KEYS, giving)
 local out = {code, turn}
 -- Also a release that returns -1 may leave the lock free: the lease had ended.
-local going = turn == 0 and code ~= -2 and redis.call('EXISTS', KEYS[1]) == 0
+local going = turn == 0 and code ~= -2 and may_be_free()
 local wakes = going or turn == 0 and code == 1 and giving[2] == 'write'
 for first = 5 + release_args, #ARGV, acquire_args do
   local answer

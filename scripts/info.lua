@@ -6,9 +6,10 @@
 -- ARGV[1] prefix of the keys of all read holds (see rw.lua), by which readers whose holds have expired are left out
 -- ARGV[2] how many fields are read: of a hash with more only about as many
 -- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, number of fields that were not read, field, value, field, value, …};
+--         of a lock that several may hold (limit) the ttl is that of the last place, and each field is an owner with the ms that are left;
 --         the type is `other` for a hash that is no lock: it has several fields and no mode, or more fields or bytes than a lock has
 
--- include rw
+-- include clock rw limit
 
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local token = redis.pcall('STRLEN', KEYS[2])
@@ -21,6 +22,17 @@ local out = {
   type(queue) == 'number' and queue or 0,
   0,
 }
+if kind == 'string' or kind == 'none' then
+  local ends = ends_of(KEYS[1])
+  local is, at = pcall(redis.call, 'ZRANGEBYSCORE', ends, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', '0', ARGV[2])
+  if not is or #at == 0 then return out end
+  out[1], out[5] = 'limit', redis.call('ZCOUNT', ends, '(' .. now, '+inf') - #at / 2
+  out[2] = tonumber(redis.call('ZRANGE', ends, '-1', '-1', 'WITHSCORES')[2]) - now
+  for i = 1, #at, 2 do
+    out[#out + 1] = at[i]
+    out[#out + 1] = string.format('%.0f', at[i + 1] - now)
+  end
+end
 if kind ~= 'hash' then return out end
 
 local mode, fields, most = text(KEYS[1], 'mode'), redis.call('HLEN', KEYS[1]), tonumber(ARGV[2])

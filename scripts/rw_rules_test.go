@@ -41,7 +41,7 @@ func TestRWKindsAndUpgrade(t *testing.T) {
 	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", "lengthen", 0, 30000, soon, "", "{k}", "", 0, "PUBLISH"), "[-5 0 0 0 0]")
 	want(t, acquire(t, s, "k", "a", 1, 1000), "[-3 0 0 0 0]")
 	want(t, run(t, s, scripts.Renew, []string{"k"}, soon, "set", "a", 1000), "[0]") // a plain hold of that owner has gone
-	want(t, run(t, s, scripts.Look, []string{"k"}, "a", "a", "{k}"), "[0 0 1]")
+	want(t, run(t, s, scripts.Look, []string{"k"}, "a", "a", "{k}", "a"), "[0 0 1 0]")
 	// A connection that does not know of a read hold, since it was told lost, gets the lock in its place, unless others read.
 	want(t, run(t, s, scripts.RWAcquire, rwKeys, "a", "write", 0, 1, 30000, soon, "", "{k}", "", 0, "PUBLISH"), "[1 1 30000 0 0]")
 	want(t, hash(t, s), "k a:write=1 mode=write")

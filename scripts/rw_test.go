@@ -325,7 +325,7 @@ func TestRWDeadReaders(t *testing.T) {
 	step(t, s, "RLOCK", "dead", 30000)
 	step(t, s, "RLOCK", "a", 30000)
 	s.Do(t, "DEL", holdsOf("dead")+":1", holdsOf("dead")+":2")
-	want(t, run(t, s, scripts.Look, []string{"k"}, "dead", "dead", "{k}"), "[0 0 0]")
+	want(t, run(t, s, scripts.Look, []string{"k"}, "dead", "dead", "{k}", "dead"), "[0 0 0 0]")
 	want(t, run(t, s, scripts.RWRenew, []string{"k", "k"}, soon, "dead", 2, 0, 30000, "{k}", "a", 1, 0, 30000, "{k}"), "[0 1]")
 	if reply := run(t, s, scripts.Info, []string{"k", token, "none"}, "{k}", 5000); strings.Contains(reply, "dead") || !strings.HasSuffix(reply, "mode read a 1]") {
 		t.Error(reply)

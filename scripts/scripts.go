@@ -38,6 +38,7 @@ end
 local function acquire(KEYS, ARGV)
   -- include acquire
 end
+local function may_be_free() return redis.call('EXISTS', KEYS[1]) == 0 end
 local function wake_others(publish, keys, proxy)
   -- include announce
   announce(publish, keys, proxy)
@@ -62,10 +63,33 @@ end
 local function acquire(KEYS, ARGV)
   -- include rw_acquire
 end
+local function may_be_free() return redis.call('EXISTS', KEYS[1]) == 0 end
 local function wake_others(publish, keys, proxy)
   -- include wake
   wake(publish, keys, keys[2], '1', proxy)
 end
+-- include handoff
+`)
+)
+
+// Those of a lock that several may hold.
+var (
+	LimitAcquire = load("limit_acquire", "-- include limit_acquire")
+	LimitRelease = load("limit_release", "-- include limit_release")
+	LimitExtend  = load("limit_extend", "-- include limit_extend")
+	LimitRenew   = load("limit_renew", "-- include limit_renew")
+	LimitForce   = load("limit_force", "-- include limit_force")
+	LimitHandoff = load("limit_handoff", `
+-- include clock limit
+local release_args, acquire_args, quiet_arg, quiet_ask = 6, 8, 5, 7
+local function release(KEYS, ARGV)
+  -- include limit_release
+end
+local function acquire(KEYS, ARGV)
+  -- include limit_acquire
+end
+local function may_be_free() return true end -- the acquire finds out
+local function wake_others(publish, keys, proxy) announce_places(publish, keys, proxy) end
 -- include handoff
 `)
 )

@@ -295,14 +295,14 @@ func TestLookAndInfo(t *testing.T) {
 	s := testredis.Start(t)
 	look := func(owner string) string {
 		t.Helper()
-		return run(t, s, scripts.Look, []string{"k"}, owner, owner, "{k}")
+		return run(t, s, scripts.Look, []string{"k"}, owner, owner, "{k}", owner)
 	}
-	want(t, look("me"), "[0 0 0]")
+	want(t, look("me"), "[0 0 0 0]")
 	s.Do(t, "HSET", "k", "me", "2")
 	s.Do(t, "SET", token, "42")
 	s.Do(t, "RPUSH", queue, "a", "b")
-	want(t, look("me"), "[1 0 0]")
-	want(t, look("you"), "[0 0 0]")
+	want(t, look("me"), "[1 0 0 0]")
+	want(t, look("you"), "[0 0 0 0]")
 	want(t, run(t, s, scripts.Info, []string{"k", token, queue}, "{k}", 5000), "[hash -1 42 2 0 me 2]")
 	want(t, run(t, s, scripts.Info, []string{token, "k", "none"}, "{k}", 5000), "[string -1  0 0]")
 	// Of a hash with many fields some are read. What has more than a lock may have is not looked at field by field.
@@ -327,9 +327,9 @@ func TestLookAndInfo(t *testing.T) {
 	}
 	s.Do(t, "FLUSHALL")
 	s.Do(t, "HSET", "k", "mode", "write", "me:write", 1, "me", 1)
-	want(t, look("me"), "[0 1 0]")
+	want(t, look("me"), "[0 1 0 0]")
 	s.Do(t, "SET", holdsOf("me")+":1", 1, "PX", 600000)
-	want(t, look("me"), "[0 1 1]")
+	want(t, look("me"), "[0 1 1 0]")
 }
 
 // TestRaise: a token is only ever raised.
@@ -411,7 +411,7 @@ func everyScript() map[string]scriptCall {
 		{scripts.RWForce, rwKeys[:2], []any{"PUBLISH", soon, "", "{k}"}},
 		{scripts.RWHandoff, rwKeys, slices.Concat([]any{rwChannel, "", "PUBLISH", "proxy"}, rwRelease, rwAcquire)},
 		{scripts.RWVote, rwKeys, append([]any{0}, rwAcquire...)},
-		{scripts.Look, one, []any{"me", "me", "{k}"}},
+		{scripts.Look, one, []any{"me", "me", "{k}", "me"}},
 		{scripts.Info, []string{"k", token, queue}, []any{"{k}", 5000}},
 		{scripts.Vacant, plain("k")[:2], []any{"PUBLISH", "P", "me"}},
 	} {

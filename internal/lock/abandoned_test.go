@@ -81,7 +81,7 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 // A re-entry that nobody heard of is set right as soon as Redis can be asked, however short a lease the re-entry asked for, and the lock that was
 // entered goes on.
 func TestAbandonedReentryWhileRedisIsAway(t *testing.T) {
-	for _, kind := range lockstore.Kinds {
+	for _, kind := range lockstore.Kinds[:3] { // of a place Redis has no count
 		for _, away := range []time.Duration{6 * time.Second, 18 * time.Second} {
 			t.Run(fmt.Sprintf("%v, away for %v", kind, away), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {

@@ -25,7 +25,7 @@ type acquire struct {
 // newAcquire is a request for a verb that waits as w, or (nil) does not wait. place is as placeOf says.
 func (c *Client) newAcquire(r Request, w *waiter, place int64) *acquire {
 	a := &acquire{c: c, r: r, w: w, Acquire: lockstore.Acquire{
-		ID: c.id(r.Kind, r.DB, r.Key, r.Owner), Lease: r.lease(c.m.opts), Fence: r.Fence, Blocks: r.Blocks,
+		ID: c.id(r.Kind, r.DB, r.Key, r.Owner), Lease: r.lease(c.m.opts), Limit: max(1, r.Limit), Fence: r.Fence, Blocks: r.Blocks,
 		Replicas: r.Replicas, ReplicaWait: r.within(time.Second), Patience: r.within(time.Minute),
 	}}
 	if r.Owner != "" && (r.joins || r.Replicas > 0) {
@@ -149,6 +149,9 @@ func (a *acquire) settle(ctx context.Context, got lockstore.Acquired, err error)
 			hs.apply(a.rec, unanswered{hs.moment(got.Final), lockstore.Milliseconds(a.Lease)})
 		}
 	}
+	if a.again && lockstore.WrongType(err) {
+		got.Code, err = lockstore.OtherKind, nil
+	}
 	if err != nil {
 		return Grant{}, err
 	}
@@ -257,10 +260,12 @@ func (hs *holds) grant(a *acquire, got lockstore.Acquired) bool {
 	if sent < hs.looked { // recheckIf may have come between Redis' answer and this
 		hs.happen(a.rec, suspected{reasonGone})
 	}
-	if first { // a plain lock and a read/write lock are never at one key together
-		other := a.ID.Line()
-		other.RW = !other.RW
-		hs.suspect(other, reasonGone)
+	if first { // locks of several kinds are never at one key together
+		for _, other := range lockstore.HoldKinds {
+			if other != a.rec.id.Kind {
+				hs.suspect(a.ID.As(other).Line(), reasonGone)
+			}
+		}
 	}
 	hs.free(a.rec)
 	return true

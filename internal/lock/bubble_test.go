@@ -38,7 +38,9 @@ func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o M
 	o.Logger, o.Events = testLog(), events.New(nil, "")
 	target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy(proxy)}
 	ctl := upstream.NewControl(target, upstream.ControlOptions{Logger: o.Logger})
-	return atWork(t, New(sharded.Single(ctl), o), ctl.Close)
+	m := atWork(t, New(sharded.Single(ctl), o), ctl.Close)
+	synctest.Wait() // when it listens to wake-ups it looks at all holds once
+	return m
 }
 
 // bubbleSlow is an engine whose messages to the node, and from it, take 100 ms; the link is that to break.

@@ -16,7 +16,7 @@ func TestWaitersSitOutALongScript(t *testing.T) {
 	requests := map[lockstore.LineKey]Request{
 		{Key: "plain"}:            {Key: "plain", Blocks: true},
 		{Key: "fair", Fair: true}: {Key: "fair", Blocks: true, Fair: true},
-		{Key: "rw", RW: true}:     {Key: "rw", Kind: Read, Blocks: true},
+		{Key: "rw", Kind: Write}:  {Key: "rw", Kind: Read, Blocks: true},
 	}
 	writer, _ := client(m)
 	mustLock(t, writer, Request{Key: "rw", Kind: Write})

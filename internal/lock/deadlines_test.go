@@ -134,7 +134,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 	defer replica.Cont()
 	mustLock(t, c, Request{Key: "plain"})
 	time.Sleep(lease * 3 / 2)
-	if got := lost.reasons(); got != "" || c.Held() != 13 {
+	if got := lost.reasons(); got != "" || c.Held() != 4*len(lockstore.Kinds)+1 {
 		t.Errorf("%d are held, lost: %s", c.Held(), got)
 	}
 }

@@ -41,8 +41,11 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// endless says whether a wait ends with a grant only, or with its connection.
-func (w *waiter) endless() bool { return w.id.Owner == w.c.owner && w.r.Blocks && w.r.Block == 0 }
+// endless says whether a wait ends only when a certain hold does, or with its connection: of a lock that several hold any
+// of them may end.
+func (w *waiter) endless() bool {
+	return w.id.Owner == w.c.owner && w.r.Blocks && w.r.Block == 0 && w.id.Kind != Limit
+}
 
 // circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own.
 // nil: there is no circle. With leaves the waiter is out of the circle then: of two waits that close one at the same time

@@ -33,6 +33,11 @@ func notHeld(key string, named bool) error {
 
 func otherKind(key string) error { return about(key, "LOCKKIND", "'%s' holds a lock of another kind") }
 
+// ofAnotherKind says whether a verb about a plain lock has met a lock of another kind: one that several may hold is no hash.
+func ofAnotherKind(err error) bool {
+	return isCode(err, "LOCKKIND") || lockstore.WrongType(err)
+}
+
 // bothSides is the answer to a verb that names no side of a read/write lock of which the owner has both, or may have.
 func bothSides(key string) error {
 	return about(key, "ERR", "this owner may hold '%s' for reading and for writing: say READ or WRITE")

@@ -159,7 +159,7 @@ func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 			c, _ := client(m)
 			r := Request{Key: fmt.Sprint(kind), Kind: kind, Owner: "me", Lease: 60_000, Fence: kind != Read}
 			got := locking(c, r)
-			eventually(t, 5*time.Second, "it is there", func() bool { return len(hash(t, s, r.Key)) > 0 })
+			eventually(t, 5*time.Second, "it is there", func() bool { return s.Do(t, "EXISTS", r.Key).(int64) > 0 })
 			link.Drop()
 			granted(t, got, r.Key)
 			if left := pttl(t, s, r.Key); left < 50_000 {
@@ -176,7 +176,7 @@ func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
 		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", ManagerOptions{})
 		c, _ := client(m)
-		for _, kind := range lockstore.Kinds {
+		for _, kind := range lockstore.Kinds[:3] { // of a place Redis has no count
 			id := c.id(kind, 0, "k", "me")
 			s.Do(t, "HSET", "k", id.Field(), 3)
 			if kind != Plain {
@@ -216,7 +216,7 @@ func TestLeaseSetElsewhereIsOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
-			mustLock(t, other, Request{Key: r.Key, Kind: []Kind{Plain, Write, Write}[kind]})
+			mustLock(t, other, Request{Key: r.Key, Kind: []Kind{Plain, Write, Write, Limit}[kind]})
 			_, err := a.Unlock(context.Background(), UnlockRequest{Key: r.Key, Side: r.Kind, Owner: "me"})
 			wantCode(t, err, "NOTHELD")
 		}

@@ -84,7 +84,7 @@ func TestHandoffOfADeadRead(t *testing.T) {
 		eventually(t, 5*time.Second, "it waits", func() bool {
 			m.lines.mu.Lock()
 			defer m.lines.mu.Unlock()
-			l := m.lines.byKey[lockstore.LineKey{Key: "k", RW: true}]
+			l := m.lines.byKey[lockstore.LineKey{Key: "k", Kind: Write}]
 			return l != nil && l.waiters.Front().Value.(*waiter).state == parked
 		})
 		for _, key := range subKeys(t, s) {

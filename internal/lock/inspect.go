@@ -285,8 +285,8 @@ func (rec *record) entry(side Kind, by clock, now time.Time) Entry {
 // sides are those that a hold has.
 func (rec *record) sides() []Kind {
 	switch {
-	case rec.id.Kind == Plain:
-		return []Kind{Plain}
+	case !rec.id.Kind.Spec().RW:
+		return []Kind{rec.id.Kind}
 	case rec.counts.Reads == 0:
 		return []Kind{Write}
 	case rec.counts.Writes == 0:

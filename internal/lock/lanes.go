@@ -24,7 +24,7 @@ const (
 // chunkKey is what the holds that go into one renewal script have in common.
 type chunkKey struct {
 	db   int
-	rw   bool // read/write locks
+	kind Kind // of the locks: one of lockstore.HoldKinds
 	slot int  // on a cluster
 }
 
@@ -64,7 +64,7 @@ func (wd *watchdog) laneOf(at lockstore.Location) *lane {
 func (wd *watchdog) enqueue(rec *record) {
 	at := wd.store.Location(rec.id.Key)
 	ln := wd.laneOf(at)
-	key := chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW, slot: at.Slot}
+	key := chunkKey{db: rec.id.DB, kind: rec.id.Kind, slot: at.Slot}
 	deadline := rec.due(wd.holds.terms)
 	c := ln.open[key]
 	if c == nil {

@@ -221,8 +221,8 @@ func (ls *lines) leave(w *waiter, granted bool) {
 			l.own.Close()
 			if !granted { // this proxy may have been told when nobody heard it any more, and is to be told no more
 				now, here := time.Now(), w.id
-				if here.Owner = ls.opts.UUID; l.key.RW {
-					here.Kind = lockstore.Read
+				if here.Owner = ls.opts.UUID; l.key.Kind == Write {
+					here.Kind = Read
 				}
 				ls.store.Vacate(here, now, now)
 			}
@@ -264,10 +264,12 @@ func (ls *lines) count() int64 {
 func (ls *lines) waitingAt(db int, key string) (n int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	plain := lockstore.LineKey{DB: db, Key: key}
-	for _, k := range []lockstore.LineKey{plain, plain.Fairly(), {DB: db, Key: key, RW: true}} {
-		if l := ls.byKey[k]; l != nil {
-			n += l.waiters.Len()
+	for _, kind := range lockstore.HoldKinds {
+		k := lockstore.LineKey{DB: db, Key: key, Kind: kind}
+		for _, l := range [...]*line{ls.byKey[k], ls.byKey[k.Fairly()]} {
+			if l != nil {
+				n += l.waiters.Len()
+			}
 		}
 	}
 	return n
@@ -311,9 +313,11 @@ func (ls *lines) tried(w *waiter, got Grant, err error) {
 	case err == nil:
 		// The next in line need not try now, since the lock is held and messages reach it, unless it can share the lock:
 		// then the next ones try side by side.
+		most := min(got.Left, sharedAtOnce)
 		if w.r.Kind.Spec().Shared {
-			w.callNext()
+			most = sharedAtOnce
 		}
+		w.callNext(most)
 		l.tryNext(w.r.lease(ls.opts), ls.opts.Poll)
 	case !refused:
 		l.tryNext(troubledPoll, ls.opts.Poll)
@@ -326,11 +330,11 @@ func (ls *lines) tried(w *waiter, got Grant, err error) {
 // many.
 const sharedAtOnce = 8
 
-// callNext makes those try that stand behind a waiter and may share the lock with it, up to the first that wants it
-// alone. lines.mu is held.
-func (w *waiter) callNext() {
-	called := 0
-	for at := w.place.Next(); at != nil && called < sharedAtOnce; at = at.Next() {
+// callNext makes those try, so many at most, that stand behind a waiter and may share the lock with it, up to the first that
+// wants it alone. lines.mu is held.
+func (w *waiter) callNext(most int64) {
+	called := int64(0)
+	for at := w.place.Next(); at != nil && called < most; at = at.Next() {
 		next := at.Value.(*waiter)
 		if next.id.Kind != w.id.Kind {
 			return

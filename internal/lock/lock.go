@@ -21,6 +21,7 @@ const (
 	Plain = lockstore.Plain
 	Read  = lockstore.Read
 	Write = lockstore.Write
+	Limit = lockstore.Limit
 )
 
 // Request is one LOCK, FAIRLOCK, RLOCK or WLOCK.
@@ -35,7 +36,8 @@ type Request struct {
 	// "": the connection, which counts how often it takes the lock. An owner with a name has the lock or not, for the
 	// lease
 	Owner    string
-	Self     bool // the connection alone is the owner: it may re-enter
+	Self     bool  // the connection alone is the owner: it may re-enter
+	Limit    int64 // of a lock of that kind: so many may have it, one at least
 	Fence    bool
 	Replicas int64 // so many replicas must have the grant; 0 = none
 
@@ -165,6 +167,11 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (g Grant,
 	if err := c.m.rules.Limit(r.Lease, r.Replicas); err != nil {
 		return Grant{}, err
 	}
+	if r.Kind == Limit {
+		if err := c.m.limits(r.Key); err != nil {
+			return Grant{}, err
+		}
+	}
 	if err := c.m.store.Admit(ctx, r.Key, r.left(nil)); err != nil {
 		return Grant{}, err
 	}
@@ -242,6 +249,14 @@ func (m *Manager) has(id lockstore.ID) bool {
 	return err == nil && (seen.Any() || seen.Unsure)
 }
 
+// limits says whether a lock may be one that several hold.
+func (m *Manager) limits(key string) error {
+	if lockstore.SharesQueue(key) {
+		return about(key, "ERR", "'%s' cannot be a lock with LIMIT: its places would be those of the lock without the braces")
+	}
+	return m.rules.Limits()
+}
+
 func outcomeWord(err error) string {
 	if err == nil { // spares the allocation that errors.As needs
 		return "ok"
@@ -263,7 +278,7 @@ func (m *Manager) nameable(names ...string) error {
 	for _, name := range names {
 		if lockstore.Reserved(name) {
 			return about(name, "ERR", "'%s' cannot be a lock: names that begin with '"+lockstore.ReservedPrefix+
-				"' or 'redisson_lock_<queue, timeout or token>:', or end in ':rwlock_timeout:<number>', are those of keys that belong to other locks")
+				"' or 'redisson_lock_<queue, timeout or token>:', or end in '{<name>}:timeout' or ':rwlock_timeout:<number>', are those of keys that belong to other locks")
 		}
 		if err := m.rules.Fits(name); err != nil {
 			return err

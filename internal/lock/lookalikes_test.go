@@ -66,7 +66,7 @@ func TestKeysOfOtherLocksAreNoLocks(t *testing.T) {
 	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
 	for _, name := range []string{"{a}:job:rwlock_timeout:1", "lockproxy_watch:{a}:job", "lockproxy_fair:{a}"} {
-		for _, k := range []Kind{Plain, Read, Write} {
+		for _, k := range []Kind{Plain, Read, Write, Limit} {
 			_, err := a.Lock(t.Context(), Request{Key: name, Kind: k})
 			wantCode(t, err, "ERR")
 		}

@@ -113,7 +113,7 @@ func TestUnlockOfOneSideWithoutItsReply(t *testing.T) {
 // TestInnerStepsWithoutTheirReply: a connection enters its lock once more, or gives an inner section back, and hears that the outcome is unknown. The
 // LOCK counts as not done, the UNLOCK as done; Redis is told so.
 func TestInnerStepsWithoutTheirReply(t *testing.T) {
-	for _, kind := range lockstore.Kinds {
+	for _, kind := range lockstore.Kinds[:3] { // of a place Redis has no count
 		for _, done := range []bool{true, false} {
 			inBubble(t, func(t *testing.T, w *world.World) { innerSteps(t, w, kind, done) })
 		}

@@ -34,7 +34,7 @@ func TestNoLockWithoutACommandToGiveItBack(t *testing.T) {
 	s := testredis.Start(t, `--rename-command PUBLISH ""`)
 	m := engine(t, s.URL(), ManagerOptions{})
 	a, _ := client(m)
-	for _, k := range []Kind{Plain, Read, Write} {
+	for _, k := range []Kind{Plain, Read, Write, Limit} {
 		if _, err := a.Lock(t.Context(), Request{Key: "k", Kind: k}); err == nil {
 			t.Errorf("%v: a lock was given", k)
 		}

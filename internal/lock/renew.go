@@ -94,6 +94,9 @@ func (hs *holds) extend(e *extend, done lockstore.Extended, err error) error {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	defer hs.free(e.rec)
+	if lockstore.WrongType(err) {
+		done.Code, err = lockstore.OtherKind, nil
+	}
 	switch {
 	case err != nil:
 		hs.happen(e.rec, notExtended{lockstore.Unknown(err)})

@@ -29,7 +29,7 @@ type shorter struct {
 func shorterLeases() (all []shorter) {
 	for _, lease := range []int64{300, 1000, 4000, 20000} {
 		for _, had := range []int64{0, 60000} {
-			for _, kind := range []Kind{Plain, Read, Write} {
+			for _, kind := range lockstore.Kinds[:3] {
 				all = append(all, shorter{Request{Kind: kind, Lease: had}, lease})
 			}
 		}

@@ -30,7 +30,7 @@ func TestClusterNames(t *testing.T) {
 		}
 		for _, other := range []string{
 			lockstore.ChannelOf(name), lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.GuardKey(name), lockstore.ReadPrefix(name) + ":{o}",
-			lockstore.LineKey{Key: name, RW: true}.Channel(),
+			lockstore.LineKey{Key: name, Kind: Write}.Channel(),
 			lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name),
 		} {
 			if slotOf(other) != slotOf(name) {

@@ -76,10 +76,8 @@ func (hs *records) own(c *Client, id lockstore.ID) (rec *record, side Kind, err 
 		return nil, side, lost
 	}
 	var has lockstore.Seen
-	plain, rw := hs.of(id.As(Plain)), hs.of(id.As(Write))
-	if plain != nil {
-		has.Plain = plain.live()
-	}
+	plain, rw, place := hs.of(id.As(Plain)), hs.of(id.As(Write)), hs.of(id.As(Limit))
+	has.Plain, has.Place = plain != nil && plain.live(), place != nil && place.live()
 	if rw != nil {
 		has.Reads, has.Writes = rw.counts.Reads > 0, rw.counts.Writes > 0
 	}
@@ -97,7 +95,7 @@ func sideOf(id lockstore.ID, has lockstore.Seen) (Kind, error) {
 	switch {
 	case has.Unsure, id.Kind == Plain && has.Reads && has.Writes:
 		return id.Kind, bothSides(id.Key)
-	case id.Kind != Plain && has.Plain:
+	case id.Kind.Spec().RW && (has.Plain || has.Place):
 		return id.Kind, otherKind(id.Key)
 	case id.Kind != Plain, has.Plain:
 		return id.Kind, nil
@@ -105,6 +103,8 @@ func sideOf(id lockstore.ID, has lockstore.Seen) (Kind, error) {
 		return Write, nil
 	case has.Reads:
 		return Read, nil
+	case has.Place:
+		return Limit, nil
 	}
 	return Plain, nil
 }
@@ -155,6 +155,9 @@ func (hs *holds) unlock(u *unlocking, err error) (free bool, _ error) {
 	defer hs.mu.Unlock()
 	defer hs.free(u.rec)
 	frees, code := u.Counts.Total() == 0, u.done.Code
+	if lockstore.WrongType(err) {
+		code, err = lockstore.OtherKind, nil
+	}
 	switch doneBefore := u.done.Again || u.givenUp; {
 	case err != nil:
 		e := notUnlocked{u.Counts, lockstore.Unknown(err), hs.moment(u.done.Final)}
@@ -204,7 +207,7 @@ func (u *unlocking) send(ctx context.Context, g *giveBacks) (err error) {
 // which one the owner is.
 func (c *Client) onNamedSide(id lockstore.ID, verb func(lockstore.ID) error) error {
 	err := verb(id)
-	if id.Kind != Plain || !isCode(err, "LOCKKIND") {
+	if id.Kind != Plain || !ofAnotherKind(err) {
 		return err
 	}
 	seen, err := c.m.store.Look(id, time.Time{}, time.Now().Add(patience))
@@ -272,13 +275,14 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	}
 	kinds := []Kind{r.Side}
 	if r.Side == Plain {
-		kinds = []Kind{Plain, Read} // either side will do for Redis to tell which one it is
+		kinds = lockstore.HoldKinds[:] // either side of a read/write lock will do for Redis to tell which one it is
 	}
 	for _, k := range kinds {
 		id := lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}
 		done, err := c.m.store.Release(ctx, &lockstore.Release{ID: id, Whole: r.Side == Plain})
 		freed, err := c.forced(id, done.Code, err)
 		switch code := done.Code; {
+		case r.Side == Plain && k != Limit && ofAnotherKind(err):
 		case err != nil:
 			return false, err
 		case code == lockstore.NoLock:
@@ -326,7 +330,7 @@ func (c *Client) forced(id lockstore.ID, code int64, err error) (freed bool, _ e
 // Forced has the holders that are here of a lock looked at, and told, of which another proxy says that it has freed it by
 // force.
 func (m *Manager) Forced(db int, key string) {
-	for _, kind := range []Kind{Plain, Read} {
+	for _, kind := range lockstore.HoldKinds {
 		m.holds.recheckKey(lockstore.ID{DB: db, Key: key, Kind: kind}.Line(), reasonForced)
 	}
 }

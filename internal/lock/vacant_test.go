@@ -103,7 +103,7 @@ func TestVacantLateUnlock(t *testing.T) {
 			waiter.told(10 * time.Second)
 		}
 		listen := redis.PubSubConn{Conn: dialNode(t, w, s)}
-		if err := listen.Subscribe(lockstore.LineKey{Key: "rw", RW: true}.Channel()); err != nil {
+		if err := listen.Subscribe(lockstore.LineKey{Key: "rw", Kind: Write}.Channel()); err != nil {
 			t.Fatal(err)
 		}
 		listen.Receive()

@@ -172,8 +172,8 @@ func (ls *lines) park(w *waiter) (wake, hearsay <-chan struct{}) {
 }
 
 // listen waits until the channel is subscribed to that wakes the head of a line, when the waiter has become that. It is to
-// try at once then, since a message may have been missed, unless a client of this proxy has the lock: the release of that
-// is yet to come, and wakes it.
+// try at once then, since a message may have been missed, unless a client of this proxy has the lock for itself: the
+// release of that is yet to come, and wakes it.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	ls := w.c.m.lines
 	if !ls.subscribe(w) {
@@ -196,7 +196,7 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 func (ls *lines) listens(w *waiter) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if !ls.holds.keeps(w.id.Line()) {
+	if w.r.Kind == Limit || !ls.holds.keeps(w.id.Line()) {
 		w.line.tryAt = time.Time{}
 	} else if w.line.tryAt.IsZero() {
 		w.line.tryNext(-1, ls.opts.Poll)

@@ -91,7 +91,7 @@ func (wd *watchdog) renewChunk(c *chunk) error {
 
 // renewal makes the step for a chunk.
 func (hs *holds) renewal(c *chunk) lockstore.Renewal {
-	r := lockstore.Renewal{DB: c.db, RW: c.rw, Allow: c.allow, Sets: true, Holds: make([]lockstore.Renewed, len(c.holds))}
+	r := lockstore.Renewal{DB: c.db, Kind: c.kind, Allow: c.allow, Sets: true, Holds: make([]lockstore.Renewed, len(c.holds))}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	now := hs.now()
@@ -148,7 +148,7 @@ func (wd *watchdog) visitBusy(rec *record, least time.Duration) error {
 		return nil
 	}
 	c := &chunk{
-		chunkKey: chunkKey{db: rec.id.DB, rw: rec.id.Kind.Spec().RW}, holds: []*record{rec},
+		chunkKey: chunkKey{db: rec.id.DB, kind: rec.id.Kind}, holds: []*record{rec},
 		planned: wd.holds.now(), allow: lockstore.Allowed, least: least,
 	}
 	return wd.renewChunk(c)

@@ -28,7 +28,7 @@ func TestReentryDoesNotPutOffRenewals(t *testing.T) {
 		},
 		"renews": func(c *Client, kind Kind) error { return c.Renew(ctx, RenewRequest{Key: "k", Side: kind}) },
 	} {
-		for _, kind := range []Kind{Plain, Read, Write} {
+		for _, kind := range []Kind{Plain, Read, Write, Limit} {
 			t.Run(name+" "+kind.Spec().Verb, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					n := w.NewNode(bubbleAddr)

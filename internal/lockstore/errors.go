@@ -51,9 +51,14 @@ func NotSent(err error) bool {
 }
 
 // Forbidden says that Redis refused something for want of a right.
-func Forbidden(err error) bool {
+func Forbidden(err error) bool { return refusedWith(err, "NOPERM ") }
+
+// WrongType says that Redis refused something because of what the key holds.
+func WrongType(err error) bool { return refusedWith(err, "WRONGTYPE ") }
+
+func refusedWith(err error, code string) bool {
 	refusal, is := errors.AsType[*upstream.ReplyError](err)
-	return is && strings.HasPrefix(refusal.Line, "NOPERM ")
+	return is && strings.HasPrefix(refusal.Line, code)
 }
 
 // Passing says whether a waiter waits until err has passed: Redis is away, starting, between masters, or busy with

@@ -20,6 +20,9 @@ const (
 	Read
 	// Write is the other side, which one owner holds alone; it may also read.
 	Write
+	// Limit is one place of a lock that as many owners may hold as each request says: of Redisson's
+	// RPermitExpirableSemaphore.
+	Limit
 )
 
 // Spec is how one kind differs from the others.
@@ -38,10 +41,14 @@ var kindSpecs = [...]Spec{
 	Plain: {name: "plain", Verb: "LOCK", Letter: 'P'},
 	Read:  {name: "read", Verb: "RLOCK", Letter: 'R', side: "read", RW: true, Other: Write, Shared: true},
 	Write: {name: "write", Verb: "WLOCK", Letter: 'W', side: "write", suffix: writeSuffix, RW: true, Other: Read},
+	Limit: {name: "limit", Verb: "LOCK", Letter: 'L'},
 }
 
 // Kinds are all there are.
-var Kinds = [...]Kind{Plain, Read, Write}
+var Kinds = [...]Kind{Plain, Read, Write, Limit}
+
+// HoldKinds are those of ID.Hold, and of lines: both sides of a read/write lock are one.
+var HoldKinds = [...]Kind{Plain, Write, Limit}
 
 // writeSuffix follows the owner in the field of a write hold.
 const writeSuffix = ":write"
@@ -78,10 +85,13 @@ func (id ID) As(k Kind) ID {
 	return id
 }
 
-// Field is where the lock's hash counts this hold.
+// Field is where the lock's hash counts this hold, or the member of the zset.
 func (id ID) Field() string {
-	if n := id.Kind.Spec(); n.RW {
+	switch n := id.Kind.Spec(); {
+	case n.RW:
 		return rwField(id.Key, id.Owner) + n.suffix
+	case id.Kind == Limit:
+		return permit(id.Owner)
 	}
 	return id.Owner
 }
@@ -105,28 +115,40 @@ func (id ID) ReadHold(number int64) string {
 	return ReadPrefix(id.Key) + ":" + id.Reader() + ":rwlock_timeout:" + strconv.FormatInt(number, 10)
 }
 
-// Keys are the KEYS of the scripts that take this hold and give it back: the hash, what waits, and the fencing token.
+// Keys are the KEYS of the scripts that take this hold and give it back: the lock, what waits, and the fencing token, if
+// there may be one.
 func (id ID) Keys() []string {
 	queue, token := OwnKeys(id.Key)
-	if id.Kind != Plain {
+	switch id.Kind {
+	case Plain:
+	case Limit:
+		return id.WaitKeys()
+	default:
 		queue = id.Line().Channel()
 	}
 	return append(make([]string, 0, 4), id.Key, queue, token)
 }
 
+// WaitKeys are the KEYS of the scripts that wake those that wait for the lock: it, and what waits.
+func (id ID) WaitKeys() []string {
+	if id.Kind == Plain {
+		return QueueKeys(id.Key)
+	}
+	return append(make([]string, 0, 3), id.Key, id.Line().Channel())
+}
+
 // QueueKeys are the KEYS of the scripts on the fair queue of a plain lock.
 func QueueKeys(name string) []string { return append(make([]string, 0, 3), name, QueueKey(name)) }
 
-// LineKey names what is waited for together: a plain lock, the same in the fair queue, or both sides of a read/write
-// lock.
+// LineKey names what is waited for together: a lock of one of HoldKinds, or a plain one in the fair queue.
 type LineKey struct {
 	DB   int
 	Key  string
-	RW   bool
+	Kind Kind
 	Fair bool
 }
 
-func (id ID) Line() LineKey { return LineKey{DB: id.DB, Key: id.Key, RW: id.Kind.Spec().RW} }
+func (id ID) Line() LineKey { return LineKey{DB: id.DB, Key: id.Key, Kind: id.Hold().Kind} }
 
 // Fairly is the line of those who wait for the same lock in the fair queue.
 func (l LineKey) Fairly() LineKey {
@@ -136,8 +158,11 @@ func (l LineKey) Fairly() LineKey {
 
 // Channel is where Redisson publishes that the lock may be free.
 func (l LineKey) Channel() string {
-	if l.RW {
+	switch l.Kind {
+	case Write:
 		return Prefixed("redisson_rwlock", l.Key)
+	case Limit:
+		return Prefixed("redisson_sc", l.Key)
 	}
 	return ChannelOf(l.Key)
 }

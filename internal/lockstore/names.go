@@ -1,6 +1,9 @@
 package lockstore
 
-import "strings"
+import (
+	"encoding/hex"
+	"strings"
+)
 
 // Prefixed builds a name beside a lock as Redisson's prefixName does: the lock's own hash tag, or the whole name as the
 // tag, so that all keys and channels of one lock live on one slot.
@@ -29,8 +32,8 @@ func QueueKey(name string) string { return Prefixed(queuePrefix, name) }
 // TimeoutKey is the zset that says until when the waiters of that queue count as alive.
 func TimeoutKey(name string) string { return Prefixed(timeoutPrefix, name) }
 
-// SharesQueue says whether a lock would have the fair queue of another one: `{a}` that of `a`. It has none then, as
-// nobody but the users of `a` may say who waits for that.
+// SharesQueue says whether a lock would have the fair queue of another one, or its zset of places: `{a}` that of `a`. It
+// has none then, as nobody but the users of `a` may say who waits for that.
 func SharesQueue(name string) bool { return wholeTag(name) }
 
 // noQueue stands where the names of fair queues begin. It has the same length, since scripts make the name of the
@@ -107,6 +110,31 @@ func isNumber(s string) bool {
 	return s != "" && strings.Trim(s, digits) == ""
 }
 
+// permit is the member of the zset that has an owner's place: Redisson's are 16 bytes, which Java knows by 32 hexadecimal
+// digits, as a permit's id.
+func permit(owner string) string {
+	if id, err := hex.DecodeString(owner); err == nil && len(id) == 16 && strings.ToLower(owner) == owner {
+		return string(id)
+	}
+	return owner
+}
+
+// PermitOf is the owner whose member of the zset that is.
+func PermitOf(member string) string {
+	if len(member) == 16 && strings.ContainsFunc(member, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return hex.EncodeToString([]byte(member))
+	}
+	return member
+}
+
+// PlacesKey is the zset that has the owners of a lock that several may hold: see scripts/limit.lua.
+func PlacesKey(name string) string { return ReadPrefix(name) + ":timeout" }
+
+// endsName says whether a name is that of the zset of a lock that several may hold: see scripts/limit.lua.
+func endsName(name string) bool {
+	return strings.HasSuffix(name, ":timeout") && strings.Contains(name, "{")
+}
+
 // GuardKey is a key, in the slot of a lock, that never exists: see node.Call.Guarded.
 func GuardKey(name string) string { return Prefixed("lockproxy_guard", name) }
 
@@ -127,5 +155,5 @@ const ReservedPrefix = "lockproxy_"
 // could overwrite those without a right to them.
 func Reserved(name string) bool {
 	kind, _, _ := strings.Cut(name, ":")
-	return strings.HasPrefix(name, ReservedPrefix) || readHoldName(name) || kind == queuePrefix || kind == timeoutPrefix || kind == tokenPrefix
+	return strings.HasPrefix(name, ReservedPrefix) || readHoldName(name) || endsName(name) || kind == queuePrefix || kind == timeoutPrefix || kind == tokenPrefix
 }

@@ -39,6 +39,15 @@ func (r Rules) Limit(lease, replicas int64) error {
 	return nil
 }
 
+// Limits says whether a lock may be one that several hold.
+func (r Rules) Limits() error {
+	if r.Votes {
+		return &Error{Code: "ERR",
+			Text: "LIMIT is not supported with --quorum: two majorities may count different owners, so more could hold the lock"}
+	}
+	return nil
+}
+
 // Fences says whether Redis can run a command and look at its lock in one step.
 func (r Rules) Fences() error {
 	if r.Votes {

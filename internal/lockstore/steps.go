@@ -11,7 +11,7 @@ const Allowed = time.Second
 // Counts is how often a connection is in a lock. A named owner has a lock or not, and no count: zero.
 type Counts struct {
 	Reads  int64 // of a read/write lock
-	Writes int64 // of that; or of a plain lock
+	Writes int64 // of that; or of another lock
 }
 
 // Of is the count of one side.
@@ -41,6 +41,7 @@ type Acquire struct {
 	// What a connection's hold is to have: 1 in all makes the hold if it is not there, more do not; zero: a named owner.
 	Counts Counts
 	Lease  int64 // ms
+	Limit  int64 // of a lock that so many may hold
 	// What becomes of the lease of a hold that a named owner has: Joins, Renews; "": it is lengthened.
 	There string
 	Fence bool
@@ -70,6 +71,7 @@ type Acquired struct {
 	Made   bool    // the owner did not have it before
 	TTL    int64   // ms, of the hold; of a refusal: of the other one's (negative: none known)
 	Token  int64   // the fencing token
+	Left   int64   // of a lock that several may hold: so many more may have it now
 	Expiry *Expiry // of a named owner's hold that this has made
 
 	Place  int64 // of a refusal: in the fair queue, or the proxy's among those that are woken
@@ -127,6 +129,7 @@ type Handoff struct {
 // Seen is what there is of one owner's hold.
 type Seen struct {
 	Plain, Writes, Reads bool
+	Place                bool // of a lock that several may hold
 	Unsure               bool // of a quorum: with the nodes that have not answered a majority may have it
 }
 
@@ -137,17 +140,19 @@ func (s Seen) On(side Kind) bool {
 		return s.Plain
 	case Read:
 		return s.Reads
+	case Limit:
+		return s.Place
 	}
 	return s.Writes
 }
 
 // Any says whether there is a hold on any side.
-func (s Seen) Any() bool { return s.Plain || s.Reads || s.Writes }
+func (s Seen) Any() bool { return s.Plain || s.Reads || s.Writes || s.Place }
 
 // Renewal lets connections' holds last, all of one kind of lock and in one slot.
 type Renewal struct {
 	DB    int
-	RW    bool
+	Kind  Kind          // one of HoldKinds
 	Allow time.Duration // how long Redis may take to get to it
 	// Sets: the leases of plain locks are set, which costs Redis less. A lease is to be so long then that one that a late
 	// request has cut lasts until the next renewal. Else none is made shorter.

@@ -42,6 +42,12 @@ func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
 	}
 	in.Queue, _ = strconv.ParseInt(text[3], 10, 64)
 	switch text[0] {
+	case lockstore.Limit.String():
+		in.Kind = text[0]
+		in.Unread, _ = strconv.ParseInt(text[4], 10, 64)
+		for i := 5; i+1 < len(text); i += 2 {
+			in.Owners = append(in.Owners, lockstore.Owned{Owner: lockstore.PermitOf(text[i]), Kind: lockstore.Limit, Holds: 1, Field: text[i]})
+		}
 	case "none":
 		in.Kind = "none"
 	case "hash":
@@ -81,10 +87,10 @@ func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
 // Look is the script that says what there is of one owner's holds.
 func Look(id lockstore.ID) Call {
 	return Call{DB: id.DB, Script: scripts.Look, Keys: []string{id.Key},
-		Args: []string{id.Owner, id.Reader(), lockstore.ReadPrefix(id.Key)}, Shape: Shape{Least: 3}}
+		Args: []string{id.Owner, id.Reader(), lockstore.ReadPrefix(id.Key), id.As(lockstore.Limit).Field()}, Shape: Shape{Least: 4}}
 }
 
 // Seen reads what that script has returned.
 func Seen(out []int64) lockstore.Seen {
-	return lockstore.Seen{Plain: out[0] == 1, Writes: out[1] == 1, Reads: out[2] == 1}
+	return lockstore.Seen{Plain: out[0] == 1, Writes: out[1] == 1, Reads: out[2] == 1, Place: out[3] == 1}
 }

@@ -203,7 +203,7 @@ func allCalls() (all []Call) {
 				Extend(lockstore.Extension{ID: id, Counts: counts, Lease: 30000, Expiry: expiry}, false, soon))
 		}
 		held := lockstore.Renewed{ID: id, Counts: lockstore.Counts{}.With(k, 1), Lease: 700_000}
-		all = append(all, Renew(lockstore.Renewal{RW: k != lockstore.Plain, Holds: []lockstore.Renewed{held}}, soon))
+		all = append(all, Renew(lockstore.Renewal{Kind: held.ID.Hold().Kind, Holds: []lockstore.Renewed{held}}, soon))
 	}
 	return append(all,
 		steps.Release(&lockstore.Release{ID: lockstore.ID{Key: key}}, soon), steps.Release(&lockstore.Release{ID: lockstore.ID{Key: key, Kind: lockstore.Read}, Whole: true}, soon),

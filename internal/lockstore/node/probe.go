@@ -44,10 +44,11 @@ type probeStep struct {
 
 // trial is what the probe does with one kind of lock: a named owner takes it, with a fencing token where that is given,
 // has it renewed in both ways, and gives it back. Of the fair queue of a plain lock the release has to take somebody out
-// who is there no more, and to call another; of two readers the first shortens nothing for the second.
+// who is there no more, and to call another; of two readers the first shortens nothing for the second;
+// where one may have the lock a second is refused.
 func (s Site) trial(id lockstore.ID, verb string) (all []probeStep) {
 	by, kind := Steps{Publish: verb}, id.Kind.Spec()
-	a := &lockstore.Acquire{ID: id, Lease: probeLease, Fence: !kind.Shared}
+	a := &lockstore.Acquire{ID: id, Lease: probeLease, Limit: 1, Fence: !kind.Shared && id.Kind != lockstore.Limit}
 	release := probeStep{by.Release(&lockstore.Release{ID: id, Named: true}, ever), lockstore.Freed}
 	other := *a
 	other.ID.Owner, other.Fence, other.Queues = s.UUID+":1", false, id.Kind == lockstore.Plain
@@ -57,13 +58,16 @@ func (s Site) trial(id lockstore.ID, verb string) (all []probeStep) {
 			probeStep{Raise(id, 1, ever), lockstore.Granted})
 	} else {
 		all = append(all, probeStep{by.Acquire(a, ever), lockstore.Granted})
-		renewal := lockstore.Renewal{RW: kind.RW, Holds: []lockstore.Renewed{
+		renewal := lockstore.Renewal{Kind: id.Hold().Kind, Holds: []lockstore.Renewed{
 			{ID: id, Counts: lockstore.Counts{}.With(id.Kind, 1), Lease: probeLease}}}
 		all = append(all, probeStep{Renew(renewal, ever), lockstore.StillThere})
 		switch id.Kind {
 		case lockstore.Plain:
 			second.code = lockstore.Refused
 			all = append(all, probeStep{Call{Keys: []string{lockstore.QueueKey(id.Key)}, Args: []string{"RPUSH", "nobody"}}, 1}, second)
+		case lockstore.Limit:
+			second.code = lockstore.Refused
+			all = append(all, second)
 		case lockstore.Read:
 			all = append(all, second)
 		}
@@ -94,9 +98,12 @@ func (s Site) probe(name, verb string) (cannot string, err error) {
 	another := id
 	another.Owner = s.UUID + ":1"
 	left := []string{name, id.ReadHold(1), another.ReadHold(1), lockstore.TokenKey(name), lockstore.QueueKey(name),
-		lockstore.TimeoutKey(name), lockstore.Prefixed("lockproxy_fair", name)}
+		lockstore.TimeoutKey(name), lockstore.PlacesKey(name), lockstore.Prefixed("lockproxy_fair", name)}
 	var steps []probeStep
 	for _, kind := range lockstore.Kinds {
+		if s.Votes && kind == lockstore.Limit {
+			continue // see lockstore.Rules
+		}
 		steps = append(steps, s.trial(id.As(kind), verb)...)
 	}
 	replies := sendSteps(client, steps, left, "EVALSHA")

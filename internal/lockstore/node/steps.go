@@ -14,6 +14,20 @@ type Steps struct {
 	Proxy   string // by which name this proxy is woken; "": all are, as on the nodes of a quorum
 }
 
+// stepScripts are the scripts of one kind of lock.
+type stepScripts struct{ acquire, release, extend, renew, force, handoff *scripts.Script }
+
+func scriptsOf(k lockstore.Kind) stepScripts {
+	switch k {
+	case lockstore.Plain:
+		return stepScripts{scripts.Acquire, scripts.Release, scripts.Extend, scripts.Renew, scripts.Force, scripts.Handoff}
+	case lockstore.Limit:
+		return stepScripts{scripts.LimitAcquire, scripts.LimitRelease, scripts.LimitExtend, scripts.LimitRenew, scripts.LimitForce,
+			scripts.LimitHandoff}
+	}
+	return stepScripts{scripts.RWAcquire, scripts.RWRelease, scripts.RWExtend, scripts.RWRenew, scripts.RWForce, scripts.RWHandoff}
+}
+
 // Acquire is the script of an acquire.
 func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 	id, token, there, writes := a.ID, "", "", number(a.Counts.Writes)
@@ -23,7 +37,7 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 	if a.Named() {
 		there = cmp.Or(a.There, lockstore.Lengthens)
 	}
-	c := Call{DB: id.DB, Script: scripts.Acquire, Keys: id.Keys(), Shape: Shape{Least: granted}}
+	c := Call{DB: id.DB, Script: scriptsOf(id.Kind).acquire, Keys: id.Keys(), Shape: Shape{Least: granted}}
 	proxy, queued := "", ""
 	switch {
 	case a.Queues:
@@ -31,13 +45,15 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 	case a.Blocks:
 		proxy = s.Proxy
 	}
-	if id.Kind != lockstore.Plain {
-		c.Script = scripts.RWAcquire
-		c.Args = []string{id.Reader(), id.Side(), cmp.Or(there, number(a.Counts.Reads)), writes, leaseText(a.Lease), notAfter, token,
-			lockstore.ReadPrefix(id.Key), proxy, number(a.Place), s.Publish}
-		return c
+	switch lease, place := leaseText(a.Lease), number(a.Place); id.Kind {
+	case lockstore.Plain:
+		c.Args = []string{id.Owner, cmp.Or(there, writes), lease, notAfter, token, queued, s.Publish, proxy, place}
+	case lockstore.Limit:
+		c.Args = []string{id.Field(), cmp.Or(there, writes), lease, notAfter, number(a.Limit), s.Publish, proxy, place}
+	default:
+		c.Args = []string{id.Reader(), id.Side(), cmp.Or(there, number(a.Counts.Reads)), writes, lease, notAfter, token,
+			lockstore.ReadPrefix(id.Key), proxy, place, s.Publish}
 	}
-	c.Args = []string{id.Owner, cmp.Or(there, writes), leaseText(a.Lease), notAfter, token, queued, s.Publish, proxy, number(a.Place)}
 	return c
 }
 
@@ -51,10 +67,15 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 func leaseText(ms int64) string { return number(lockstore.Milliseconds(ms).Milliseconds()) }
 
 // Acquired reads what that script has returned.
-func Acquired(out []int64) lockstore.Acquired {
+func Acquired(a *lockstore.Acquire, out []int64) lockstore.Acquired {
 	if out[0] == lockstore.Granted {
-		return lockstore.Acquired{Code: out[0], Made: out[1] == 1, TTL: out[2], Token: out[3],
-			Expiry: lockstore.ExpiryAt(out[4])}
+		got := lockstore.Acquired{Code: out[0], Made: out[1] == 1, TTL: out[2], Expiry: lockstore.ExpiryAt(out[4])}
+		if a.ID.Kind == lockstore.Limit {
+			got.Left = out[3]
+		} else {
+			got.Token = out[3]
+		}
+		return got
 	}
 	return lockstore.Acquired{Code: out[0], Turn: out[1] == 1, TTL: out[2], Place: out[3], Others: out[4]}
 }
@@ -74,9 +95,9 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	if r.Quiet {
 		publish = ""
 	}
-	c := Call{DB: id.DB, Script: scripts.Release, Keys: id.Keys()}
-	if id.Kind == lockstore.Plain {
-		c.Args = []string{id.Owner, number(r.Counts.Writes), notAfter, expiry, publish, s.Proxy}
+	c := Call{DB: id.DB, Script: scriptsOf(id.Kind).release, Keys: id.Keys()}
+	if !id.Kind.Spec().RW {
+		c.Args = []string{id.Field(), number(r.Counts.Writes), notAfter, expiry, publish, s.Proxy}
 		return c
 	}
 	side, reads, writes := id.Side(), "", ""
@@ -86,7 +107,6 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	if !r.Named {
 		reads, writes = number(r.Counts.Reads), number(r.Counts.Writes)
 	}
-	c.Script = scripts.RWRelease
 	c.Args = []string{id.Reader(), side, reads, writes, notAfter, expiry, publish, lockstore.ReadPrefix(id.Key), s.Proxy}
 	return c
 }
@@ -108,10 +128,7 @@ func (s Steps) handoff(r *lockstore.Release, notAfter string) Call {
 	alone := *r
 	alone.Next = nil
 	all := s.Release(&alone, notAfter)
-	all.Script, all.Shape = scripts.Handoff, Shape{Least: 2 + granted*len(r.Next.Asks)}
-	if r.Next.Line.RW {
-		all.Script = scripts.RWHandoff
-	}
+	all.Script, all.Shape = scriptsOf(r.ID.Kind).handoff, Shape{Least: 2 + granted*len(r.Next.Asks)}
 	all.Args = append([]string{r.Next.Line.Channel(), why, s.Publish, s.Proxy}, all.Args...)
 	for _, a := range r.Next.Asks {
 		all.Args = append(all.Args, s.Acquire(a, notAfter).Args...)
@@ -127,8 +144,8 @@ func Released(out []int64, r *lockstore.Release) lockstore.Released {
 		return done
 	}
 	done.Turn = out[1]
-	for i := range r.Next.Asks {
-		done.Given = append(done.Given, Acquired(out[2+granted*i:2+granted*(i+1)]))
+	for i, a := range r.Next.Asks {
+		done.Given = append(done.Given, Acquired(a, out[2+granted*i:2+granted*(i+1)]))
 	}
 	return done
 }
@@ -139,20 +156,18 @@ func Renew(r lockstore.Renewal, notAfter string) Call {
 	if r.Sets {
 		how = "set"
 	}
-	c := Call{DB: r.DB, Script: scripts.Renew, Shape: Shape{Least: holds, Late: true}}
+	c := Call{DB: r.DB, Script: scriptsOf(r.Kind).renew, Shape: Shape{Least: holds, Late: true}}
 	c.Keys, c.Args = make([]string, 0, holds), append(make([]string, 0, 2+2*holds), notAfter)
-	if r.RW {
-		c.Script = scripts.RWRenew
-	} else {
+	if r.Kind == lockstore.Plain {
 		c.Args = append(c.Args, how)
 	}
 	for _, h := range r.Holds {
 		c.Keys = append(c.Keys, h.ID.Key)
-		if r.RW {
+		if r.Kind == lockstore.Write {
 			c.Args = append(c.Args, h.ID.Reader(), number(h.Counts.Reads), number(h.Counts.Writes), leaseText(h.Lease),
 				lockstore.ReadPrefix(h.ID.Key))
 		} else {
-			c.Args = append(c.Args, h.ID.Owner, leaseText(h.Lease))
+			c.Args = append(c.Args, h.ID.Field(), leaseText(h.Lease))
 		}
 	}
 	return c
@@ -170,14 +185,13 @@ func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 		how = lockstore.Renews
 	}
 	id := e.ID
-	c := Call{DB: id.DB, Script: scripts.Extend, Keys: []string{id.Key}, Shape: Shape{Least: 3}}
-	c.Args = []string{id.Owner, leaseText(e.Lease), notAfter, how, expiry}
-	if id.Kind != lockstore.Plain {
+	c := Call{DB: id.DB, Script: scriptsOf(id.Kind).extend, Keys: []string{id.Key}, Shape: Shape{Least: 3}}
+	c.Args = []string{id.Field(), leaseText(e.Lease), notAfter, how, expiry}
+	if id.Kind.Spec().RW {
 		side := id.Side()
 		if !e.Named() {
 			side = bothSides
 		}
-		c.Script = scripts.RWExtend
 		c.Args = []string{id.Reader(), side, leaseText(e.Lease), notAfter, how, expiry, lockstore.ReadPrefix(id.Key)}
 	}
 	return c
@@ -185,17 +199,15 @@ func Extend(e lockstore.Extension, again bool, notAfter string) Call {
 
 // force is the script that frees a lock, whoever holds it.
 func (s Steps) force(r *lockstore.Release, notAfter string) Call {
-	id := r.ID
-	if id.Kind == lockstore.Plain {
-		return Call{DB: id.DB, Script: scripts.Force, Keys: lockstore.QueueKeys(id.Key),
-			Args: []string{s.Publish, notAfter}}
+	c := Call{DB: r.ID.DB, Script: scriptsOf(r.ID.Kind).force, Keys: r.ID.WaitKeys(), Args: []string{s.Publish, notAfter}}
+	if r.ID.Kind.Spec().RW {
+		side := ""
+		if !r.Whole {
+			side = r.ID.Kind.String()
+		}
+		c.Args = append(c.Args, side, lockstore.ReadPrefix(r.ID.Key))
 	}
-	side := ""
-	if !r.Whole {
-		side = id.Kind.String()
-	}
-	return Call{DB: id.DB, Script: scripts.RWForce, Keys: []string{id.Key, id.Line().Channel()},
-		Args: []string{s.Publish, notAfter, side, lockstore.ReadPrefix(id.Key)}}
+	return c
 }
 
 // ForceOwner is the script that takes all that one owner has of a lock that is freed by force, by the owner's field.
@@ -233,11 +245,7 @@ func (s Steps) Vacant(holds []lockstore.ID) Call {
 	for _, id := range holds {
 		letters = append(letters, id.Kind.Spec().Letter)
 		args = append(args, id.Field())
-		if id.Kind == lockstore.Plain {
-			keys = append(keys, lockstore.QueueKeys(id.Key)...)
-		} else {
-			keys = append(keys, id.Key, id.Line().Channel())
-		}
+		keys = append(keys, id.WaitKeys()...)
 	}
 	args[0], args[1] = s.Publish, string(letters)
 	return Call{DB: holds[0].DB, Script: scripts.Vacant, Keys: keys, Args: args, Shape: Shape{Least: len(holds)}}

@@ -43,7 +43,7 @@ func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Ac
 // acquireAgain is Acquire of a lock that the connection has.
 func (q *store) acquireAgain(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
 	got.Sent = time.Now()
-	r := lockstore.Renewal{DB: a.ID.DB, RW: a.ID.Kind.Spec().RW,
+	r := lockstore.Renewal{DB: a.ID.DB, Kind: a.ID.Hold().Kind,
 		Holds: []lockstore.Renewed{{ID: a.ID, Counts: a.Counts, Lease: a.Lease}}}
 	out, err := q.Renew(ctx, r)
 	switch {
@@ -151,7 +151,7 @@ func (b *ballot) kept(n *quorumNode, r result) bool {
 	if !b.a.Named() || r.code() != lockstore.Granted {
 		return true
 	}
-	got := node.Acquired(r.out)
+	got := node.Acquired(b.a, r.out)
 	return b.made.Add(n.index, got.Expiry.On(0))
 }
 
@@ -163,7 +163,7 @@ func (b *ballot) takeBackOn(n *quorumNode, r result) {
 			b.holds[n.index].dropVote(b.until.Add(lockstore.Milliseconds(b.a.Lease)))
 		}
 	case r.code() == lockstore.Granted:
-		b.q.releaseMadeOn(n, lockstore.Release{ID: b.a.ID, Named: true, Expiry: node.Acquired(r.out).Expiry,
+		b.q.releaseMadeOn(n, lockstore.Release{ID: b.a.ID, Named: true, Expiry: node.Acquired(b.a, r.out).Expiry,
 			Quiet: b.quiet}, b.q.until(0))
 	}
 	b.cleared <- n

@@ -149,7 +149,7 @@ func TestNothingIsKeptOfWhatWasGivenBack(t *testing.T) {
 	servers := testredis.StartSet(t, 3)
 	var running sync.WaitGroup
 	q := openStore(t, servers, func(work func()) { running.Go(work) })
-	for _, kind := range lockstore.Kinds {
+	for _, kind := range lockstore.Kinds[:3] {
 		id := lockstore.ID{Key: kind.String(), Owner: "me", Kind: kind}
 		counts := lockstore.Counts{}.With(kind, 1)
 		if got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Counts: counts, Lease: 30_000}); err != nil || got.Code != lockstore.Granted {

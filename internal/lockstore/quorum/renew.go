@@ -91,7 +91,7 @@ func (q *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 	case e.Named():
 		return q.renewNamed(e)
 	}
-	r := lockstore.Renewal{DB: e.ID.DB, RW: e.ID.Kind.Spec().RW,
+	r := lockstore.Renewal{DB: e.ID.DB, Kind: e.ID.Hold().Kind,
 		Holds: []lockstore.Renewed{{ID: e.ID, Counts: e.Counts, Lease: e.Lease}}}
 	out, err := q.Renew(ctx, r)
 	if err != nil || out[0] != lockstore.StillThere {

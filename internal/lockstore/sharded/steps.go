@@ -62,7 +62,7 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 	r.build = func(at *shard, notAfter string) node.Call { return at.steps().Acquire(a, notAfter) }
 	out, err := d.step(ctx, min(a.Patience, a.IfLost().Again), r)
 	if err == nil {
-		got = node.Acquired(out)
+		got = node.Acquired(a, out)
 	}
 	if got.Acked, got.Sent, got.Final = acked, r.sent, r.final; r.lost {
 		got.Expiry = nil // which of the requests has made the hold is not known
