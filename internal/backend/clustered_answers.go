@@ -128,12 +128,13 @@ func insteadOf(how commandtable.ClusteredHow) insteadOfNode {
 	return nil
 }
 
-// refused refuses a command that has no sense on a cluster, but for what switches it off.
+// refused refuses a command that has no sense on a cluster, but for a call that only switches it off.
 func (u *clusteredPath) refused(c *commandtable.Command, words [][]byte) ([]byte, error) {
-	if len(words) == 3 && bytes.EqualFold(words[2], []byte("OFF")) {
+	row := commandtable.ClusteredOf(c.Name)
+	if row.ButOff && len(words) == 3 && bytes.EqualFold(words[2], []byte("OFF")) {
 		return okReply, nil
 	}
-	return nil, &upstream.ReplyError{Line: commandtable.ClusteredOf(c.Name).Line}
+	return nil, &upstream.ReplyError{Line: row.Line}
 }
 
 // waitsForEver is as good as for ever.

@@ -5,6 +5,7 @@ package commandtable
 type Clustered struct {
 	How    ClusteredHow // outside of transactions
 	Line   string       // the error, of what is refused
+	ButOff bool         // a call with OFF as its only option is answered OK: what it switches off is never on
 	Barred bool         // an error within a transaction, which may be at another node
 	Note   string       // for docs/CLUSTER.md
 }
@@ -24,7 +25,7 @@ const (
 var clustered = map[string]Clustered{
 	"monitor":              {How: ClusteredRefused, Line: "ERR 'MONITOR' is of one node: lockproxy does not send it to a cluster", Barred: true, Note: "refused"},
 	"shutdown":             {How: ClusteredRefused, Line: "ERR 'SHUTDOWN' is of one node: lockproxy does not send it to a cluster", Note: "refused"},
-	"client|tracking":      {How: ClusteredRefused, Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes", Barred: true, Note: "refused, but for `OFF` outside of transactions"},
+	"client|tracking":      {How: ClusteredRefused, Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes", ButOff: true, Barred: true, Note: "refused, but for `OFF` outside of transactions"},
 	"select":               {Line: "ERR SELECT is not allowed in cluster mode", Note: "database 0 only"},
 	"subscribe":            clusteredSubscribe,
 	"unsubscribe":          clusteredSubscribe,
