@@ -26,7 +26,7 @@ type TrackingView struct {
 	redirect  atomic.Int64 // our number of the client that gets the invalidations
 }
 
-// show updates the view; mu is held.
+// show updates the view. Whoever reads calls it.
 func (p *Conn) show() {
 	v, s := p.View, &p.said.state
 	if p.Node == nil { // else subscriptions have connections of their own

@@ -23,7 +23,7 @@ const (
 	reasonGone      = lockstore.Gone
 	reasonExpired   = "expired"   // the lease it was taken with is over
 	reasonUnrenewed = "unrenewed" // no renewal could be confirmed before the lease was over
-	reasonForced    = "forced"    // UNLOCK FORCE through this proxy
+	reasonForced    = "forced"    // UNLOCK FORCE, through this proxy or, from the page, another
 	reasonMaxHold   = "max-hold"  // held longer than max-hold, no longer renewed
 	reasonClock     = lockstore.Clock
 	reasonFailover  = lockstore.Failover

@@ -12,7 +12,8 @@ type Lost struct {
 	Then Then
 }
 
-// Then is how it is found out in the end what became of a step.
+// Then is how it is found out in the end what became of a step. UNLOCK (internal/lock/unlock.go) asks whether it is Alone;
+// nothing else reads it, and the other values name what the engine does behind each step.
 type Then string
 
 const (

@@ -1,6 +1,6 @@
 // Package proxies is how the proxies before one Redis know of each other: the one that is to show all locks, or events, asks on a
-// channel, and each that hears it answers on another. That is for what people are shown: no lock waits for it, and nothing
-// that is heard changes one.
+// channel, and each that hears it answers on another. That is for what people are shown. No lock waits for it, and what is
+// heard decides nothing about one: when a lock was freed by force elsewhere, the engine asks Redis about its holders here.
 package proxies
 
 import (

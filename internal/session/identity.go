@@ -120,7 +120,10 @@ func (s *Session) SelectDB(n int) ([]byte, error) {
 	return s.pipes.SelectDB(id)
 }
 
-// Reset implements commands.Session: the locks are released as if the connection had gone.
+// Reset implements commands.Session. Locks are released as if the connection had gone, and losses that were not told are
+// forgotten. So are a transaction, watched keys, subscriptions and tracking, with the client's own connections, and what
+// was lost with a former one; CLIENT REPLY, SCRIPT DEBUG, and what CLIENT has set but for the library's name. The client
+// has a new one's database and RESP2, is no operator, and is logged in as one that has just connected.
 func (s *Session) Reset() {
 	if l := s.engine(); l != nil {
 		l.Reset()
