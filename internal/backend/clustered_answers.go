@@ -35,6 +35,8 @@ func (u *clusteredPath) Ask(words [][]byte, at Destination) ([]byte, error) {
 		return u.askApart(words, at.cmd)
 	case scanning:
 		facts = scanFacts
+	case asWhole:
+		return u.insteadOfNode(at.cmd, words)
 	case queued:
 		n := u.nodes.Snapshot().Owner(cluster.Slot(words[1]))
 		if n == nil {
@@ -89,7 +91,7 @@ func (u *clusteredPath) askNode(n *cluster.Node, words [][]byte) ([]byte, error)
 func (u *clusteredPath) askApart(words [][]byte, c *commandtable.Command) ([]byte, error) {
 	e := u.executor(private)
 	defer e.Close()
-	return u.carryOut(e, words, u.Routes.Load().of(c).facts)
+	return u.carryOut(e, words, u.Routes.Load().of(c))
 }
 
 func (u *clusteredPath) AskAll(words [][]byte) ([]resp.Reply, error) {
@@ -101,40 +103,25 @@ func (u *clusteredPath) AskAll(words [][]byte) ([]resp.Reply, error) {
 	return all.Elems, nil
 }
 
-func (u *clusteredPath) Instead(c *commandtable.Command) func([][]byte) ([]byte, error) {
-	run := u.route(c).instead
-	if run == nil {
-		return nil
-	}
-	return func(words [][]byte) ([]byte, error) { return run(u, c, words) }
-}
-
-// insteadOfNode answers a command in place of one node.
-type insteadOfNode func(u *clusteredPath, c *commandtable.Command, words [][]byte) ([]byte, error)
-
-// insteadOf returns the function that answers a command for the cluster as a whole, outside of transactions, as the
-// command table says; nil: there is none.
-func insteadOf(how commandtable.ClusteredHow) insteadOfNode {
-	switch how {
-	case commandtable.ClusteredRefused:
-		return (*clusteredPath).refused
+// insteadOfNode answers a command in place of one node, outside of transactions, as its row says.
+func (u *clusteredPath) insteadOfNode(c *commandtable.Command, words [][]byte) ([]byte, error) {
+	switch c.Clustered.How {
 	case commandtable.ClusteredWaits:
-		return (*clusteredPath).wait
+		return u.wait(words)
 	case commandtable.ClusteredUnion:
-		return (*clusteredPath).channels
+		return u.channels(c, words)
 	case commandtable.ClusteredRunning:
-		return (*clusteredPath).functionStats
+		return u.functionStats(words)
 	}
-	return nil
+	return refused(c, words)
 }
 
 // refused refuses a command that has no sense on a cluster, but for a call that only switches it off.
-func (u *clusteredPath) refused(c *commandtable.Command, words [][]byte) ([]byte, error) {
-	row := commandtable.ClusteredOf(c.Name)
-	if row.ButOff && len(words) == 3 && bytes.EqualFold(words[2], []byte("OFF")) {
+func refused(c *commandtable.Command, words [][]byte) ([]byte, error) {
+	if c.Clustered.ButOff && len(words) == 3 && bytes.EqualFold(words[2], []byte("OFF")) {
 		return okReply, nil
 	}
-	return nil, &upstream.ReplyError{Line: row.Line}
+	return nil, &upstream.ReplyError{Line: c.Clustered.Line}
 }
 
 // waitsForEver is as good as for ever.
@@ -143,7 +130,7 @@ const waitsForEver = 100 * 365 * 24 * time.Hour
 // wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer
 // counts. It asks for a second at a time, so that it is noticed when the client goes. All that was written before is
 // waited for.
-func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []byte, err error) {
+func (u *clusteredPath) wait(args [][]byte) (reply []byte, err error) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := resp.Integer(args[at])
 	if !ok || timeout < 0 {
@@ -188,7 +175,7 @@ func enough(reply []byte, wanted [][]byte) bool {
 
 // channels is PUBSUB CHANNELS, or SHARDCHANNELS, of all nodes: each knows of its own subscribers only.
 func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byte, error) {
-	reply, err := u.carryOut(u.executor(shared), words, u.Routes.Load().of(c).facts)
+	reply, err := u.carryOut(u.executor(shared), words, u.Routes.Load().of(c))
 	n, _, ok := resp.Open(reply)
 	if err != nil || !ok || n < 0 {
 		return reply, err
@@ -209,7 +196,7 @@ func (u *clusteredPath) channels(c *commandtable.Command, words [][]byte) ([]byt
 
 // functionStats is FUNCTION STATS: the answer of a master that runs a script, or else of any, since all have the same
 // libraries.
-func (u *clusteredPath) functionStats(_ *commandtable.Command, words [][]byte) ([]byte, error) {
+func (u *clusteredPath) functionStats(words [][]byte) ([]byte, error) {
 	all, err := u.AskAll(words)
 	if err != nil {
 		return nil, err

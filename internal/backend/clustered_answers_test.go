@@ -21,7 +21,7 @@ func TestRefused(t *testing.T) {
 		{"shutdown", "SHUTDOWN NOSAVE OFF", true},
 		{"monitor", "MONITOR", true},
 	} {
-		reply, err := new(clusteredPath).refused(&commandtable.Command{Name: c.name}, bytes.Fields([]byte(c.call)))
+		reply, err := refused(&commandtable.Command{Clustered: commandtable.ClusteredOf(c.name)}, bytes.Fields([]byte(c.call)))
 		if refused := err != nil; refused != c.want {
 			t.Errorf("%s: %q, %v", c.call, reply, err)
 		}

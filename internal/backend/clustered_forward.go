@@ -19,9 +19,9 @@ type clusteredPath struct {
 	home      *cluster.Home
 	executors [ways]*cluster.Executor // who carries out what goes that way; nil: not needed yet
 	presence  *upstream.Pipe          // see show; nil: none
-	latest    struct {                // what route was asked for: most commands are the same as the one before
+	latest    struct {                // what facts were asked for: most commands are the same as the one before
 		command *commandtable.Command
-		route   *route
+		facts   *cluster.Facts
 	}
 }
 
@@ -221,16 +221,16 @@ func (u *clusteredPath) plan(b *Batch) {
 			b.nodes.plans[i] = new(cluster.Plan)
 		}
 		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.keys[i],
-			Facts: u.route(b.cmds[i]).facts})
+			Facts: u.facts(b.cmds[i])})
 		b.nodes.plans[i].InPieces()
 	}
 	b.nodes.plans = b.nodes.plans[:len(b.run)]
 }
 
-// route is the route of a command, which may be nil.
-func (u *clusteredPath) route(c *commandtable.Command) *route {
-	if u.latest.route == nil || u.latest.command != c {
-		u.latest.command, u.latest.route = c, u.Routes.Load().of(c)
+// facts are those of a command, which may be nil; nil: nothing is known of it.
+func (u *clusteredPath) facts(c *commandtable.Command) *cluster.Facts {
+	if u.latest.command != c {
+		u.latest.command, u.latest.facts = c, u.Routes.Load().of(c)
 	}
-	return u.latest.route
+	return u.latest.facts
 }

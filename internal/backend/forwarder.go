@@ -76,8 +76,6 @@ type path interface {
 	// AskKeys is Ask for several commands that are sent together, each to the node that has the key behind its name. It
 	// returns their replies in their order.
 	AskKeys(all [][][]byte) (replies [][]byte, err error)
-	// Instead returns what answers c in place of one node; nil: a node answers it, as most commands.
-	Instead(c *commandtable.Command) func(words [][]byte) ([]byte, error)
 	// Hello sends HELLO as id and returns the answer. If Redis accepts, id becomes the client's identity; else nothing
 	// changes.
 	Hello(id upstream.Identity) (resp.Reply, error)
@@ -216,6 +214,7 @@ const (
 	apart
 	queued
 	scanning
+	asWhole
 )
 
 // AtSlot is the node that has a slot.
@@ -231,6 +230,9 @@ func AtNode(n *cluster.Node) Destination {
 
 // Apart is all nodes that c concerns, on connections where it need not wait for others.
 func Apart(c *commandtable.Command) Destination { return Destination{kind: apart, cmd: c} }
+
+// AsWhole is a cluster, which answers c as its row says, in place of one node.
+func AsWhole(c *commandtable.Command) Destination { return Destination{kind: asWhole, cmd: c} }
 
 // Queued is the node that has the key, where the command is queued in a transaction that does not run: what Redis has
 // against it is asked.

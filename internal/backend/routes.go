@@ -7,52 +7,39 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// Routes is what a cluster needs to know of a table's commands. The routes are made when the first is asked for.
+// Routes is a command table, and what a cluster needs to know of its commands, which is made when the first is asked for.
 type Routes struct {
 	Table *commandtable.Table
 	noted sync.Once
-	all   map[*commandtable.Command]*route
+	facts map[*commandtable.Command]*cluster.Facts
 }
 
-// route is what a cluster needs to know of a command.
-type route struct {
-	facts   *cluster.Facts
-	instead insteadOfNode // nil: it is forwarded, or answered as with one Redis
-}
-
-func newRoute(c *commandtable.Command) *route {
-	r := &route{}
-	if c.Spec != nil {
-		r.facts = cluster.FactsOf(c.Name, c.Spec.Flags, c.Spec.Tips)
-	}
-	if !c.Refusal {
-		r.instead = insteadOf(commandtable.ClusteredOf(c.Name).How)
-	}
-	return r
-}
-
-var noRoute route
-
-// of returns the route of c, which is nil when nothing is known of the command.
-func (r *Routes) of(c *commandtable.Command) *route {
+// of returns the facts of c, which may be nil; nil: nothing is known of the command.
+func (r *Routes) of(c *commandtable.Command) *cluster.Facts {
 	if c == nil {
-		return &noRoute
+		return nil
 	}
 	r.noted.Do(func() {
-		r.all = make(map[*commandtable.Command]*route)
-		r.Table.All(func(c *commandtable.Command) { r.all[c] = newRoute(c) })
+		r.facts = make(map[*commandtable.Command]*cluster.Facts)
+		r.Table.All(func(c *commandtable.Command) { r.facts[c] = factsOf(c) })
 	})
-	if known := r.all[c]; known != nil {
-		return known
+	if facts, known := r.facts[c]; known {
+		return facts
 	}
-	return newRoute(c)
+	return factsOf(c)
+}
+
+func factsOf(c *commandtable.Command) *cluster.Facts {
+	if c.Spec == nil {
+		return nil
+	}
+	return cluster.FactsOf(c.Name, c.Spec.Flags, c.Spec.Tips)
 }
 
 // AtAllNodes says that a command without keys concerns all nodes.
 func (r *Routes) AtAllNodes(c *commandtable.Command) bool {
-	route := r.of(c)
-	f := route.facts
-	return f != nil && (route.instead != nil || f.Request != cluster.OneNode || f.Name == "scan")
+	f := r.of(c)
+	return f != nil && (c.Clustered.How != commandtable.ClusteredSent || f.Request != cluster.OneNode || f.Name == "scan")
 }
 
 // KeysOf finds which words of a call are keys, and appends them to dst. Where only Redis can tell, it is asked.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -105,8 +104,6 @@ func (u *singlePath) AskAll(words [][]byte) ([]resp.Reply, error) {
 	r.Raw = answer
 	return []resp.Reply{r}, nil
 }
-
-func (u *singlePath) Instead(*commandtable.Command) func([][]byte) ([]byte, error) { return nil }
 
 func (u *singlePath) Show(ctx context.Context) {
 	if u.open[shared] == nil {

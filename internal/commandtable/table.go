@@ -28,6 +28,7 @@ type Command struct {
 	Refusal bool     // the answer is to say no
 	Line    string   // of a refusal: what it says
 
+	Clustered Clustered // what becomes of it otherwise, in a table for a cluster
 	Learned
 	variants
 }

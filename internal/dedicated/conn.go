@@ -126,7 +126,6 @@ func (p *Conn) Taint() {
 type Status struct {
 	Multi, Watch, Tracking bool
 	Subscribed             bool
-	Mute                   bool // a subscriber in RESP2: most commands are refused
 	None                   bool // it is as if nobody had used it
 	Over                   bool // it is given back, closed, or lost
 	Blocked                bool // a command that may wait is under way
@@ -142,7 +141,7 @@ func (p *Conn) Status() Status {
 	p.halt()
 	s := &p.said.state
 	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.now.On, Subscribed: s.subs.total() > 0,
-		Mute: s.mute(), None: s.none(), Over: p.over, Blocked: p.said.pending.blocks(),
+		None: s.none(), Over: p.over, Blocked: p.said.pending.blocks(),
 		Redirect: s.tracking.now.To, Caching: s.tracking.caching, Moved: s.moved, Wrong: s.transaction.phase == aborted,
 		Named: s.transaction.name}
 }

@@ -37,9 +37,6 @@ func (s *State) multi() bool { return s.transaction.phase != noTransaction }
 // executing says that some of EXEC's reply has come, but not all.
 func (s *State) executing() bool { return s.transaction.phase == executing }
 
-// mute says that most commands are refused, as to a subscriber in RESP2.
-func (s *State) mute() bool { return s.proto == 2 && s.subs.total() > 0 }
-
 // bytes is what is kept for it, about.
 func (s *State) bytes() int { return s.transaction.bytes + s.subs.bytes }
 

@@ -144,11 +144,11 @@ func TestState(t *testing.T) {
 		"C+OK G$1":                 "db=0 proto=2 none",
 		"M+OK C+QUEUED":            "multi queued=1 db=0 proto=2",
 		"(subscribe:a:1":           "db=0 proto=2 none", // nobody has asked: it looks like one
-		">B (subscribe:a:1":        "subs=1/0/0 db=0 proto=2 mute",
+		">B (subscribe:a:1":        "subs=1/0/0 db=0 proto=2",
 		"H%7 (subscribe:a:1":       "subs=1/0/0 db=0 proto=3",
-		">B (subscribe:a:1 (psubscribe:p:2 (unsubscribe:a:1":                  "subs=0/1/0 db=0 proto=2 mute",
+		">B (subscribe:a:1 (psubscribe:p:2 (unsubscribe:a:1":                  "subs=0/1/0 db=0 proto=2",
 		">B (subscribe:a:1 (psubscribe:p:2 (punsubscribe:p:1 (unsubscribe::0": "db=0 proto=2 none",
-		">B (subscribe:a:1 (ssubscribe:s:1":                                   "subs=1/0/1 db=0 proto=2 mute",
+		">B (subscribe:a:1 (ssubscribe:s:1":                                   "subs=1/0/1 db=0 proto=2",
 
 		// EXEC's reply: what its commands did is done as their replies come.
 		"M+OK S+QUEUED N+QUEUED E*2":                                   "executing left=2 db=0 proto=2",
@@ -157,9 +157,9 @@ func TestState(t *testing.T) {
 		"M+OK S+QUEUED N+QUEUED E*2 -ERR_no -ERR_no":                   "db=0 proto=2 none",
 		"M+OK N+QUEUED E*-1":                                           "db=0 proto=2 none",
 		"M+OK T+QUEUED E*1 +OK":                                        "tracking=7 db=0 proto=2",
-		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1":                    "executing left=2 subs=1/0/0 db=0 proto=2 mute",
-		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1 +OK":                "executing left=1 subs=1/0/0 db=0 proto=2 mute", // refused for its second name
-		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1 (subscribe:b:2 +OK": "subs=2/0/0 db=3 proto=2 mute",
+		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1":                    "executing left=2 subs=1/0/0 db=0 proto=2",
+		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1 +OK":                "executing left=1 subs=1/0/0 db=0 proto=2", // refused for its second name
+		"M+OK B+QUEUED S+QUEUED E*2 (subscribe:a:1 (subscribe:b:2 +OK": "subs=2/0/0 db=3 proto=2",
 		"M+OK B+QUEUED b+QUEUED E*2 (subscribe:a:1 (subscribe:b:2 (unsubscribe:a:1 (unsubscribe:b:0": "db=0 proto=2 none",
 		"M+OK B+QUEUED S+QUEUED E*2 -NOPERM_x +OK":                                                   "db=3 proto=2 none",
 	} {
@@ -202,7 +202,6 @@ func (s *State) text() string {
 	say(s.monitor, "monitor")
 	say(s.subs.total() > 0, "subs=%d/%d/%d", s.subs.number[OfChannel], s.subs.number[OfPattern], s.subs.number[OfShard])
 	say(true, "db=%d proto=%d", s.db, s.proto)
-	say(s.mute(), "mute")
 	say(s.none(), "none")
 	for _, set := range s.settings {
 		say(true, "named=%s", set.Value)
@@ -230,7 +229,7 @@ func TestUnanswered(t *testing.T) {
 		">F >G":                 "-E: db=0 proto=2 none",
 		">F *1 >G":              "-E -E: db=0 proto=2 none",
 		"H%7 T+OK >G":           "-E: tracking=7 db=0 proto=3",
-		">B (subscribe:a:1 >G":  "-E -E: subs=1/0/0 db=0 proto=2 mute",
+		">B (subscribe:a:1 >G":  "-E -E: subs=1/0/0 db=0 proto=2",
 		"M+OK T+QUEUED E*1 +OK": ": tracking=7 db=0 proto=2",
 	} {
 		c := talkIn(2)

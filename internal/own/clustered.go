@@ -32,15 +32,11 @@ type slots struct {
 // unwatched notes that nothing is watched any more.
 func (s *slots) unwatched() { s.watched, s.ask = backend.NoSlot, false }
 
-func (u *clustered) mutes(_ *conn, c *commandtable.Command) bool {
-	return u.client.Identity().Proto == 2 && u.View.Subscribed() && !c.Always
-}
-
 func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	switch {
 	case p.InTransaction():
 		return u.inTransaction(p, cmd, c, here)
-	case u.mutes(p, c):
+	case u.mutes(c):
 		u.sendMute(cmd, c, here)
 		return true
 	case !p.Wait():
@@ -48,7 +44,7 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 	}
 	p = u.rest()                                                                  // the next one may be for another node
 	needsOwn := c.Conn.Starts() || p != nil && c.Conn == commandtable.ConnUnwatch // without WATCH that changes nothing
-	if !needsOwn || u.forwarder.Instead(c) != nil {                               // what concerns all nodes is answered otherwise
+	if !needsOwn || c.Clustered.How != commandtable.ClusteredSent {               // what concerns all nodes is answered otherwise
 		return false
 	}
 	return u.runOwn(p, cmd, c)

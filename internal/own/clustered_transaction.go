@@ -80,7 +80,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	switch {
 	case leaves(c, cmd):
 		return !p.Wait()
-	case here && c.Barred, fits && commandtable.ClusteredOf(c.Name).Barred:
+	case here && c.Barred, fits && c.Clustered.Barred:
 		p.bar(c)
 		return true
 	case kind != commandtable.ConnExec && !fits: // Redis refuses it, whatever it is, and marks the transaction; EXEC ends that

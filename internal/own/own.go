@@ -53,9 +53,6 @@ type path interface {
 	// answers the command, unless it is in a transaction. false: the command is to be answered, or forwarded, as
 	// usual.
 	run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool)
-	// mutes says that the client is a subscriber in RESP2, to which Redis refuses most commands, and c is no
-	// exception. p is the client's own connection; nil: it has none.
-	mutes(p *conn, c *commandtable.Command) bool
 	// connect makes a connection for what needs no certain node.
 	connect() (*conn, error)
 	// masters has run use a connection to each master as id, which the client need not be; once more if one is no
@@ -77,7 +74,7 @@ func New(common *Common, c *client.Client, f *backend.Forwarder) *Connections {
 
 // Concerns says that a command concerns the client's own connections, or may: then Run is to be asked.
 func (o *Connections) Concerns(c *commandtable.Command) bool {
-	return c.Conn.Starts() || o.any() || o.path.mutes(nil, c)
+	return c.Conn.Starts() || o.any() || o.mutes(c)
 }
 
 // Run runs a command that Concerns the client's own connections; next are those that follow it in the same pipeline.
@@ -92,6 +89,12 @@ func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandt
 		o.conn.Listen()
 	}
 	return taken
+}
+
+// mutes says that the client is a subscriber in RESP2, as far as replies have come, to which Redis refuses most commands,
+// and c is no exception.
+func (o *Connections) mutes(c *commandtable.Command) bool {
+	return o.client.Identity().Proto == 2 && o.View.Subscribed() && !c.Always
 }
 
 // any says that the client has a connection of its own, or had one and that is of importance.

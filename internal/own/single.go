@@ -11,10 +11,6 @@ import (
 // single gives a client a connection of its own to one Redis. While the client has one, all its commands go there.
 type single struct{ *Connections }
 
-func (u *single) mutes(p *conn, c *commandtable.Command) bool {
-	return p != nil && !c.Always && p.Status().Mute
-}
-
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	if p == nil {
 		if !c.Conn.Starts() {
@@ -54,7 +50,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 		p.bar(c)
 	case now.Multi:
 		u.queue(p, cmd, c, true)
-	case !u.mutes(p, c):
+	case !u.mutes(c):
 		return false
 	case isNoSubcommand(c, cmd):
 		forwarded()

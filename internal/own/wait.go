@@ -35,7 +35,7 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 		return false
 	case !p.Wait():
 		return true
-	case p != nil && p.Status().Over, o.path.mutes(p, c):
+	case p != nil && p.Status().Over, o.mutes(c):
 		return false
 	}
 	w := &waitCall{o: o, cmd: c, args: cmd.Args}
@@ -61,7 +61,7 @@ func (p *conn) waitForNothing(c *commandtable.Command) {
 	if !p.Wait() {
 		return
 	}
-	if now := p.Status(); now.Multi || now.Mute {
+	if p.Status().Multi || p.o.mutes(c) {
 		return
 	}
 	p.Conn.Send(&dedicated.Reply{Own: true}, resp.AppendCommand(nil, nothing(c)...))

@@ -115,7 +115,15 @@ func (s *Server) newTable(told []*commandtable.Command) *answers {
 	if s.o.Cluster != nil { // there MONITOR is refused whatever is allowed, with that reason
 		allow = append(slices.Clone(allow), "monitor")
 	}
-	return newAnswers(allow, rules.Deny, told)
+	t := newAnswers(allow, rules.Deny, told)
+	if s.o.Cluster != nil {
+		t.All(func(c *commandtable.Command) {
+			if !c.Refusal {
+				c.Clustered = commandtable.ClusteredOf(c.Name)
+			}
+		})
+	}
+	return t
 }
 
 // refusal is the error for a command of a client that must log in first. Redis 7 looks for the command, and at the number

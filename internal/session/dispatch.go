@@ -3,6 +3,7 @@ package session
 import (
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
@@ -108,8 +109,8 @@ func (s *Session) notAdmitted(c *call, err error) {
 
 // forwards has a command join the run; false: something answers it in place of a Redis.
 func (s *Session) forwards(c *call) bool {
-	if instead := s.pipes.Instead(c.row); instead != nil {
-		c.answer = checked(c.row, func(s *Session, args [][]byte) { s.client.Relay(instead(args)) })
+	if row := c.row; row.Clustered.How != commandtable.ClusteredSent {
+		c.answer = checked(row, func(s *Session, args [][]byte) { s.client.Relay(s.pipes.Ask(args, backend.AsWhole(row))) })
 		return false
 	}
 	if err := s.access.Admitted(); err != nil {
