@@ -49,7 +49,7 @@ func ReadAhead(ctx context.Context, clients func(to []*Conn) []*Conn) {
 // startAhead starts reading ahead if a write to the client waits, and nobody reads from it. A client that has yet to
 // authenticate may not make this process keep much.
 func (r *Reader) startAhead(now time.Time) {
-	if r.small.Load() || !r.out.waits(now.Add(-stalledAfter)) {
+	if r.unauthenticated.Load() || !r.out.waits(now.Add(-stalledAfter)) {
 		return
 	}
 	r.mu.Lock()

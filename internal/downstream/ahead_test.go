@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,8 @@ type echoes struct {
 	all   sync.WaitGroup
 	mu    sync.Mutex // guards conns
 	conns []*Conn
+
+	unauthenticated atomic.Bool // so are those that come from now on
 }
 
 func startEchoes(t *testing.T, network string, e Entry, o GateOptions) *echoes {
@@ -51,9 +54,6 @@ func startEchoes(t *testing.T, network string, e Entry, o GateOptions) *echoes {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	o.Admit, o.Logger = s.admit, slog.New(slog.DiscardHandler)
-	if o.Limits == nil {
-		o.Limits = func() resp.Limits { return resp.DefaultLimits }
-	}
 	s.gate = NewGate(ctx, o)
 	s.guard, _ = s.gate.Guard(ln, e)
 	s.all.Go(s.accept)
@@ -84,6 +84,7 @@ func (s *echoes) admit(c *Conn) Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns = append(s.conns, c)
+	c.Reader.SetUnauthenticated(s.unauthenticated.Load())
 	return s
 }
 
@@ -274,7 +275,8 @@ func TestReadingAheadIsBounded(t *testing.T) {
 // A client that has yet to authenticate may not make this process keep much.
 func TestClientsWithoutPasswordAreNotReadAhead(t *testing.T) {
 	t.Parallel()
-	s := startEchoes(t, "tcp", Entry{}, GateOptions{Limits: func() resp.Limits { return resp.UnauthenticatedLimits }})
+	s := startEchoes(t, "tcp", Entry{}, GateOptions{})
+	s.unauthenticated.Store(true)
 	conn := s.dial(nil)
 	many := commands(32 << 10)
 	conn.SetWriteDeadline(time.Now().Add(20 * stalledAfter))

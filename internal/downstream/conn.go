@@ -11,13 +11,12 @@ import (
 // Client is the session behind a connection, as far as the connection must know it. The goroutine that reads calls its
 // methods; Subscribed and MayIdle may be called by any goroutine that writes, too.
 type Client interface {
-	End()                   // the connection is over
-	Notified()              // Notify was called, and no command is at work
-	MustAuthenticate() bool // Redis asks for a password, and this client has not sent one
-	MayLeave() bool         // a drain may close it
-	MayIdle() bool          // it may be silent for as long as it likes
-	Subscribed() bool       // its class of output limit is that of subscribers
-	Ahead(begun []byte)     // begun is what the client has sent after the present command, while it is watched
+	End()               // the connection is over
+	Notified()          // Notify was called, and no command is at work
+	MayLeave() bool     // a drain may close it
+	MayIdle() bool      // it may be silent for as long as it likes
+	Subscribed() bool   // its class of output limit is that of subscribers
+	Ahead(begun []byte) // begun is what the client has sent after the present command, while it is watched
 }
 
 // Conn is a client's connection as redcon reads and writes it: only whole, bounded, well-formed commands go in, and
@@ -42,7 +41,6 @@ func newConn(e entrant, g *Gate) *Conn {
 	c.Reader.unfinished, c.Reader.ahead.kept.account = account(g.budgets.queries), account(g.budgets.ahead)
 	c.Reader.silence.outside = c.Peer.Opened
 	c.Reader.guard = resp.NewReader(source{&c.Reader}, resp.Limits{})
-	c.Reader.SetLimits(g.o.Limits())
 	c.Reader.client = g.o.Admit(c)
 	c.Writer.client = c.Reader.client
 	return c

@@ -33,16 +33,14 @@ func (c *slowConn) SetWriteDeadline(time.Time) error {
 // anybody is a client nothing is known of.
 type anybody struct{}
 
-func (anybody) End()                   {}
-func (anybody) Notified()              {}
-func (anybody) MustAuthenticate() bool { return false }
-func (anybody) MayLeave() bool         { return true }
-func (anybody) MayIdle() bool          { return false }
-func (anybody) Subscribed() bool       { return false }
-func (anybody) Ahead([]byte)           {}
+func (anybody) End()             {}
+func (anybody) Notified()        {}
+func (anybody) MayLeave() bool   { return true }
+func (anybody) MayIdle() bool    { return false }
+func (anybody) Subscribed() bool { return false }
+func (anybody) Ahead([]byte)     {}
 
 func newTestGate(t testing.TB, o GateOptions) *Gate {
-	o.Limits = func() resp.Limits { return resp.DefaultLimits }
 	o.Admit = func(*Conn) Client { return anybody{} }
 	o.Logger = slog.New(slog.DiscardHandler)
 	return NewGate(t.Context(), o)

@@ -23,7 +23,7 @@ type Bounds struct {
 	PubSubOutput     OutputLimit
 	IdleTimeout      time.Duration // counts anew when the bounds change
 	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for
-	Commands         resp.Limits   // but for clients that have resp.UnauthenticatedLimits
+	Commands         resp.Limits   // but for clients that have yet to send a password: see Reader.SetUnauthenticated
 }
 
 // GateOptions set up a Gate. Zero limits are none.
@@ -35,7 +35,6 @@ type GateOptions struct {
 	// RefuseRemote returns what a client from another machine is told instead of being let in; "" lets it in. nil lets
 	// all in.
 	RefuseRemote func() (refusal string)
-	Limits       func() resp.Limits // of the commands of a client that has just come
 	Admit        func(*Conn) Client // makes the session of a client that may come in
 	Logger       *slog.Logger
 	Events       *events.Log // gets clients that are not let in

@@ -22,13 +22,13 @@ type Reader struct {
 	client Client
 	gate   *Gate
 
-	guard      *resp.Reader
-	rest       []redcon.Command // see Commands
-	judged     *Bounds          // whose limits of commands hold; nil: the first ones
-	small      atomic.Bool      // resp.UnauthenticatedLimits hold instead
-	watched    atomic.Bool      // see Watched
-	unfinished Account
-	silence    deadlines
+	guard           *resp.Reader
+	rest            []redcon.Command // see Commands
+	judged          *Bounds          // whose limits of commands hold; nil: the first ones
+	unauthenticated atomic.Bool      // see SetUnauthenticated
+	watched         atomic.Bool      // see Watched
+	unfinished      Account
+	silence         deadlines
 
 	mu       sync.Mutex // guards what follows up to ahead
 	mode     mode
@@ -103,7 +103,7 @@ func (r *Reader) beforeRead() error {
 		r.end.HangUp(Left, "drained")
 		return errOver
 	}
-	r.silence.setDue(r.gate.Bounds(), r.client.MustAuthenticate(), unfinished)
+	r.silence.setDue(r.gate.Bounds(), r.unauthenticated.Load(), unfinished)
 	r.beginRead(r.silence.due)
 	return nil
 }
@@ -128,16 +128,21 @@ func (r *Reader) setDeadline(t time.Time) {
 	r.from.SetReadDeadline(t)
 }
 
-// SetLimits bounds the commands that come from now on.
-func (r *Reader) SetLimits(l resp.Limits) {
-	r.small.Store(l == resp.UnauthenticatedLimits)
-	r.guard.SetLimits(l)
+// SetUnauthenticated says whether the client has yet to send a password: the commands that come from now on have
+// resp.UnauthenticatedLimits then, and it has the time for a hand-shake to send it.
+func (r *Reader) SetUnauthenticated(is bool) {
+	r.unauthenticated.Store(is)
+	if is {
+		r.guard.SetLimits(resp.UnauthenticatedLimits)
+	} else {
+		r.guard.SetLimits(r.gate.Bounds().Commands)
+	}
 }
 
 // renewLimits puts the gate's limits of commands in force if they may have changed. It is called before guard looks at
 // what it has read.
 func (r *Reader) renewLimits() {
-	if b := r.gate.Bounds(); b != r.judged && !r.small.Load() {
+	if b := r.gate.Bounds(); b != r.judged && !r.unauthenticated.Load() {
 		r.judged = b
 		r.guard.SetLimits(b.Commands)
 	}

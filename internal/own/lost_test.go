@@ -161,7 +161,7 @@ func connectionsOf(t *testing.T, server *testredis.Server) *tested {
 	h := &tested{}
 	h.here, h.there = net.Pipe()
 	t.Cleanup(func() { h.here.Close(); h.there.Close() })
-	gate := downstream.NewGate(t.Context(), downstream.GateOptions{Logger: slog.New(slog.DiscardHandler), Limits: func() resp.Limits { return resp.DefaultLimits }, Admit: func(*downstream.Conn) downstream.Client { return ordinary{} }})
+	gate := downstream.NewGate(t.Context(), downstream.GateOptions{Logger: slog.New(slog.DiscardHandler), Admit: func(*downstream.Conn) downstream.Client { return ordinary{} }})
 	l, _ := gate.Guard(&oneClient{conn: h.there}, downstream.Entry{})
 	conn, err := l.Accept()
 	if err != nil {

@@ -45,7 +45,7 @@ func (a *access) named() bool {
 
 func (a *access) become(l login) {
 	a.state.Store(uint32(l))
-	a.client.Reader.SetLimits(a.srv.limitsOf(l))
+	a.client.Reader.SetUnauthenticated(l.small(a.srv.access.needs.now()))
 }
 
 // advance has an event happen to the client, and returns what its session has to do.

@@ -35,11 +35,6 @@ func (s *Session) Notified() {
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool { return s.own.View.Hears() || s.client.Held() > 0 }
 
-// MustAuthenticate implements downstream.Client.
-func (s *Session) MustAuthenticate() bool {
-	return s.access.login().mustLogIn(s.srv.access.needs.now())
-}
-
 // Subscribed says that the client waits for messages.
 func (s *Session) Subscribed() bool { return s.own.View.Subscribed() }
 

@@ -352,11 +352,3 @@ func (s *Session) describe(name []byte) ([]*commandtable.Command, error) {
 	}
 	return commandtable.Listed(reply), err
 }
-
-// limitsOf are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.
-func (s *Server) limitsOf(l login) resp.Limits {
-	if l.small(s.access.needs.now()) {
-		return resp.UnauthenticatedLimits
-	}
-	return s.gate.Bounds().Commands
-}

@@ -26,7 +26,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/proxies"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -182,8 +181,8 @@ func NewServer(o ServerOptions) *Server {
 		Deleted: s.lookAtIdentity}
 	s.gate = downstream.NewGate(s.ctx, downstream.GateOptions{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		Limits: func() resp.Limits { return s.limitsOf(nobody) }, RefuseRemote: s.refuseRemote,
-		Admit: func(g *downstream.Conn) downstream.Client { return s.clients.addSession(s, g) }, Logger: s.log, Events: o.Events,
+		RefuseRemote: s.refuseRemote,
+		Admit:        func(g *downstream.Conn) downstream.Client { return s.clients.addSession(s, g) }, Logger: s.log, Events: o.Events,
 	})
 	s.setTable(nil)
 	if o.Cluster != nil {
