@@ -50,17 +50,13 @@ func sortedVerbs() []*Verb {
 	return slices.SortedFunc(maps.Values(verbs), func(a, b *Verb) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// answer is the verb's Answer. What it cannot do it says in its own words: no error closes the client.
+// answer is the verb's Answer to a call that has its arity. What it cannot do it says in its own words: no error closes
+// the client.
 func (v *Verb) answer(c *Client, args [][]byte, out []byte) []byte {
 	if err := c.Access.Admitted(); err != nil {
 		return resp.AppendError(out, client.ErrorLine(err))
 	}
 	c.Told() // the verb's reply may lack what is lost from now on
-	return v.runVerb(c, args, out)
-}
-
-// runVerb answers one call of the verb, which has its arity, as an Answer does. args[0] is the verb as it was sent.
-func (v *Verb) runVerb(c *Client, args [][]byte, out []byte) []byte {
 	if err := v.checkKeys(args); err != nil {
 		return appendSyntax(out, err)
 	}

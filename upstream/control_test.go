@@ -254,7 +254,7 @@ func TestScriptWithoutAnswer(t *testing.T) {
 	p := testredis.NewProxy(t, testredis.Start(t).Addr())
 	c := newControl(t, Target{Network: "tcp", Addr: p.Addr()})
 	script := func() error {
-		_, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", []string{"k"}, nil)
+		_, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", []string{"k"}, nil, false)
 		return err
 	}
 	if err := script(); err != nil {

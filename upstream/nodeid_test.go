@@ -64,7 +64,7 @@ func TestAnotherNodeIsNotUsed(t *testing.T) {
 					return run(client, "PING").Error()
 				},
 				"script": func() error {
-					_, err := newControl(t, target).Ints(0, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "return 1", nil, nil)
+					_, err := newControl(t, target).Ints(0, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "return 1", nil, nil, false)
 					return err
 				},
 			}

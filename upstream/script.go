@@ -111,18 +111,10 @@ func (s *scripts) pipe(db int) (*scriptPipe, error) {
 }
 
 // Ints runs a script that returns an integer or an array of integers, by EVALSHA, and by EVAL when Redis does not know
-// it. Errors are those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. Without an answer
-// for 6 s the connection is given up, and the outcome unknown.
-func (c *Control) Ints(db int, sha, source string, keys, args []string) ([]int64, error) {
-	return c.ints(db, sha, source, keys, args, false)
-}
-
-// IntsAsking is Ints after ASKING, in one write: for a slot that this node of a cluster is importing.
-func (c *Control) IntsAsking(db int, sha, source string, keys, args []string) ([]int64, error) {
-	return c.ints(db, sha, source, keys, args, true)
-}
-
-func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool) ([]int64, error) {
+// it. ask: after ASKING, in one write, for a slot that this node of a cluster is importing. Errors are those of Pipe.Do;
+// an error that the script raised is a *ReplyError with Redis' line. Without an answer for 6 s the connection is given
+// up, and the outcome unknown.
+func (c *Control) Ints(db int, sha, source string, keys, args []string, ask bool) ([]int64, error) {
 	p, err := c.scripts.pipe(db)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func TestSwitch(t *testing.T) {
 	waitFor(t, "the control clients are there too", func() bool { return run(controlClientOf(t, c, 0), "PING").Error() == nil })
 	useControl(t, c)
 	waitFor(t, "scripts run there", func() bool {
-		out, err := c.Ints(0, strings.Repeat("0", 40), "return {7}", []string{"k"}, nil)
+		out, err := c.Ints(0, strings.Repeat("0", 40), "return {7}", []string{"k"}, nil, false)
 		return err == nil && len(out) == 1 && out[0] == 7
 	})
 	if _, addr, switches := n.Upstream(); addr != master.Addr() || switches != 1 {

@@ -25,7 +25,7 @@ func TestUnreachedIsToldOnce(t *testing.T) {
 		var log bytes.Buffer
 		c := NewControl(Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy("proxy")}, ControlOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for range 100 {
-			if _, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", nil, nil); err == nil {
+			if _, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", nil, nil, false); err == nil {
 				t.Fatal("answered")
 			}
 			time.Sleep(time.Minute) // nobody asks for a while, so the pipe is given up
@@ -45,7 +45,7 @@ func TestReachedAfterAFailedFirstConnect(t *testing.T) {
 	var log bytes.Buffer
 	c := NewControl(Target{Network: "tcp", Addr: s.Addr()}, ControlOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	ask := func() error {
-		_, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", nil, nil)
+		_, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", nil, nil, false)
 		return err
 	}
 	if ask() == nil {

@@ -29,7 +29,7 @@ func TestMinUptime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, asked := c.Ints(0, "0000000000000000000000000000000000000000", "redis.call('INCR', KEYS[1]) return {1}", []string{"n"}, nil)
+			_, asked := c.Ints(0, "0000000000000000000000000000000000000000", "redis.call('INCR', KEYS[1]) return {1}", []string{"n"}, nil, false)
 			if err := client.Do(context.Background(), client.B().Incr().Key("n").Build()).Error(); (err == nil) != (asked == nil) {
 				return errors.Join(err, asked)
 			}
@@ -71,7 +71,7 @@ func TestMinUptimeWithoutThePassword(t *testing.T) {
 	target.MinUptime, target.Password = time.Millisecond, "wrong"
 	wrong := NewControl(target, ControlOptions{Logger: slog.New(slog.DiscardHandler)})
 	defer wrong.Close()
-	if _, err := wrong.Ints(0, "x", "return {1}", nil, nil); err == nil {
+	if _, err := wrong.Ints(0, "x", "return {1}", nil, nil, false); err == nil {
 		t.Error("without its password")
 	}
 }

@@ -20,14 +20,6 @@ func (c *Client) HasLocks(h LockHolder) {
 	c.locks.Store(&h)
 }
 
-// Locks is the client as the lock engine knows it; nil: it has sent no lock verb. Any goroutine may call it.
-func (c *Client) Locks() LockHolder {
-	if h := c.locks.Load(); h != nil {
-		return *h
-	}
-	return nil
-}
-
 // Held is how many locks the client holds. Any goroutine may call it.
 func (c *Client) Held() int {
 	if h := c.locks.Load(); h != nil {

@@ -46,8 +46,8 @@ func (c *Client) Set(t Setting) {
 		c.said.Name = t.Value
 	case SettingLibrary:
 		c.said.Library[0] = t.Value
-		if l := c.Locks(); l != nil {
-			l.SetLibrary(t.Value != "")
+		if l := c.locks.Load(); l != nil {
+			(*l).SetLibrary(t.Value != "")
 		}
 	case SettingVersion:
 		c.said.Library[1] = t.Value

@@ -152,7 +152,7 @@ func (cs *clients) Holders(n int, part string) (some []commands.ClientHolds, of 
 			continue
 		}
 		h := holder{of: c}
-		if l := c.engine(); l != nil {
+		if l := c.locks.Load(); l != nil {
 			h.Locks = l.Held()
 			h.WaitsFor, h.Waited = l.Waits()
 		}

@@ -125,7 +125,7 @@ func (s *Session) SelectDB(n int) ([]byte, error) {
 // was lost with a former one; CLIENT REPLY, SCRIPT DEBUG, and what CLIENT has set but for the library's name. The client
 // has a new one's database and RESP2, is no operator, and is logged in as one that has just connected.
 func (s *Session) Reset() {
-	if l := s.engine(); l != nil {
+	if l := s.locks.Load(); l != nil {
 		l.Reset()
 	}
 	s.own.Reset()
@@ -140,7 +140,7 @@ func (s *Session) Reset() {
 func (s *Session) identity(id upstream.Identity) {
 	s.pipes.SetIdentity(id)
 	s.access.operates.Store(false)
-	if l := s.engine(); l != nil {
+	if l := s.locks.Load(); l != nil {
 		l.SetUser(s.counted())
 	}
 }

@@ -6,15 +6,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
-// engine is the client as the lock engine knows it; nil: it has sent no lock verb.
-func (s *Session) engine() *lock.Client {
-	l, _ := s.client.Locks().(*lock.Client)
-	return l
-}
-
 // Locks returns the lock engine's client, which the first call makes.
 func (s *Session) Locks() *lock.Client {
-	if l := s.engine(); l != nil {
+	if l := s.locks.Load(); l != nil {
 		return l
 	}
 	c := s.client
@@ -23,6 +17,7 @@ func (s *Session) Locks() *lock.Client {
 		Close: func(why string) { c.End.Cut(downstream.Left, why) },
 	})
 	l.SetUser(s.counted())
+	s.locks.Store(l)
 	c.HasLocks(l)
 	return l
 }

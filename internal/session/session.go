@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -27,7 +28,8 @@ type Session struct {
 	access   access
 	pushes   pushes
 	activity activity
-	batch    *batch // while commands are at work
+	locks    atomic.Pointer[lock.Client] // the client as the lock engine knows it; nil: it has sent no lock verb
+	batch    *batch                      // while commands are at work
 	endOnce  sync.Once
 }
 
@@ -119,7 +121,7 @@ func (s *Session) End() {
 		// A client that reads nothing delays the end no longer than this.
 		c.Writer.EndBy(time.Now().Add(dedicated.LastReplies))
 		s.own.End()
-		if l := s.engine(); l != nil {
+		if l := s.locks.Load(); l != nil {
 			l.Close(closeHow(how))
 		}
 		s.pipes.Leave()

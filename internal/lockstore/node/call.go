@@ -58,11 +58,7 @@ func Do(client rueidis.Client, command rueidis.Completed, ask bool) rueidis.Redi
 // EvalInts runs one of the scripts that every LOCK and UNLOCK needs, in the way that costs the proxy least.
 func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 	defer telemetry.ScriptDone(c.Script.Name, telemetry.Clock())
-	run := n.Control.Ints
-	if ask {
-		run = n.Control.IntsAsking
-	}
-	out, err := run(c.DB, c.Script.SHA, c.Script.Source, c.Keys, c.Args)
+	out, err := n.Control.Ints(c.DB, c.Script.SHA, c.Script.Source, c.Keys, c.Args, ask)
 	if refusal, ok := err.(*upstream.ReplyError); ok {
 		err = &upstream.ReplyError{Line: redisLine(refusal.Line)} // the same words as from Eval
 	}
