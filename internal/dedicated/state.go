@@ -2,6 +2,7 @@ package dedicated
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -83,6 +84,14 @@ func (s *State) failed(e *Reply, line []byte) {
 		}
 	}
 }
+
+// Aborted says whether an error of EXEC ends the transaction; other errors leave all as it was.
+func Aborted(reply []byte) bool {
+	return cluster.RefusedForSlot(reply) || aborts.Match(reply)
+}
+
+// aborts matches the other errors that end a transaction.
+var aborts = regexp.MustCompile("^-EXECABORT|^-CROSSSLOT|EXEC aborted")
 
 // succeeded takes any other reply.
 func (s *State) succeeded(e *Reply) {

@@ -109,10 +109,10 @@ func (l loss) after(k commandtable.ConnKind) afterwards {
 	return isLost
 }
 
-// afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
+// afterLoss answers a command that must not run because something was lost; false: the command runs as usual. p is the
 // client's own connection now, nil if it has none.
 func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
-	if c.Always || o.lost.loss == lostNothing { // QUIT, RESET
+	if c.Always { // QUIT, RESET
 		return false
 	}
 	return !p.Wait() || o.answerLost(o.current(), c.Conn, len(cmd.Args)-1)

@@ -83,7 +83,13 @@ func (o *Connections) Concerns(c *commandtable.Command) bool {
 func (o *Connections) Run(cmd redcon.Command, next []redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	o.next = next
 	p := o.current()
-	taken = o.afterLoss(p, cmd, c) || o.waits(p, cmd, c) || o.path.run(p, cmd, c, here)
+	switch {
+	case o.lost.loss != lostNothing && o.afterLoss(p, cmd, c),
+		c.Conn == commandtable.ConnWait && o.waits(p, cmd, c):
+		taken = true
+	default:
+		taken = o.path.run(p, cmd, c, here)
+	}
 	o.next = nil
 	if o.conn != nil && !taken { // it may last
 		o.conn.Listen()

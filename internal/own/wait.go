@@ -31,7 +31,7 @@ var writeNothing = resp.AppendCommand(nil, "FUNCTION", "RESTORE", noFunctions)
 // own connection, nil if it has none.
 func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
 	switch {
-	case c.Conn != commandtable.ConnWait, !counts(c, cmd.Args): // Redis refuses it
+	case !counts(c, cmd.Args): // Redis refuses it
 		return false
 	case !p.Wait():
 		return true
