@@ -108,6 +108,9 @@ func (p *ProxyFacts) tellLines(ages bool, line func(name string, value any)) {
 	if p.Locks != nil {
 		line("lockproxy_id", p.Locks.UUID())
 		line("lockproxy_locks_status", p.locksStatus())
+		if _, at := p.Locks.Apart(); at != "" {
+			line("lockproxy_locks_at", at)
+		}
 	}
 	p.Upstream(line)
 	line("lockproxy_upstream_connections_max", p.MaxConnections)

@@ -38,6 +38,9 @@ func infoFields(c *Client, in lock.Info, who bool) fields {
 	if in.Unread > 0 {
 		all = append(all, field{"more-holders", in.Unread})
 	}
+	if in.At != "" {
+		all = append(all, field{"at", in.At})
+	}
 	if in.Nodes != nil {
 		nodes := list{}
 		for _, n := range in.Nodes {

@@ -13,14 +13,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/embedded"
 	"github.com/lockproxy/lockproxy/internal/events"
 	"github.com/lockproxy/lockproxy/internal/inforce"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
-	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/loglimit"
 	"github.com/lockproxy/lockproxy/internal/logqueue"
 	"github.com/lockproxy/lockproxy/internal/page"
@@ -30,7 +28,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
-	"github.com/lockproxy/lockproxy/upstream/sentinel"
 )
 
 const (
@@ -46,14 +43,12 @@ type app struct {
 	log    *slog.Logger
 	budget *upstream.Budget // of the connections to Redis that clients cause
 	observed
-	store     *embedded.Store    // nil with a Redis of the user's
-	follower  *sentinel.Follower // nil without Sentinels
-	address   *upstream.Address  // nil with Sentinels, a cluster or the embedded store
-	node      *upstream.Node     // nil with a cluster, as are control and locks
-	cluster   *cluster.Cluster   // nil with a node
-	control   *upstream.Control
-	quorum    []quorum.Node       // none: control has the locks
-	addresses []*upstream.Address // that are watched: address, and those of quorum
+	store     *embedded.Store // nil with a Redis of the user's
+	upstream  redisAt
+	apart     redisAt             // keeps the locks alone; zero: upstream keeps them, or quorum
+	node      *upstream.Node      // of upstream; nil with a cluster
+	quorum    []quorum.Node       // none: upstream or apart keeps the locks
+	addresses []*upstream.Address // that are watched
 	locks     *lock.Manager
 	server    *session.Server
 	listeners []listener
@@ -113,13 +108,16 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
+	if err = a.openLocks(ctx); err != nil {
+		return fmt.Errorf("locks: %w", err)
+	}
 	certified, err := a.certificateUsers()
 	if err != nil {
 		return err
 	}
 	a.openProxies()
 	a.server = session.NewServer(session.ServerOptions{
-		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
+		Upstream: session.Upstream{Node: a.node, Cluster: a.upstream.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
 			Embedded: a.store != nil},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
@@ -173,39 +171,6 @@ func (a *app) replaced() bool {
 	}
 	conn.Close()
 	return true
-}
-
-// connectUpstream prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
-// tells of its nodes, or ctx ends.
-func (a *app) connectUpstream(ctx context.Context, url upstream.URL) (service upstream.Identity, err error) {
-	if target, sharded := url.Cluster(); sharded {
-		return a.findCluster(ctx, target)
-	}
-	target := url.Target()
-	cfg, log := a.cfg, a.log
-	if err = a.secureUpstream(&target, cfg.Upstream.PasswordFile); err != nil {
-		return service, err
-	}
-	switch {
-	case target.Sentinels != nil:
-		a.follower = sentinel.Follow(&target, log)
-	case a.store == nil:
-		a.address = upstream.FollowAddress(&target, log)
-		a.addresses = append(a.addresses, a.address)
-	}
-	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log, Budget: a.budget})
-	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
-	if err = a.connectQuorum(); err != nil {
-		return service, err
-	}
-	where := sharded.Single(a.control)
-	if len(a.quorum) > 0 {
-		where = quorum.Open(quorum.StoreOptions{Nodes: a.quorum, MaxLease: cfg.Quorum.MaxLease, NodeTimeout: cfg.Quorum.NodeTimeout})
-	}
-	a.locks = lock.New(where, a.lockOptions())
-	service = target.Service()
-	service.DB = target.DB
-	return service, nil
 }
 
 // lockOptions are the lock engine's settings, wherever the locks are.
@@ -322,14 +287,10 @@ func (a *app) closeAll() {
 	if a.node != nil {
 		a.node.Close()
 	}
-	if a.follower != nil {
-		a.follower.Close()
-	}
+	a.upstream.close()
+	a.apart.close()
 	for _, address := range a.addresses {
 		address.Close()
-	}
-	if a.cluster != nil {
-		a.cluster.Close()
 	}
 	if a.store != nil {
 		a.store.Close()

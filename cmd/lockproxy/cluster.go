@@ -7,8 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/config"
-	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -22,26 +20,23 @@ func addressMap(cfg config.Config) (map[string]string, error) {
 	return cluster.ParseAddressMap(strings.Join(cfg.Cluster.AddressMap, ","))
 }
 
-// findCluster opens the cluster as soon as one of the nodes given tells of it, and returns the service account there.
-func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (service upstream.Identity, err error) {
-	if err = a.secureUpstream(&target.Node, a.cfg.Upstream.PasswordFile); err != nil {
-		return service, err
-	}
+// findCluster opens a cluster as soon as one of the nodes given tells of it.
+func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (*cluster.Cluster, error) {
 	addresses, err := addressMap(a.cfg)
 	if err != nil {
-		return service, err
+		return nil, err
 	}
 	o := cluster.Options{
 		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.Cluster.Refresh, RetryFor: a.cfg.Cluster.Retry, Timeout: a.cfg.Upstream.Timeout, AddressMap: addresses,
 	}
 	told := "" // the last error in the log, which need not say it every second
 	for {
-		if a.cluster, err = cluster.Open(ctx, target, o); err == nil {
+		found, err := cluster.Open(ctx, target, o)
+		if err == nil {
 			if told != "" {
 				a.log.Info("the cluster is there")
 			}
-			a.locks = lock.New(sharded.Cluster(a.cluster, sharded.PubSub(a.cfg.Cluster.PubSub)), a.lockOptions())
-			return target.Node.Service(), nil
+			return found, nil
 		}
 		if said := err.Error(); said != told {
 			a.log.Warn("the cluster is not there yet", "error", err)
@@ -49,7 +44,7 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 		}
 		systemd.StillStarting(10 * clusterRetry)
 		if !retry.Sleep(ctx, clusterRetry, nil) {
-			return service, err
+			return nil, err
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxies"
 )
 
-// openProxies has this proxy know of the others at its upstream. The embedded store has one proxy.
+// openProxies has this proxy know of the others that keep their locks where it does. The embedded store has one proxy.
 func (a *app) openProxies() {
 	host, _ := os.Hostname() // people are shown it
 	a.proxies = proxies.New(proxies.ExchangeOptions{
@@ -16,13 +16,17 @@ func (a *app) openProxies() {
 	})
 }
 
-// home is where the proxies meet; nil: this one is alone.
+// home is where the proxies meet: at the locks, or at the data with a quorum; nil: this one is alone.
 func (a *app) home() *proxies.Home {
+	at := a.upstream
+	if a.cfg.Locks.Apart() {
+		at = a.apart
+	}
 	switch {
 	case a.store != nil:
 		return nil
-	case a.cluster != nil:
-		return proxies.InCluster(a.cluster, a.log)
+	case at.cluster != nil:
+		return proxies.InCluster(at.cluster, a.log)
 	}
-	return proxies.At(a.control)
+	return proxies.At(at.control)
 }

@@ -40,10 +40,10 @@ func (a *app) checks(service upstream.Identity) []admin.Check {
 // refusesWrites says why the one Redis refuses writes; nil: it does not. A cluster, and Sentinels, have none but
 // masters.
 func (a *app) refusesWrites() error {
-	if a.address == nil {
+	if a.upstream.address == nil {
 		return nil
 	}
-	return a.address.RefusesWrites()
+	return a.upstream.address.RefusesWrites()
 }
 
 // lookStuck takes what everybody needs, which is a matter of a moment unless the process is stuck.
@@ -58,10 +58,10 @@ const askedNodes = 5
 
 // someNodes are those that commands go to, a few of them on a large cluster.
 func (a *app) someNodes() (nodes []*upstream.Node) {
-	if a.cluster == nil {
+	if a.node != nil {
 		return []*upstream.Node{a.node}
 	}
-	masters := a.cluster.Snapshot().Masters
+	masters := a.upstream.cluster.Snapshot().Masters
 	for _, i := range rand.Perm(len(masters))[:min(askedNodes, len(masters))] {
 		nodes = append(nodes, masters[i].Upstream())
 	}

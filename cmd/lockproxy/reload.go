@@ -226,9 +226,7 @@ func checkStart(cfg config.Config) (err error) {
 	if cfg.Upstream.URL.Embedded() {
 		return loopbackOnly(cfg)
 	}
-	if _, sharded := cfg.Upstream.URL.Cluster(); sharded {
-		_, err = addressMap(cfg)
-	}
+	_, err = addressMap(cfg) // which is read before a cluster only
 	return err
 }
 
@@ -252,6 +250,7 @@ func checkFiles(cfg config.Config) error {
 		{"password file", passwords(cfg.Upstream.PasswordFile)},
 		{"password file", passwords(cfg.Upstream.SentinelPasswordFile)},
 		{"password file", passwords(cfg.Quorum.PasswordFile)},
+		{"password file", passwords(cfg.Locks.PasswordFile)},
 	} {
 		if _, err := tlsfiles.Open(read.names, slog.Default()); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", read.what, err))

@@ -43,6 +43,8 @@ _lockproxy() {
 	--quorum-password-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--quorum-max-lease) mapfile -t COMPREPLY < <(:) ;;
 	--quorum-node-timeout) mapfile -t COMPREPLY < <(:) ;;
+	--locks) mapfile -t COMPREPLY < <(:) ;;
+	--locks-password-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--lock-watchdog-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--drain-delay) mapfile -t COMPREPLY < <(:) ;;
 	--drain-timeout) mapfile -t COMPREPLY < <(:) ;;
@@ -75,7 +77,7 @@ _lockproxy() {
 	--event-log) mapfile -t COMPREPLY < <(:) ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --wait-poll --max-clients --max-upstream-connections --max-locks-per-user --max-bulk --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --admin-socket --admin-listen --admin-token-file --admin-view-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run top health$live --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --tls-auth-user-passwords --proxy-protocol --proxy-protocol-from --unix-socket-mode --unix-socket-group --attached --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --locks --locks-password-file --lock-watchdog-timeout --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --wait-poll --max-clients --max-upstream-connections --max-locks-per-user --max-bulk --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --operators --metrics-listen --admin-socket --admin-listen --admin-token-file --admin-view-token-file --admin-tls-cert --admin-tls-key --admin-tls-client-ca --event-log --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

@@ -34,6 +34,8 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum -x 
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum-password-file -r -F -d 'As upstream-password-file, for the user of each of the quorum nodes'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum-max-lease -x -d 'The longest lease, and how long a node must have been up before it counts, since it may have forgotten locks'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum-node-timeout -x -d 'How long a node may take to answer before the others decide'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l locks -x -d 'keep the locks on this Redis'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l locks-password-file -r -F -d 'As upstream-password-file, for the user of locks'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l lock-watchdog-timeout -x -d 'lease of a lock that is renewed'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l drain-delay -x -d 'How long a stopping proxy goes on as before, except that /readyz says no, so that load balancers send new clients elsewhere'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l drain-timeout -x -d 'at the end: wait for locks held'

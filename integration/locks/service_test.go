@@ -137,3 +137,13 @@ func TestServiceAccountOfAQuorum(t *testing.T) {
 	url := "redis://service:secret@" + data.Addr()
 	serviceWorks(t, []*harness.Proxy{harness.StartProxy(t, url, flags...), harness.StartProxy(t, url, flags...)}, append(nodes, data), "FENCED", "REPLICAS")
 }
+
+func TestServiceAccountApart(t *testing.T) {
+	t.Parallel()
+	data, keeper := testredis.Start(t), testredis.Start(t)
+	data.Do(t, "ACL", "SETUSER", "service", "on", ">secret", "+ping", "+command", "+config|get", "+eval")
+	keeper.Do(t, harness.ServicePermissions(t, "`--locks`")...)
+	url, flag := "redis://service:secret@"+data.Addr(), "redis://service:secret@"+keeper.Addr()
+	serviceWorks(t, []*harness.Proxy{harness.StartProxy(t, url, "--locks", flag), harness.StartProxy(t, url, "--locks", flag)},
+		[]*testredis.Server{keeper, data}, "FENCED")
+}

@@ -36,9 +36,14 @@ var dependences = []dependence{
 	{"upstream-tls-key", given("upstream-tls-cert"), "needs upstream-tls-cert"},
 	{"upstream-tls-server-name", Config.speaksTLS, noTLS},
 	{"upstream-password-file", given("upstream"), "does nothing without an upstream"},
-	{"upstream-password-file", Config.urlHasNoPassword, "the upstream's URL has a password, too"},
+	{"upstream-password-file", func(c Config) bool { return !hasPassword(c.Upstream.URL) }, "the upstream's URL has a password, too"},
 	{"sentinel-password-file", Config.hasSentinels, "does nothing without Sentinels"},
-	{"sentinel-password-file", Config.urlHasNoSentinelPassword, "the upstream's URL has a sentinel-password, too"},
+	{"sentinel-password-file", Config.urlHasNoSentinelPassword, "a URL has a sentinel-password, too"},
+	{"locks", given("upstream"), "needs an upstream for the data"},
+	{"locks", func(c Config) bool { return len(c.Quorum.Nodes) == 0 }, "the nodes of quorum keep the locks"},
+	{"locks", func(c Config) bool { return c.Locks.URL.Target().DB == 0 }, "a lock's database is its client's: the URL must name none"},
+	{"locks-password-file", given("locks"), "does nothing without locks"},
+	{"locks-password-file", func(c Config) bool { return !hasPassword(c.Locks.URL) }, "the URL of locks has a password, too"},
 	{"quorum-password-file", given("quorum"), "does nothing without quorum"},
 	{"quorum-password-file", Config.nodesHaveNoPassword, "a node's URL has a password, too"},
 	{"event-log", func(c Config) bool { return c.Log.Events != "stdout" || c.Listen.Attached == "no" }, "with attached yes, stdout has the addresses"},
@@ -54,7 +59,7 @@ var dependences = []dependence{
 }
 
 const (
-	noTLS  = "does nothing without a rediss:// upstream or quorum node"
+	noTLS  = "does nothing without a rediss:// upstream, locks or quorum node"
 	noPage = "does nothing without admin-listen"
 )
 
@@ -82,34 +87,47 @@ func (c Config) has(setting string) bool {
 // knowsAuthorities says that the certificates can be judged for which clients are asked.
 func (c Config) knowsAuthorities() bool { return c.TLS.ClientCA != "" || !c.AsksClients() }
 
-// speaksTLS says whether the upstream, or a quorum's node, is reached by TLS.
+// speaksTLS says whether a Redis is reached by TLS.
 func (c Config) speaksTLS() bool {
-	return c.Upstream.URL.TLS() || slices.ContainsFunc(c.Quorum.Nodes, upstream.URL.TLS)
+	return slices.ContainsFunc(c.urls(), upstream.URL.TLS)
 }
 
-func (c Config) urlHasNoPassword() bool {
-	if cluster, is := c.Upstream.URL.Cluster(); is {
-		return cluster.Node.Password == ""
+// urls are those of all Redises.
+func (c Config) urls() []upstream.URL {
+	return append([]upstream.URL{c.Upstream.URL, c.Locks.URL}, c.Quorum.Nodes...)
+}
+
+func hasPassword(u upstream.URL) bool {
+	if cluster, is := u.Cluster(); is {
+		return cluster.Node.Password != ""
 	}
-	return c.Upstream.URL.Target().Password == ""
+	return u.Target().Password != ""
 }
 
-func (c Config) hasSentinels() bool { return c.Upstream.URL.Target().Sentinels != nil }
+// sentinels are those that the URLs name.
+func (c Config) sentinels() (all []*upstream.Sentinels) {
+	for _, u := range c.urls() {
+		if s := u.Target().Sentinels; s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func (c Config) hasSentinels() bool { return c.sentinels() != nil }
 
 func (c Config) urlHasNoSentinelPassword() bool {
-	s := c.Upstream.URL.Target().Sentinels
-	return s == nil || s.Password == ""
+	return !slices.ContainsFunc(c.sentinels(), func(s *upstream.Sentinels) bool { return s.Password != "" })
 }
 
-// sentinelUserLogsIn says that there is a password for the user of Sentinels, if the URL names one.
+// sentinelUserLogsIn says that there is a password for each user of Sentinels that a URL names.
 func (c Config) sentinelUserLogsIn() bool {
-	s := c.Upstream.URL.Target().Sentinels
-	return s == nil || s.User == "" || s.Password+c.Upstream.SentinelPasswordFile != ""
+	return !slices.ContainsFunc(c.sentinels(), func(s *upstream.Sentinels) bool {
+		return s.User != "" && s.Password+c.Upstream.SentinelPasswordFile == ""
+	})
 }
 
-func (c Config) nodesHaveNoPassword() bool {
-	return !slices.ContainsFunc(c.Quorum.Nodes, func(node upstream.URL) bool { return node.Target().Password != "" })
-}
+func (c Config) nodesHaveNoPassword() bool { return !slices.ContainsFunc(c.Quorum.Nodes, hasPassword) }
 
 // pageIsClosed says that strangers do not reach the page for operators: whoever sees it may free locks.
 func (c Config) pageIsClosed() bool {

@@ -64,13 +64,19 @@ type Quorum struct {
 	NodeTimeout  time.Duration
 }
 
-// Locks are the rules by which locks are taken, renewed and lost.
+// Locks are where locks are kept, and the rules by which they are taken, renewed and lost.
 type Locks struct {
+	URL          upstream.URL // of a Redis that keeps locks alone; zero: see Apart
+	PasswordFile string       // "": the password is in URL, if there is one
+
 	WatchdogTimeout time.Duration
 	MaxHold         time.Duration // 0 is no limit
 	ImplicitReentry string        // auto, always or never
 	WaitPoll        time.Duration
 }
+
+// Apart says that a Redis keeps the locks alone: else the upstream does, or a quorum.
+func (l Locks) Apart() bool { return !l.URL.Embedded() }
 
 // Limits is how much clients may take.
 type Limits struct {

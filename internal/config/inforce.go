@@ -38,6 +38,8 @@ func (c Config) shown(name string) string {
 		return ""
 	case name == "upstream":
 		return c.Upstream.URL.String()
+	case name == "locks":
+		return c.Locks.URL.String()
 	case name == "quorum":
 		var all []string
 		for _, node := range c.Quorum.Nodes {

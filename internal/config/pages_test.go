@@ -328,7 +328,7 @@ var subjects = []subject{
 	{"Cluster", "cluster-address-map cluster-refresh cluster-retry cluster-pubsub present " +
 		"announce-address"},
 	{"Quorum", "quorum quorum-password-file quorum-max-lease quorum-node-timeout"},
-	{"Locks", "lock-watchdog-timeout max-hold implicit-reentry wait-poll"},
+	{"Locks", "locks locks-password-file lock-watchdog-timeout max-hold implicit-reentry wait-poll"},
 	{"Where clients connect", "listen protected-mode proxy-protocol proxy-protocol-from handshake-timeout idle-timeout " +
 		"unix-socket-mode unix-socket-group reuse-port attached"},
 	{"TLS for clients", "tls-listen tls-cert tls-key tls-client-ca tls-client-auth tls-auth-user-passwords"},

@@ -120,6 +120,13 @@ var settings = []setting{
 	{"quorum-node-timeout", "200ms", false, "How long a node may take to answer before the others decide. Far above a round trip, at most a tenth of `lock-watchdog-timeout`.",
 		duration(minNodeTimeout, func(c *Config) *time.Duration { return &c.Quorum.NodeTimeout })},
 
+	{"locks", "", false, "Keep the locks on this Redis, not on `upstream`: a URL as there, without a database. The `upstream-tls-` settings hold. The same at every proxy: see docs/OPERATIONS.md.",
+		func(c *Config, v string) (err error) {
+			c.Locks.URL, err = upstream.ParseURL(v)
+			return err
+		}},
+	{"locks-password-file", "", false, "As `upstream-password-file`, for the user of `locks`.",
+		text(func(c *Config) *string { return &c.Locks.PasswordFile })},
 	{"lock-watchdog-timeout", "30s", false, "Lease of a lock taken without EX or PX; it is renewed every third of this while its holder lives. At least 100ms. As Redisson's `lockWatchdogTimeout`.",
 		duration(minWatchdogTimeout, func(c *Config) *time.Duration { return &c.Locks.WatchdogTimeout })},
 	{"drain-delay", "", false, "How long a stopping proxy goes on as before, except that `/readyz` says no, so that load balancers send new clients elsewhere. None: 5s with `metrics-listen`, else 0. Left out if, with `reuse-port`, another process answers there. With `drain-timeout` it stays below what kills the process.",

@@ -12,6 +12,7 @@ type brief struct{ name, value, text string }
 // briefs are the settings that most people need.
 var briefs = []brief{
 	{"upstream", "URL", "the Redis to serve; none: a store in memory"},
+	{"locks", "URL", "keep the locks on this Redis"},
 	{"quorum", "URL,URL,URL", "keep the locks on these masters (Redlock)"},
 	{"listen", "HOST:PORT", "serve clients here"},
 	{"tls-listen", "HOST:PORT", "and here with TLS"},

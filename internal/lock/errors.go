@@ -13,9 +13,11 @@ type Error = lockstore.Error
 // ErrNotAcquired says that somebody else held the lock until the time given to wait was over: the verbs' nil reply.
 var ErrNotAcquired = errors.New("lock: not acquired in time")
 
-// errScan refuses a search for locks among all keys of a quorum.
-var errScan = &Error{Code: "ERR", Text: "LOCKLIST SCAN is not available with --quorum: a lock is on several nodes, " +
-	"where clients have no accounts; LOCKINFO asks these nodes about one lock"}
+// noScan refuses a search for locks among all keys, where a setting has put them elsewhere.
+func noScan(by string) error {
+	return &Error{Code: "ERR", Text: "LOCKLIST SCAN is not available with " + by + ": locks are not where the data is, " +
+		"and clients have no accounts there; LOCKINFO asks there about one lock"}
+}
 
 // about is an error about a lock, whose name is the %s of the text.
 func about(key, code, text string) error {

@@ -41,6 +41,7 @@ func (h *Holder) Introduce() {
 // Info is what can be said of one lock.
 type Info struct {
 	lockstore.Info
+	At      string   // the Redis that keeps it and no data; "": that of the data does, or a quorum
 	Holders []Holder // its Owners
 	Here    int      // waiters on this proxy
 }
@@ -61,6 +62,18 @@ func (m *Manager) Nodes() (all []NodeInfo) {
 	}
 	return all
 }
+
+// Apart is whether locks can be had, at each Redis that keeps locks and no data, of which none is one of a quorum; and
+// the address of all.
+func (m *Manager) Apart() (where []Ability, at string) {
+	if at = m.rules.At; at != "" {
+		where, _ = m.Able()
+	}
+	return where, at
+}
+
+// Elsewhere says that locks are not where the data is.
+func (m *Manager) Elsewhere() bool { return m.rules.Elsewhere() != "" }
 
 // Able is why locks cannot be had, as trial locks of the last ten seconds showed; nil: they can. where has it for each
 // Redis that keeps locks.
@@ -86,8 +99,8 @@ type Scan func() (next string, keys []string, err error)
 // Find reads those of the keys that a scan finds which look like locks that somebody holds, one after the other. It
 // passes over those that the service account may not use.
 func (m *Manager) Find(ctx context.Context, db int, scan Scan) (next string, all []Found, err error) {
-	if m.rules.Votes {
-		return "", nil, errScan
+	if by := m.rules.Elsewhere(); by != "" {
+		return "", nil, noScan(by)
 	}
 	next, keys, err := scan()
 	if err != nil {
@@ -118,7 +131,7 @@ func (m *Manager) info(ctx context.Context, db int, key string, most int) (Info,
 	if err != nil {
 		return Info{Info: said}, err
 	}
-	in := Info{Info: said, Here: m.lines.waitingAt(db, key)}
+	in := Info{Info: said, At: m.rules.At, Here: m.lines.waitingAt(db, key)}
 	now := time.Now()
 	for _, o := range said.Owners {
 		id := lockstore.ID{DB: db, Key: key, Owner: o.Owner, Kind: o.Kind}

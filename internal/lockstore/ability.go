@@ -19,6 +19,14 @@ type Ability struct {
 	Info *NodeInfo // of a node of a quorum; else nil
 }
 
+// Away is why the Redis does not answer; nil: it does, or has not been tried yet.
+func (a Ability) Away() error {
+	if a.Err == nil || Reason(a.Err) != "unreachable" {
+		return nil
+	}
+	return a.Err
+}
+
 // Able is why locks cannot be had at Redises of which so many are needed; nil: they can.
 func Able(all []Ability, needed int) error {
 	unable := slices.DeleteFunc(slices.Clone(all), func(a Ability) bool { return a.Err == nil })

@@ -14,6 +14,19 @@ type Rules struct {
 	MaxLease time.Duration // the longest lease of such locks
 	// Slots: each lock is on the node of its name's slot.
 	Slots bool
+	// At is the address of the Redis that keeps the locks and no data; "": that of the data does, or nodes that vote.
+	At string
+}
+
+// Elsewhere is the setting by which locks are not where the data is; "": they are.
+func (r Rules) Elsewhere() string {
+	switch {
+	case r.Votes:
+		return "--quorum"
+	case r.At != "":
+		return "--locks"
+	}
+	return ""
 }
 
 // Fits says whether a lock may have this name.
@@ -50,9 +63,9 @@ func (r Rules) Limits() error {
 
 // Fences says whether Redis can run a command and look at its lock in one step.
 func (r Rules) Fences() error {
-	if r.Votes {
+	if by := r.Elsewhere(); by != "" {
 		return &Error{Code: "ERR",
-			Text: "FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE"}
+			Text: "FENCED is not supported with " + by + ": the lock is not where the data is; use LOCK ... FENCE"}
 	}
 	return nil
 }

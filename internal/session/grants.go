@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,7 +80,7 @@ func (a *access) Refusals(write bool, keys ...[]byte) (refusals []error, err err
 	}
 	replies, err := a.pipes.AskKeys(questions)
 	for i, reply := range replies {
-		refusals[places[i]] = asked[i].keepAnswer(reply)
+		refusals[places[i]] = asked[i].keepAnswer(reply, a.srv.o.Locks.Elsewhere())
 	}
 	return refusals, err
 }
@@ -92,14 +93,21 @@ func (g grant) question() [][]byte {
 	return [][]byte{[]byte("PTTL"), []byte(g.key)}
 }
 
-// keepAnswer keeps what Redis has said about a key, and returns its refusal.
-func (g grant) keepAnswer(reply []byte) error {
+// ofState are the first words of errors about the state of a key or a Redis, which Redis gives to those alone who may
+// run the command.
+var ofState = []string{"MISCONF", "NOREPLICAS", "OOM", "READONLY", "WRONGTYPE"}
+
+// keepAnswer keeps what Redis has said about a key, and returns its refusal. The state of the key and of Redis matters
+// to a lock unless that is elsewhere.
+func (g grant) keepAnswer(reply []byte, elsewhere bool) error {
 	var err error
-	if line, bad := resp.ErrorLine(reply); bad {
+	line, bad := resp.ErrorLine(reply)
+	switch word, _, _ := strings.Cut(line, " "); {
+	case !bad || elsewhere && slices.Contains(ofState, word):
+	case word == "NOPERM":
 		err = &upstream.ReplyError{Line: line}
-		if !strings.HasPrefix(line, "NOPERM") {
-			return err // the key's or the server's state: not worth keeping
-		}
+	default:
+		return &upstream.ReplyError{Line: line} // not worth keeping
 	}
 	if len(g.key) <= longestKey {
 		grants().Add(g, err)
@@ -107,7 +115,7 @@ func (g grant) keepAnswer(reply []byte) error {
 	return err
 }
 
-// isService says whether the client is the same user as the lock scripts are.
+// isService says whether the client is the user that this proxy is at the upstream.
 func (a *access) isService() bool {
 	service := a.srv.o.Service
 	return client.UserName(a.client.Identity().User) == client.UserName(service.User) &&

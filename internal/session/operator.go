@@ -94,7 +94,8 @@ func (o Operators) KillClient(id int64, addr, by string) bool {
 // nodeTime is how long a node may take to answer an operator's question.
 const nodeTime = time.Second
 
-// Nodes asks at most n of the nodes that commands go to, and of replicas, whether they are there.
+// Nodes asks at most n of the nodes that commands go to, and of replicas, whether they are there. Behind them are those
+// that keep locks alone, as the last trial locks found them.
 func (o Operators) Nodes(ctx context.Context, n int) []commands.NodeFacts {
 	ctx, cancel := context.WithTimeout(ctx, nodeTime)
 	defer cancel()
@@ -110,6 +111,10 @@ func (o Operators) Nodes(ctx context.Context, n int) []commands.NodeFacts {
 		asked.Go(func() { o.askNode(ctx, &all[i]) })
 	}
 	asked.Wait()
+	apart, _ := o.s.o.Locks.Apart()
+	for _, a := range apart {
+		all = append(all, commands.NodeFacts{Member: backend.Member{Addr: a.Node, Role: "locks"}, Trouble: a.Away()})
+	}
 	return all
 }
 

@@ -1,11 +1,35 @@
 package main
 
 import (
+	"context"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/upstream"
 )
+
+// openLocks makes the lock engine, and connects to the Redises that keep the locks, unless upstream does.
+func (a *app) openLocks(ctx context.Context) error {
+	by := sharded.PubSub(a.cfg.Cluster.PubSub)
+	where := a.upstream.keeps(by)
+	switch at := a.cfg.Locks.URL; {
+	case len(a.cfg.Quorum.Nodes) > 0:
+		if err := a.connectQuorum(); err != nil {
+			return err
+		}
+		where = quorum.Open(quorum.StoreOptions{Nodes: a.quorum, MaxLease: a.cfg.Quorum.MaxLease, NodeTimeout: a.cfg.Quorum.NodeTimeout})
+	case a.cfg.Locks.Apart():
+		if _, err := a.connect(ctx, &a.apart, at, a.cfg.Locks.PasswordFile); err != nil {
+			return err
+		}
+		where = lockstore.Apart(at.String(), a.apart.keeps(by))
+	}
+	a.locks = lock.New(where, a.lockOptions())
+	return nil
+}
 
 // nodeDial is how long a quorum's node may take to accept a connection.
 const nodeDial = 2 * time.Second
@@ -39,8 +63,10 @@ func (a *app) abortLocks() {
 
 // closeControls ends what the lock engine still asks of Redis.
 func (a *app) closeControls() {
-	if a.control != nil {
-		a.control.Close()
+	for _, r := range []redisAt{a.upstream, a.apart} {
+		if r.control != nil {
+			r.control.Close()
+		}
 	}
 	for _, n := range a.quorum {
 		n.Control.Close()
