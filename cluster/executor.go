@@ -36,9 +36,6 @@ func (c *Cluster) Executor(id upstream.Identity, home *Home) *Executor {
 	return e
 }
 
-// WaitsFor says how long later commands may themselves wait, as WAIT does: their replies may take so much longer.
-func (e *Executor) WaitsFor(own time.Duration) { e.wait.own = own }
-
 // Close gives back all connections, which later commands would open again. Nothing is under way then.
 func (e *Executor) Close() {
 	e.wait.stop()

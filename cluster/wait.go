@@ -28,9 +28,8 @@ type replyWait struct {
 	turn    uint64     // number of the last round
 	ctx     context.Context
 	began   time.Time
-	batches []*batch      // that are waited for; none: the round is over
-	seen    *Snapshot     // by which they were sent
-	own     time.Duration // how long the commands themselves may wait, as WAIT does; set between rounds
+	batches []*batch  // that are waited for; none: the round is over
+	seen    *Snapshot // by which they were sent
 }
 
 // init readies the wait of a new executor.
@@ -78,7 +77,7 @@ func (w *replyWait) look() {
 		return
 	}
 	next := w.every - w.waited(nil)
-	if next <= 0 { // else the timer was set by a round before, or these commands may wait themselves
+	if next <= 0 { // else the timer was set by a round before
 		for _, b := range w.batches {
 			w.lookAt(b)
 		}
@@ -93,7 +92,7 @@ func (w *replyWait) waited(b *batch) time.Duration {
 	if b != nil {
 		waited = min(waited, b.req.Quiet()) // else it may be the client that is slow
 	}
-	return waited - w.own
+	return waited
 }
 
 // lookAt ends the wait for a batch that has taken too long. mu is held.

@@ -2,11 +2,8 @@ package backend
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -106,8 +103,6 @@ func (u *clusteredPath) AskAll(words [][]byte) ([]resp.Reply, error) {
 // insteadOfNode answers a command in place of one node, outside of transactions, as its row says.
 func (u *clusteredPath) insteadOfNode(c *commandtable.Command, words [][]byte) ([]byte, error) {
 	switch c.Clustered.How {
-	case commandtable.ClusteredWaits:
-		return u.wait(words)
 	case commandtable.ClusteredUnion:
 		return u.channels(c, words)
 	case commandtable.ClusteredRunning:
@@ -122,55 +117,6 @@ func refused(c *commandtable.Command, words [][]byte) ([]byte, error) {
 		return okReply, nil
 	}
 	return nil, &upstream.ReplyError{Line: c.Clustered.Line}
-}
-
-// waitsForEver is as good as for ever.
-const waitsForEver = 100 * 365 * 24 * time.Hour
-
-// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer
-// counts. It asks for a second at a time, so that it is noticed when the client goes. All that was written before is
-// waited for.
-func (u *clusteredPath) wait(args [][]byte) (reply []byte, err error) {
-	words, at := append([][]byte(nil), args...), len(args)-1
-	timeout, ok := resp.Integer(args[at])
-	if !ok || timeout < 0 {
-		return u.Ask(args, Destination{}) // a node refuses it
-	}
-	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
-	until := time.Now().Add(cmp.Or(time.Duration(timeout)*time.Millisecond, waitsForEver))
-	u.client.Flush()
-	e := u.executor(private)
-	defer e.Close()
-	defer e.WaitsFor(0)
-	nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // makes this moment the one up to which Redis waits for writes
-	plans := []*cluster.Plan{cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})}
-	for {
-		left := min(time.Second, max(time.Until(until), time.Millisecond))
-		e.WaitsFor(left)
-		words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
-		p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
-		u.do(e, append(plans, p))
-		plans = nil
-		over := !time.Now().Before(until) || u.client.End.Over()
-		if reply, err = p.Reply, p.Err; err != nil || over || enough(reply, args[1:at]) {
-			return reply, err
-		}
-	}
-}
-
-// enough says that WAIT, or WAITAOF with its two numbers, need not go on: what was wanted is there, or it failed.
-func enough(reply []byte, wanted [][]byte) bool {
-	r, _ := resp.ParseReply(reply)
-	have := r.Elems
-	if r.Kind == ':' {
-		have = []resp.Reply{r}
-	}
-	for i := range min(len(have), len(wanted)) {
-		if n, ok := resp.Integer(wanted[i]); ok && int64(have[i].Int()) < n {
-			return false
-		}
-	}
-	return true
 }
 
 // channels is PUBSUB CHANNELS, or SHARDCHANNELS, of all nodes: each knows of its own subscribers only.

@@ -16,7 +16,6 @@ type ClusteredHow uint8
 const (
 	ClusteredSent    ClusteredHow = iota // nothing
 	ClusteredRefused                     // it has no sense there
-	ClusteredWaits                       // it waits at all masters
 	ClusteredUnion                       // it is asked of all nodes, and each thing is told once
 	ClusteredRunning                     // it is asked of all masters, and the answer of one that runs a script is told
 )
@@ -33,8 +32,6 @@ var clustered = map[string]Clustered{
 	"punsubscribe":         clusteredSubscribe,
 	"ssubscribe":           clusteredSubscribe,
 	"sunsubscribe":         clusteredSubscribe,
-	"wait":                 {How: ClusteredWaits, Note: "for all masters; the smallest answer counts"},
-	"waitaof":              {How: ClusteredWaits, Note: "for all masters; the smallest answer counts"},
 	"pubsub|channels":      {How: ClusteredUnion, Note: "those of all nodes"},
 	"pubsub|shardchannels": {How: ClusteredUnion, Note: "those of all nodes"},
 	"function|stats":       {How: ClusteredRunning, Note: "of a master that runs a script, or any"},

@@ -45,10 +45,7 @@ func forwarded() { telemetry.Commands.Add(1) }
 func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1}
 	switch e.Kind {
-	case commandtable.ConnWait:
-		p.waitForNothing(c)
-		fallthrough
-	case commandtable.ConnBlock:
+	case commandtable.ConnBlock, commandtable.ConnWait:
 		e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}
 	case commandtable.ConnSubscribe:
 		p.Taint() // messages in the midst of replies are told from these as well as can be, but nobody else relies on that

@@ -18,7 +18,8 @@ import (
 )
 
 // WAIT and WAITAOF of Redis wait for the writes of the connection on which they come. The client's own writes went
-// over other connections. Before 7.2 every command makes the present moment the one up to which a connection waits, so
+// over other connections. So such a call runs on a connection beside the client's own, one to each master, and the
+// smallest answer counts. Before 7.2 every command makes the present moment the one up to which a connection waits, so
 // a WAIT of ours in front is enough. Since then only a write does: see docs/adr/0032-wait-follows-a-write.md.
 
 // noFunctions is what FUNCTION DUMP tells where there are no functions. To restore it adds none and touches no key,
@@ -27,8 +28,8 @@ const noFunctions = "\n\x00]\x9b\\@\x0f\x7f\xa2\xda"
 
 var writeNothing = resp.AppendCommand(nil, "FUNCTION", "RESTORE", noFunctions)
 
-// waits runs a WAIT or WAITAOF that needs a write in front. false: it is run as other commands are. p is the client's
-// own connection, nil if it has none.
+// waits runs a WAIT or WAITAOF. false: it is run as other commands are, since Redis refuses it, or queues it. p is the
+// client's own connection, nil if it has none.
 func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
 	switch {
 	case !counts(c, cmd.Args): // Redis refuses it
@@ -39,8 +40,9 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 		return false
 	}
 	w := &waitCall{o: o, cmd: c, args: cmd.Args}
-	switch needs, err := w.needsWrite(); {
-	case err == nil && !needs:
+	err := w.learn()
+	switch {
+	case p.InTransaction() && err == nil && !w.writes:
 		return false
 	case p.InTransaction():
 		p.barAs("ERR " + c.Title() + " inside a transaction is not supported by lockproxy on Redis 7.2 and newer: send it after EXEC")
@@ -50,21 +52,9 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 		if p != nil { // it may last
 			p.Listen()
 		}
-		w.afterWrite()
+		w.run()
 	}
 	return true
-}
-
-// waitForNothing is for a Redis before 7.2, which waits for what was written up to the connection's last command: this
-// one makes that now. A user who may wait may do this. A WAIT that does not run at once needs none.
-func (p *conn) waitForNothing(c *commandtable.Command) {
-	if !p.Wait() {
-		return
-	}
-	if p.Status().Multi || p.o.mutes(c) {
-		return
-	}
-	p.Conn.Send(&dedicated.Reply{Own: true}, resp.AppendCommand(nil, nothing(c)...))
 }
 
 // nothing is a WAIT or WAITAOF for nothing.
@@ -90,23 +80,24 @@ func counts(c *commandtable.Command, args [][]byte) bool {
 	return last >= 0
 }
 
-// needsWrite says that at one of the masters WAIT needs a write in front. It asks each time, since another server may
+// learn learns whether at one of the masters WAIT needs a write in front. It asks each time, since another server may
 // stand there by now. Every user may ask HELLO. Where that has no answer the table of commands decides: WAITAOF came
 // with the same version.
-func (w *waitCall) needsWrite() (bool, error) {
+func (w *waitCall) learn() error {
 	t := w.o.Routes.Load().Table
 	told := t.Lookup([]byte("waitaof"))
 	has := told != nil && told.Spec != nil
 	all, err := w.o.forwarder.AskAll([][]byte{[]byte("HELLO")})
 	if err != nil && t.Learned() && !has {
-		return false, nil
+		return nil
 	}
-	return slices.ContainsFunc(all, func(r resp.Reply) bool {
+	w.writes = slices.ContainsFunc(all, func(r resp.Reply) bool {
 		if r.Kind == '-' {
 			return has
 		}
 		return since72(r)
-	}), err
+	})
+	return err
 }
 
 // since72 says that the answer to HELLO names version 7.2 or a newer one.
@@ -127,13 +118,13 @@ type waitCall struct {
 	o      *Connections
 	cmd    *commandtable.Command
 	args   [][]byte
+	writes bool // a write goes in front
 	reply  []byte
 	denied bool // the user may not make the write, as far as it may WAIT
 }
 
-// afterWrite runs it, and answers the client. It writes as the client's user, or if that may not as the service
-// account.
-func (w *waitCall) afterWrite() {
+// run runs it, and answers the client. It writes as the client's user, or if that may not as the service account.
+func (w *waitCall) run() {
 	forwarded()
 	err := w.o.path.masters(w.o.client.Identity(), w.runAt)
 	if w.denied {
@@ -148,19 +139,22 @@ func (w *waitCall) afterWrite() {
 	}
 }
 
-// runAt writes and waits on new connections to each master, which end then.
+// runAt waits on new connections to each master, which end then.
 func (w *waitCall) runAt(all conns) (err error) {
 	defer all.end()
-	if err = w.write(all); err == nil {
+	if err = w.begin(all); err == nil {
 		w.reply, err = w.wait(all)
 	}
 	return err
 }
 
-// write makes a write.
-func (w *waitCall) write(all conns) error {
+// begin makes the present moment the one up to which writes are waited for.
+func (w *waitCall) begin(all conns) error {
 	asked := all.send(resp.AppendCommand(nil, nothing(w.cmd)...), 0) // WAIT's own refusal comes before that of a write
-	written := all.send(writeNothing, 0)
+	var written []*dedicated.Reply
+	if w.writes {
+		written = all.send(writeNothing, 0)
+	}
 	most := w.cmd.WaitsFor(w.args)
 	if most > 0 {
 		most = max(most, backend.QuestionTime) // a short wait is no reason to have no answer from a machine that is busy
@@ -169,7 +163,7 @@ func (w *waitCall) write(all conns) error {
 		return err
 	}
 	_, err := all.answers(asked)
-	if upstream.Refused(err) != nil {
+	if !w.writes || upstream.Refused(err) != nil {
 		return err
 	}
 	if err == nil {
