@@ -1,7 +1,8 @@
 -- limit is what the scripts of a lock that several owners may hold share: Redisson's RPermitExpirableSemaphore, in its bytes. The key has how
 -- many places are free. A zset beside it has the owner of each that is taken, by when it ends: in ms since 1970, 922337203685477 for one of
--- Redisson's without an end. A key that has no expiry was made by Redisson's trySetPermits, and stays; one that lockproxy has made lasts as long
--- as the last place.
+-- Redisson's without an end. A key that has no expiry was made by Redisson's trySetPermits, and stays. One that lockproxy has made goes with
+-- the last place that is given back. If none is, it lasts a day or two longer than the last one: Redisson's threads, which cannot do without it,
+-- may have seen it.
 
 local now = math.floor(clock / 1000) -- as Redis counts
 
@@ -36,16 +37,23 @@ local function taken(key)
   return first and redis.call('ZCOUNT', ends, '(' .. now, '+inf') or 0, tonumber(first), #over
 end
 
--- set_end sets when an owner's place ends, and lets both keys last as long as the last place, if they end at all.
+-- cover lets both keys last longer than the last place. left is the key's TTL: one that does not end is left so. It returns nil if no place is
+-- taken.
+local function cover(key, ends, left)
+  local last, day = tonumber(redis.call('ZRANGE', ends, '-1', '-1', 'WITHSCORES')[2]), 86400000
+  if last and left >= 0 and now + left < last + day then
+    redis.call('PEXPIREAT', key, string.format('%.0f', last + 2 * day))
+    redis.call('PEXPIREAT', ends, string.format('%.0f', last + 2 * day))
+  end
+  return last
+end
+
+-- set_end sets when an owner's place ends.
 local function set_end(key, owner, at, made)
   local ends = ends_of(key)
   redis.call('ZADD', ends, string.format('%.0f', at), owner)
   local left = made and 0 or redis.call('PTTL', key)
-  local last = left >= 0 and redis.call('ZRANGE', ends, '-1', '-1', 'WITHSCORES')[2]
-  if last and now + left < tonumber(last) then
-    redis.call('PEXPIREAT', key, last)
-    redis.call('PEXPIREAT', ends, last)
-  end
+  if left >= 0 then cover(key, ends, left) end
 end
 
 -- announce_places tells whoever waits how many places are free.
@@ -53,4 +61,11 @@ local function announce_places(publish, keys, proxy)
   -- include wake
   local free = tonumber(redis.pcall('GETRANGE', keys[1], '0', '20')) or 1
   wake(publish, keys, keys[2], math.max(free, 0), proxy)
+end
+
+-- leave_places deletes both keys when the last place was given back, unless Redisson's threads wait.
+local function leave_places(publish, keys, left, proxy)
+  if left < 0 or cover(keys[1], ends_of(keys[1]), left) then return end
+  -- include wake
+  if not strangers_listen(publish, keys, keys[2], proxy) then redis.call('DEL', keys[1]) end
 end

@@ -16,5 +16,5 @@ local many, left = redis.call('ZCARD', ends), redis.call('PTTL', key)
 redis.call('DEL', ends)
 if left ~= -2 then redis.call('INCRBY', key, many) end
 announce_places(ARGV[1], KEYS)
-if left >= 0 then redis.call('DEL', key) end
+leave_places(ARGV[1], KEYS, left)
 return many > 0 and 1 or 0

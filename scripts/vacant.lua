@@ -17,7 +17,11 @@ for i = 1, #ARGV[2] do
   if kind == 'L' then
     local known, at = pcall(place_of, lock, ARGV[2 + i])
     out[i] = known and at and at - now or 0
-    if out[i] == 0 then announce_places(ARGV[1], {lock, where}) end
+    if known and not at then
+      taken(lock)
+      announce_places(ARGV[1], {lock, where})
+      leave_places(ARGV[1], {lock, where}, redis.call('PTTL', lock))
+    end
   elseif redis.call('EXISTS', lock) == 1 then
     out[i] = -1
     if redis.pcall('HEXISTS', lock, ARGV[2 + i]) == 1 then

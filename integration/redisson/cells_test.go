@@ -70,6 +70,15 @@ func pairCells() (cells []cell) {
 			cell{kind: kind, what: "the holder's client hangs up: the waiter wakes", run: hangsUp, only: []string{weFirst}},
 		)
 	}
+	const limit = "limit 1"
+	cells = append(cells,
+		cell{kind: limit, what: "an unlock wakes the waiter", run: wakes},
+		cell{kind: limit, what: "excludes who tries, and who waits for a time", run: excludes},
+		cell{kind: limit, what: "a lease that ends lets the waiter in; the late unlock is refused", run: expires, slow: true},
+		cell{kind: limit, what: "a stranger's unlock is refused", run: strangers},
+		cell{kind: limit, what: "the holder's client hangs up: the waiter wakes", run: hangsUp, only: []string{weFirst}},
+		cell{kind: limit, what: "eight waiters of both sides are served", run: mixed},
+	)
 	for _, kind := range []string{"plain", "fenced", "write"} {
 		cells = append(cells, cell{kind: kind, what: "eight waiters of both sides are served", run: mixed})
 	}

@@ -127,7 +127,7 @@ func (e *env) name(kind string) string {
 	if kind == "multi" {
 		return fmt.Sprintf("multi-%d-a,multi-%d-b,multi-%d-c", n, n, n)
 	}
-	return fmt.Sprintf("%s-%d", kind, n)
+	return fmt.Sprintf("%s-%d", strings.ReplaceAll(kind, " ", ""), n)
 }
 
 func (e *env) lock(kind string) lock { return lock{kind, e.name(kind)} }
@@ -152,8 +152,11 @@ func (e *env) queued(t testing.TB, l lock, n int) {
 	servers := e.dial(t)
 	defer closeAll(servers)
 	channel := "redisson_lock__channel"
-	if l.kind == "read" || l.kind == "write" {
+	switch l.kind {
+	case "read", "write":
 		channel = "redisson_rwlock"
+	case "limit 1", "limit 5":
+		channel = "redisson_sc"
 	}
 	eventually(t, fmt.Sprintf("%d wait for %v", n, l), func() bool {
 		return slices.ContainsFunc(l.members(), func(name string) bool { return e.heard(servers, prefixed(channel, name)) })
@@ -173,9 +176,14 @@ func (e *env) inQueue(t testing.TB, l lock, n int) {
 	})
 }
 
-// holds is the count of all owners in a lock's hash.
+// holds is the count of all owners in a lock's hash, or of the places that are taken.
 func (e *env) holds(t testing.TB, name string) (sum int) {
 	t.Helper()
+	if kind := e.server(t, name).Do(t, "TYPE", name); kind == "string" {
+		n, err := redis.Int(e.server(t, name).Do(t, "ZCARD", "{"+name+"}:timeout"), nil)
+		must(t, err, "counting places")
+		return n
+	}
 	fields, err := redis.StringMap(e.server(t, name).Do(t, "HGETALL", name), nil)
 	if err != nil {
 		t.Fatal(err)

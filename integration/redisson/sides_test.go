@@ -104,6 +104,7 @@ func dial(t testing.TB, addr string) *conn {
 // verbs of lockproxy by the kind of a lock, without its name.
 var verbs = map[string]string{
 	"plain": "LOCK", "fenced": "LOCK", "fair": "FAIRLOCK", "read": "RLOCK", "write": "WLOCK", "multi": "MULTILOCK",
+	"limit 1": "LOCK", "limit 5": "LOCK",
 }
 
 // words are a verb with the key or keys of a lock.
@@ -129,6 +130,9 @@ func (s *conn) take(l lock, lease time.Duration, options ...any) (any, error) {
 	}
 	if l.kind == "fenced" {
 		args = append(args, "FENCE")
+	}
+	if places, is := strings.CutPrefix(l.kind, "limit "); is {
+		args = append(args, "LIMIT", places)
 	}
 	return s.do(append(args, options...)...)
 }

@@ -19,6 +19,8 @@ func togetherCells() (cells []cell) {
 		cell{kind: "plain", what: "deleted without a message it wakes nobody in time, so that \"wakes\" above means a message", run: silent},
 		cell{kind: "plain", what: "kill -9 of a JVM that holds and waits: its lock lives one lease", run: javaDies, slow: true},
 		cell{kind: "plain", what: "kill -9 of a lockproxy that holds and waits: its lock lives one lease", run: proxyDies},
+		cell{kind: "limit 1", what: "kill -9 of a lockproxy that holds and waits: its place lives one lease", run: proxyDies},
+		cell{kind: "limit 5", what: "at most five of all hold it, while clients, a lockproxy and a JVM are killed; then five places are there", run: fiveHold, slow: true},
 	)
 }
 
@@ -61,17 +63,17 @@ func (e *env) messages(who string) []string {
 
 // dies: the locks of a process that was killed live for a lease at most, both sides' waiters get them, and what the dead
 // waited for is nobody's.
-func (e *env) dies(t *testing.T, dead func() side, kill func()) {
+func (e *env) dies(t *testing.T, kind string, dead func() side, kill func()) {
 	var held []lock
 	var got []later
 	for _, who := range []string{ours, beside} {
-		l, waiter := e.lock("plain"), e.party(t, who)
+		l, waiter := e.lock(kind), e.party(t, who)
 		hold(t, dead(), l, 0)
 		got = append(got, start(func() error { _, err := waiter.lock(l, long); return err }))
 		e.queued(t, l, 1)
 		held = append(held, l)
 	}
-	wanted, holder, ghost := e.lock("plain"), e.party(t, ours), dead()
+	wanted, holder, ghost := e.lock(kind), e.party(t, ours), dead()
 	hold(t, holder, wanted, long)
 	lost := start(func() error { _, err := ghost.lock(wanted, long); return err })
 	e.queued(t, wanted, 1)
@@ -99,15 +101,15 @@ func (e *env) dies(t *testing.T, dead func() side, kill func()) {
 	free(t, other, wanted)
 }
 
-func javaDies(t *testing.T, e *env, _, _ string) {
+func javaDies(t *testing.T, e *env, _, kind string) {
 	e.second.Lock()
 	defer e.second.Unlock()
 	j := e.jvm(t)
 	n := 0
-	e.dies(t, func() side { n++; return &thread{j, beside, fmt.Sprint("t", n)} }, j.kill)
+	e.dies(t, kind, func() side { n++; return &thread{j, beside, fmt.Sprint("t", n)} }, j.kill)
 }
 
-func proxyDies(t *testing.T, e *env, _, _ string) {
+func proxyDies(t *testing.T, e *env, _, kind string) {
 	p := e.proxy(t)
-	e.dies(t, func() side { return dial(t, p.Addr()) }, p.Kill)
+	e.dies(t, kind, func() side { return dial(t, p.Addr()) }, p.Kill)
 }

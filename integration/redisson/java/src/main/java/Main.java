@@ -30,6 +30,7 @@ public class Main {
   static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
   static final Map<String, ExecutorService> THREADS = new ConcurrentHashMap<>();
   static final Map<String, RLock> LOCKS = new ConcurrentHashMap<>();
+  static final Map<String, String> PERMITS = new ConcurrentHashMap<>();
   static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
 
   public static void main(String[] args) throws Exception {
@@ -164,8 +165,29 @@ public class Main {
     return lock;
   }
 
+  /**
+   * A place of a lock that several may hold, as many as the number behind "limit"; the thread keeps its permit's id. Redisson
+   * has no watchdog for it: a lease of 0 has no end.
+   */
+  static Object permit(String client, RedissonClient redisson, String command, String[] w) throws Exception {
+    RPermitExpirableSemaphore semaphore = redisson.getPermitExpirableSemaphore(w[5]);
+    String key = client + "\t" + Thread.currentThread().getId() + "\t" + w[5];
+    if (command.equals("unlock")) {
+      String id = PERMITS.remove(key);
+      if (id == null || !semaphore.tryRelease(id)) throw new IllegalMonitorStateException("no permit " + id);
+      return true;
+    }
+    semaphore.trySetPermits(Integer.parseInt(w[4].substring("limit ".length())));
+    long wait = command.equals("lock") ? 3_600_000 : command.equals("try") ? Long.parseLong(w[6]) : 0;
+    long lease = command.equals("once") ? 0 : Long.parseLong(w[command.equals("lock") ? 6 : 7]);
+    String id = semaphore.tryAcquire(wait, lease > 0 ? lease : -1, TimeUnit.MILLISECONDS);
+    if (id != null) PERMITS.put(key, id);
+    return id != null;
+  }
+
   /** lock.command kind name arguments; a lease of 0 is the watchdog's. */
   static Object lock(String client, RedissonClient redisson, String command, String[] w) throws Exception {
+    if (w[4].startsWith("limit ")) return permit(client, redisson, command, w);
     RLock lock = cached(client, redisson, w[4], w[5]);
     switch (command) {
       case "lock":
