@@ -156,7 +156,9 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 			if renewed {
 				s.to = never
 			}
-		case takes && (faults || o.Verb == "MULTILOCK" || o.Settled() || o.tooLate()): // it may have been granted, and given back
+		case o.Verb == "MULTILOCK" && !faults && !o.tooLate(): // it gives back what it had before it answers
+			s.to = o.Return
+		case takes && (faults || o.Settled() || o.tooLate()): // it may have been granted, and given back
 			s.to += doubtLasts
 		case takes:
 			s.to = o.Return + doubtLasts

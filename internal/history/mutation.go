@@ -12,7 +12,7 @@ import (
 type Mutation struct {
 	Name, What string
 	Profile    string // of integration/history, that shows it; "": it takes what does not happen there
-	Simulation string // kind of simulation that shows it; "": it is not in what is simulated
+	Simulation string // profile, or test, of internal/simulation that shows it; "": it is not in what is simulated
 	edits      []edit
 }
 

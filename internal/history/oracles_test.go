@@ -383,8 +383,17 @@ func TestEnds(t *testing.T) {
 		{"somebody who never asked", true, `
 			0 1 a LOCK k -> OK
 			2 3 b SEEN k -> OK`},
+		{"while a MULTILOCK that is refused waits for others", false, `
+			0 300 a MULTILOCK k PX 5000 BLOCK 300 -> nil
+			200 201 a SEEN k -> OK`},
+		{"a MULTILOCK that was refused", true, `
+			0 300 a MULTILOCK k PX 5000 BLOCK 300 -> nil
+			400 401 a SEEN k -> OK`},
 	}, oracle(false, false))
 	judge(t, []verdict{
+		{"a MULTILOCK that was refused, and could not give it back", false, `
+			0 300 a MULTILOCK k PX 5000 BLOCK 300 -> nil
+			400 401 a SEEN k -> OK`},
 		{"its connection has closed, and its proxy is cut off", false, `
 			0 1 #1 LOCK k -> OK
 			2 2 #1 CLOSE -> OK

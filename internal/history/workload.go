@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -182,6 +183,10 @@ func (s *section) live() {
 	if s.w.Deaths && s.named() && s.verb != "MULTILOCK" && s.Dice.IntN(12) == 0 {
 		s.askAndLeave()
 	}
+	if s.verb == "MULTILOCK" && s.Dice.IntN(3) == 0 {
+		s.takeOneForLonger()
+		return
+	}
 	o := s.call(s.acquire(s.block()))
 	if o == nil || o.Outcome != OK {
 		return
@@ -247,23 +252,45 @@ func (s *section) work() {
 	}
 }
 
-// stay remains in the lock for longer than it lasts without the watchdog, and enters it again all the time for less than that, or does nothing.
+// stay remains in the lock for longer than it lasts without the watchdog. Meanwhile it enters the lock again all the time for less than that,
+// or does nothing, or leaves one of many sections after the other.
 func (s *section) stay() {
 	until := s.Now() + int64(s.w.KeyLife)*3/2
-	if s.Dice.IntN(2) == 0 {
+	switch s.Dice.IntN(3) {
+	case 0:
 		s.nap(s.w.KeyLife / 2)
 		until = 0
+	case 1:
+		for range 20 {
+			if !s.enterShortly() {
+				return
+			}
+		}
+		for until = 0; s.count > 1 && !s.Over(); s.count-- {
+			s.nap(time.Duration(s.Dice.Int64N(int64(2 * s.w.Pause))))
+			o := &Op{Verb: "UNLOCK", Side: s.side}
+			if s.call(o); o.Outcome != OK {
+				return
+			}
+		}
 	}
 	for s.Now() < until && !s.Over() {
 		s.nap(time.Duration(s.Dice.Int64N(int64(s.w.Pause))))
-		o := s.acquire(-1)
-		o.Self, o.Lease = true, s.w.MinLease
-		if s.call(o); o.Outcome != OK {
+		if !s.enterShortly() {
 			return
 		}
-		s.count++
 	}
 	s.one(&Op{Verb: "RENEW", Side: s.side})
+}
+
+// enterShortly takes the lock once more, with the shortest lease; it says whether the client knows that it has.
+func (s *section) enterShortly() bool {
+	o := s.acquire(-1)
+	o.Self, o.Lease = true, s.w.MinLease
+	if s.call(o); o.Outcome == OK {
+		s.count++
+	}
+	return o.Outcome == OK
 }
 
 // one is call for verbs that know one lock.
@@ -326,6 +353,28 @@ func (s *section) enterAndLeave() {
 	if s.doFor(l, o, time.Duration(1+s.Dice.IntN(5))*time.Millisecond); o.Outcome == Unknown {
 		s.Leave(l, true)
 	}
+}
+
+// takeOneForLonger has the owner of a MULTILOCK, which may wait, take the first of its locks for longer over another connection. The owner has
+// that one then, whatever becomes of the others, and stays in it for longer than these last.
+func (s *section) takeOneForLonger() {
+	l, o, pause := s.Dial(s.Dice.IntN(len(s.links))), s.acquire(s.block()), time.Duration(s.Dice.Int64N(int64(s.w.Pause)/2))
+	if l == nil {
+		return
+	}
+	one := *o
+	one.Verb, one.Keys, one.Block, one.Lease = "LOCK", []string{min(s.keys[0], s.keys[1])}, -1, s.w.MaxLease
+	var alone sync.WaitGroup
+	alone.Go(func() {
+		s.nap(pause)
+		s.Do(l, &one)
+		s.Leave(l, false)
+	})
+	s.call(o)
+	if alone.Wait(); one.Outcome == OK {
+		s.nap(time.Duration(s.lease) * time.Millisecond)
+	}
+	s.tainted = true // all is given back
 }
 
 // increment is a read-modify-write of the lock's counter, each half run only while the lock is held.
