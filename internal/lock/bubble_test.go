@@ -61,10 +61,10 @@ func bubbleSlow(t *testing.T, w *world.World, n *world.Node, o ManagerOptions) (
 // scriptsOf counts the scripts that clients have a node run, without those of the trial locks that ask whether locks can be had.
 func scriptsOf(n *world.Node) *atomic.Int64 {
 	ran := new(atomic.Int64)
-	n.Log(func(_ time.Time, _ *world.Node, command []string, _ string) {
+	n.Log(func(_ time.Time, _ *world.Node, command []string, reply string) {
 		all := strings.Join(command, " ")
 		trial := strings.Contains(all, "lockproxy_probe:") || strings.Contains(all, "{lockproxy}")
-		if strings.HasPrefix(strings.ToUpper(all), "EVAL") && !trial {
+		if strings.HasPrefix(strings.ToUpper(all), "EVAL") && !trial && !strings.HasPrefix(reply, "-NOSCRIPT") {
 			ran.Add(1)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -88,40 +89,55 @@ func TestFairAfterALateGrant(t *testing.T) {
 	})
 }
 
-// Who becomes the first of its proxy asks once its own channel is heard: what came there before was for nobody.
+// Who becomes the first of its proxy asks once its own channel is heard: what came there before was for nobody. The one behind the first listens
+// already, and what came before was for the first.
 func TestFairNewHeadAsks(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		s := w.NewNode(bubbleAddr)
-		ran := scriptsOf(s)
-		m, n := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute}), bubbleEngine(t, w, s, "two", ManagerOptions{})
-		holder, _ := client(n)
-		first, _ := client(m)
-		second, _ := client(m)
-		mustLock(t, holder, Request{Key: "k"})
-		var group sync.WaitGroup
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		for i, c := range []*Client{first, second} {
-			its := []context.Context{ctx, context.Background()}[i]
-			group.Go(func() {
-				if _, err := c.Lock(its, Request{Key: "k", Fair: true, Blocks: true}); (err == nil) != (i == 1) {
-					t.Error(i, err)
+	for leaving, scripts := range map[int]int64{1: 1, 2: 3} { // each of them leaves, and the third tries
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			ran := scriptsOf(s)
+			m, n := bubbleEngine(t, w, s, "one", ManagerOptions{Poll: time.Minute}), bubbleEngine(t, w, s, "two", ManagerOptions{})
+			holder, _ := client(n)
+			mustLock(t, holder, Request{Key: "k"})
+			var group sync.WaitGroup
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var last *Client
+			for i := range leaving + 1 {
+				c, _ := client(m)
+				its := ctx
+				if i == leaving {
+					last, its = c, context.Background()
 				}
-			})
-			eventually(t, 5*time.Second, "it waits", func() bool {
-				m.lines.mu.Lock()
-				defer m.lines.mu.Unlock()
-				l := m.lines.byKey[lockstore.LineKey{Key: "k", Fair: true}]
-				return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 0
-			})
-		}
-		before := ran.Load()
-		cancel()
-		eventually(t, 2*time.Second, "leave, and a try", func() bool { return ran.Load() >= before+2 })
-		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-		group.Wait()
-		mustUnlock(t, second, UnlockRequest{Key: "k"}, true)
-	})
+				group.Go(func() {
+					if _, err := c.Lock(its, Request{Key: "k", Fair: true, Blocks: true}); (err == nil) != (i == leaving) {
+						t.Error(i, err)
+					}
+				})
+				eventually(t, 5*time.Second, "it waits", func() bool {
+					m.lines.mu.Lock()
+					defer m.lines.mu.Unlock()
+					l := m.lines.byKey[lockstore.LineKey{Key: "k", Fair: true}]
+					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).state == parked && time.Until(l.tryAt) > 0
+				})
+			}
+			synctest.Wait()
+			before := ran.Load()
+			cancel()
+			eventually(t, 2*time.Second, "leave, and a try", func() bool { return ran.Load() >= before+scripts })
+			time.Sleep(time.Second)
+			if more := ran.Load() - before - scripts; more > 0 {
+				t.Errorf("%d scripts more, %d are leaving", more, leaving)
+			}
+			free := time.Now()
+			mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+			group.Wait()
+			if waited := time.Since(free); waited > 100*time.Millisecond {
+				t.Errorf("granted after %v, %d are leaving", waited, leaving)
+			}
+			mustUnlock(t, last, UnlockRequest{Key: "k"}, true)
+		})
+	}
 }
 
 // Whoever is put out comes back among ours by its ticket, wherever Redisson's waiters stand, and those keep their order.

@@ -409,13 +409,16 @@ func TestHeadInTheLastMoment(t *testing.T) {
 		m := passing(passingStore{})
 		r := Request{Key: "k", Fair: true, Blocks: true}
 		first := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 1}), r, time.Now())
-		next := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 2}), r, time.Now())
+		between := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 2}), r, time.Now())
+		next := newWaiter(t.Context(), m.NewClient(ClientInfo{ID: 3}), r, time.Now())
 		m.lines.join(first, 0)
+		m.lines.join(between, 0)
 		m.lines.join(next, 0)
 		m.lines.tried(first, Grant{}, nil)
 		if err := next.listen(t.Context(), nil); err != nil || next.hears != nil {
 			t.Fatal(err, next.hears)
 		}
+		m.lines.leave(between, false)
 		m.lines.leave(first, true)
 		began := time.Now()
 		next.next(t.Context(), nil)

@@ -74,10 +74,7 @@ func (ls *lines) pickNext(u *unlocking) *handoff {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.byKey[u.ID.Line().Fairly()] // the fair queue comes first
-	if l == nil {
-		l = ls.byKey[u.ID.Line()]
-	}
+	l := cmp.Or(ls.byKey[u.ID.Line().Fairly()], ls.byKey[u.ID.Line()]) // the fair queue comes first
 	if l == nil {
 		return nil
 	}

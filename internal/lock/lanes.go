@@ -88,13 +88,12 @@ func (wd *watchdog) startAll() (next time.Duration) {
 	next = time.Hour
 	for key, ln := range wd.lanes {
 		wd.start(ln)
-		idle, waits := ln.running == 0, ln.queue.Len() > 0
-		rest := time.Until(ln.rest)
-		switch {
-		case waits && idle && rest > 0:
-			next = min(next, rest)
-		case !waits && idle:
+		switch rest := time.Until(ln.rest); {
+		case ln.running > 0:
+		case ln.queue.Len() == 0:
 			delete(wd.lanes, key)
+		case rest > 0:
+			next = min(next, rest)
 		}
 	}
 	return next
@@ -135,11 +134,7 @@ func (hs *holds) take(c *chunk) {
 		if rec.inChunk != c { // it has ended, for one
 			continue
 		}
-		rec.inChunk = nil
-		if rec.next() == 0 {
-			continue
-		}
-		if hs.tryBusy(rec) {
+		if rec.inChunk = nil; rec.next() != 0 && hs.tryBusy(rec) {
 			kept = append(kept, rec)
 		}
 	}

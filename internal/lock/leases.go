@@ -50,17 +50,16 @@ func (ls *leases) note(c *Client, id lockstore.ID, length time.Duration, until t
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
-	if l == nil {
-		l = &lease{id: id, granted: time.Now(), user: c.share.user}
+	switch {
+	case l == nil:
+		l = &lease{id: id, granted: time.Now()}
 		ls.byID[id] = l
 		c.share.hold()
-	}
-	if l.user != c.share.user {
+	case l.user != c.share.user:
 		ls.shares.count(l.user, -1)
-		l.user = c.share.user
 		c.share.hold()
 	}
-	l.client, l.by, l.length, l.until = c.info.ID, by, length, until
+	l.client, l.by, l.length, l.until, l.user = c.info.ID, by, length, until, c.share.user
 	ls.ends.Put(l, until)
 }
 

@@ -231,6 +231,9 @@ func (ls *lines) leave(w *waiter, granted bool) {
 		is := next.Value.(*waiter)
 		if granted {
 			is.timer.Reset(min(headAfter, time.Until(l.tryAt)))
+			if behind := next.Next(); l.key.Fair && behind != nil {
+				behind.Value.(*waiter).timer.Reset(headAfter)
+			}
 			return
 		}
 		retry.Wake(is.changed)

@@ -234,11 +234,9 @@ func (b *multiLock) giveBack() {
 			}
 		})
 	})
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case <-given:
-	case <-timer.C: // it goes on in the background
+	case <-time.After(patience): // it goes on in the background
 	}
 }
 

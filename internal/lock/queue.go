@@ -56,15 +56,14 @@ func (ls *lines) refreshQueue(l *line) time.Duration {
 		return queueRefresh / 10
 	}
 	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	for _, n := range called {
-		w := waiters[n-1]
-		w.call()
+		waiters[n-1].call()
 	}
-	ls.mu.Unlock()
-	if next >= 0 {
-		return max(queueRefreshSoonest, min(queueRefresh, next+time.Millisecond))
+	if next < 0 {
+		return queueRefresh
 	}
-	return queueRefresh
+	return max(queueRefreshSoonest, min(queueRefresh, next+time.Millisecond))
 }
 
 // queued are the waiters of a fair line that have a place, and the same as the store takes it.

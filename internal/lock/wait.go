@@ -192,23 +192,28 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	return err
 }
 
-// listens sets when the head of a line tries that listens now.
+// listens sets when the head of a line tries that listens now. Of one that listens before it is the head no message can have been missed: its
+// turn in the fair queue comes after the head's.
 func (ls *lines) listens(w *waiter) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if w.r.Kind == Limit || !ls.holds.keeps(w.id.Line()) {
+	switch {
+	case !w.first():
+	case w.r.Kind == Limit || !ls.holds.keeps(w.id.Line()):
 		w.line.tryAt = time.Time{}
-	} else if w.line.tryAt.IsZero() {
+	case w.line.tryAt.IsZero():
 		w.line.tryNext(-1, ls.opts.Poll)
 	}
 }
 
-// subscribe makes the subscriptions of a waiter that has become the head of its line; false: it has not, or has them.
+// subscribe makes the subscriptions of a waiter that has become the head of its line, or is the next one in a fair line; false: it is neither, or has
+// them.
 func (ls *lines) subscribe(w *waiter) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := w.line
-	if !w.first() || w.hears != nil || w.called {
+	next := l.key.Fair && w.place.Prev() == l.waiters.Front()
+	if !w.first() && !next || w.hears != nil || w.called {
 		return false
 	}
 	if w.hears = &l.subscription; l.key.Fair {

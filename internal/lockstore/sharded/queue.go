@@ -37,13 +37,14 @@ func (d *store) LeaveQueue(id lockstore.ID, final time.Time, stays func() bool) 
 	d.host.Background(func() { d.leaveAfter(final, id, stays) })
 }
 
-// leaveOrLater leaves the queue. It closes left when Redis has answered, or cannot be reached: then it goes on for a
-// while.
+// leaveOrLater leaves the queue, or when Redis cannot be reached as soon as it can. After 10 s the place no longer counts. It closes left after the
+// first try.
 func (d *store) leaveOrLater(id lockstore.ID, stays func() bool, left chan<- struct{}) {
+	end := time.Now().Add(10 * time.Second)
 	err := d.sendLeave(id, stays)
 	close(left)
-	if lockstore.NotSent(err) {
-		d.leaveLater(id, stays)
+	for lockstore.NotSent(err) && time.Now().Before(end) && d.host.Sleep(context.Background(), retry.Around(node.MaxPause)) {
+		err = d.sendLeave(id, stays)
 	}
 }
 
@@ -51,16 +52,6 @@ func (d *store) leaveOrLater(id lockstore.ID, stays func() bool, left chan<- str
 func (d *store) leaveAfter(final time.Time, id lockstore.ID, stays func() bool) {
 	if d.host.Sleep(context.Background(), time.Until(final)) {
 		_ = d.sendLeave(id, stays)
-	}
-}
-
-// leaveLater leaves the queue when Redis is in reach again. After 10 s the place no longer counts.
-func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
-	end := time.Now().Add(10 * time.Second)
-	for time.Now().Before(end) && d.host.Sleep(context.Background(), retry.Around(node.MaxPause)) {
-		if !lockstore.NotSent(d.sendLeave(id, stays)) {
-			return
-		}
 	}
 }
 
