@@ -221,3 +221,33 @@ for i, lock in ipairs(KEYS) do
   end
 end
 return out`
+
+// redissonPermitAcquire: KEYS semaphore, its zset, channel; ARGV 1, end in ms, now in ms, the end of a permit without one, PUBLISH, id.
+const redissonPermitAcquire = `
+local over = redis.call('zrangebyscore', KEYS[2], 0, ARGV[3], 'limit', 0, ARGV[1])
+if #over > 0 then
+  redis.call('zrem', KEYS[2], unpack(over))
+  local value = redis.call('incrby', KEYS[1], #over)
+  if tonumber(value) > 0 then redis.call(ARGV[5], KEYS[3], value) end
+end
+local left = redis.call('get', KEYS[1])
+if left ~= false and tonumber(left) >= tonumber(ARGV[1]) then
+  redis.call('decrby', KEYS[1], ARGV[1])
+  for i = 6, #ARGV, 1 do redis.call('zadd', KEYS[2], ARGV[2], ARGV[i]) end
+  local ttl = redis.call('pttl', KEYS[1])
+  if ttl > 0 then redis.call('pexpire', KEYS[2], ttl) end
+  return 'OK'
+end
+local first = redis.call('zrange', KEYS[2], 0, 0, 'WITHSCORES')
+if first[1] ~= nil and first[2] ~= ARGV[4] then return ':' .. tostring(first[2]) end
+return nil`
+
+// redissonPermitRelease: KEYS semaphore, channel, its zset; ARGV id, 1, now in ms, PUBLISH.
+const redissonPermitRelease = `
+local ends = redis.call('zscore', KEYS[3], ARGV[1])
+local removed = redis.call('zrem', KEYS[3], ARGV[1])
+if tonumber(removed) ~= 1 then return 0 end
+local value = redis.call('incrby', KEYS[1], ARGV[2])
+redis.call(ARGV[4], KEYS[2], value)
+if tonumber(ends) <= tonumber(ARGV[3]) then return 0 end
+return 1`

@@ -52,6 +52,7 @@ func wordsOf(name string) *strings.Replacer {
 		"%proxy", strings.TrimSuffix(uuid, ":"),
 		"%latch", "redisson_unlock_latch:{"+name+"}:0123456789abcdef0123456789abcdef",
 		"%queue", "redisson_lock_queue:{"+name+"}", "%timeouts", "redisson_lock_timeout:{"+name+"}", "%tickets", "lockproxy_fair:{"+name+"}",
+		"%none", "922337203685477", "%places", "{"+name+"}:timeout", "%sc", "redisson_sc:{"+name+"}",
 		"%holds", "{"+name+"}:"+uuid+"17:rwlock_timeout", "%yourholds", "{"+name+"}:"+uuid+"18:rwlock_timeout", "%prefix", "{"+name+"}",
 		"%me", uuid+"17", "%you", uuid+"18", "%job", "job-17", "%task", "job-18", "%token", "redisson_lock_token:{"+name+"}",
 		"%notafter", strconv.FormatInt(now.Add(time.Hour).UnixMicro(), 10), "%now", strconv.FormatInt(now.UnixMilli(), 10),
@@ -83,6 +84,7 @@ func steps() (all []scriptStep) {
 	all = append(all, namedSteps()...)
 	all = append(all, fairSteps()...)
 	all = append(all, readSteps()...)
+	all = append(all, limitSteps()...)
 	return append(all, floorSteps()...)
 }
 
@@ -261,5 +263,31 @@ func readSteps() []scriptStep {
 		{"read: renew 1", mine, rwRenew("1 0"),
 			scriptCall{source: redissonReadRenew, keys: "%lock %prefix", args: "30000", each: "1 %me", want: "*1\r\n:1"}, 1.2, 0},
 		{"read: hand-off to a writer ÷ release", mine, toWriter("read"), theirRelease(":1"), 1.5, 0},
+	}
+}
+
+// limitSteps are those of a lock that five may hold, of which Redisson has set the number of places. Redisson has no renewal by a watchdog.
+func limitSteps() []scriptStep {
+	const keys = "%lock %sc"
+	acquire := func(count, want string) scriptCall {
+		return scriptCall{source: scripts.LimitAcquire.Source, keys: keys, args: "%me " + count + " 30000 %notafter 5 PUBLISH '' 0", want: want}
+	}
+	theirs := func(want string) scriptCall {
+		return scriptCall{source: redissonPermitAcquire, keys: "%lock %places %sc", args: "1 %far %now %none PUBLISH %me", want: want}
+	}
+	release := scriptCall{source: scripts.LimitRelease.Source, keys: keys, args: "%me 0 %notafter '' PUBLISH %proxy", want: freed}
+	theirRelease := scriptCall{source: redissonPermitRelease, keys: "%lock %sc %places", args: "%me 1 %now PUBLISH", want: freed}
+	none := []string{"SET %lock 5"}
+	two := []string{"SET %lock 3", "ZADD %places %far %you %far %job"}
+	mine := []string{"SET %lock 2", "ZADD %places %far %you %far %job %far %me"}
+	full := []string{"SET %lock 0", "ZADD %places %none %you %none %job %none %task %none a %none b"}
+	return []scriptStep{
+		{"limit: acquire", none, acquire("1", granted), theirs("$2\r\nOK"), 1.5, 0},
+		{"limit: acquire, two hold it", two, acquire("1", granted), theirs("$2\r\nOK"), 1.5, 0},
+		{"limit: refuse", full, acquire("1", refused), theirs(theyGrant), 1.5, 0},
+		{"limit: release, the last", []string{"SET %lock 4", "ZADD %places %far %me"}, release, theirRelease, 1.5, 0},
+		{"limit: release, two hold it", mine, release, theirRelease, 1.5, 0},
+		{"limit: hand-off ÷ release", mine, scriptCall{source: scripts.LimitHandoff.Source, keys: keys,
+			args: "%sc '' PUBLISH %proxy %me 0 %notafter '' PUBLISH %proxy another 1 30000 %notafter 5 PUBLISH '' 0", want: handedOn}, theirRelease, 2, 0},
 	}
 }

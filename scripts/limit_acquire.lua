@@ -23,39 +23,47 @@
 local key, owner, limit = KEYS[1], ARGV[1], tonumber(ARGV[5])
 local named = not tonumber(ARGV[2])
 if clock > tonumber(ARGV[4]) then return {-2, 0, 0, 0, 0} end
-local other, free = other_kind(key)
-if other then return other == -3 and {-3, 0, 0, 0, 0} or other end
-if free ~= '' and not string.find(free, '^-?%d+$') then return redis.error_reply('ERR value is not an integer or out of range') end
-
-local held, first, over = taken(key)
-local was = first and place_of(key, owner)
+local ends, ttl = ends_of(key), redis.call('PTTL', key)
+local held, first, over = taken(key, ends, ttl)
+local was = first and place_of(ends, owner)
 if not (was or named or ARGV[2] == '1') then return {-6, 0, 0, 0, 0} end
-local granted = was or held < limit
-redis.call('ZREM', ends_of(key), '') -- as allow_writes does, for a full Redis
-local left = limit - held - (granted and not was and 1 or 0)
-if free == '' then
-  if granted then redis.call('SET', key, left) end
-elseif tonumber(free) + over ~= left then
-  redis.call('INCRBY', key, left - tonumber(free) - over)
-end
-if not granted then
-  local ttl = first < 9e14 and first - now or -1
-  if ARGV[7] == '' then return {0, 0, ttl, 0, 0} end
+local left = limit - held
+
+if not was and left <= 0 then
+  local free = redis.pcall('GETRANGE', key, '0', '20')
+  if type(free) == 'table' then
+    local other = other_kind(key, free)
+    return other == -3 and {-3, 0, 0, 0, 0} or other
+  end
+  if tonumber(free) and tonumber(free) ~= left then redis.pcall('INCRBY', key, left - tonumber(free)) end
+  local comes = first < 9e14 and first - now or -1
+  if ARGV[7] == '' then return {0, 0, comes, 0, 0} end
   -- include wake
-  return {0, 0, ttl, await(KEYS, ARGV[7], tonumber(ARGV[8]), ARGV[6], KEYS[2])}
+  return {0, 0, comes, await(KEYS, ARGV[7], tonumber(ARGV[8]), ARGV[6], KEYS[2])}
 end
 
+if was then
+  redis.call('ZREM', ends, '') -- as allow_writes does, for a full Redis
+else
+  left = left - 1
+  local free = ttl == -2 and redis.pcall('SET', key, left) or redis.pcall('INCRBY', key, -1)
+  if type(free) == 'table' and free.err then
+    local other = other_kind(key, free)
+    return other == -3 and {-3, 0, 0, 0, 0} or other
+  end
+  if ttl ~= -2 and free ~= left then redis.call('INCRBY', key, left - free) end
+end
 local at = math.max(now + tonumber(ARGV[3]), was or 0)
 local lasts = at - now
 if named then
   -- include lease
   at, lasts = lease_end(was and ARGV[2] or 'make', tonumber(ARGV[3]), was)
 end
-set_end(key, owner, at, free == '')
+set_end(key, ends, owner, at, ttl == -2 and 0 or ttl)
 if ARGV[7] ~= '' and ARGV[8] ~= '0' then
   -- include wake
   redis.pcall('ZREM', wakes_of(KEYS), ARGV[7])
   over = over + 1 -- this proxy may have been told of more places than this one
 end
-if over > 0 and left > 0 then announce_places(ARGV[6], KEYS, ARGV[7]) end
+if over > 0 and left > 0 then announce_places(ARGV[6], KEYS, left, ARGV[7]) end
 return {1, was and 0 or 1, lasts, left, named and at or 0}

@@ -9,15 +9,16 @@
 
 local key, owner, how = KEYS[1], ARGV[1], ARGV[4]
 if clock > tonumber(ARGV[3]) then return {-2, 0, 0} end
-local other = other_kind(key)
-if other then return other == -3 and {-3, 0, 0} or other end
-local was = place_of(key, owner)
-if not was or how == 'keep' and was ~= tonumber(ARGV[5]) then return {-1, 0, 0} end
-redis.call('ZREM', ends_of(key), '') -- as allow_writes does, for a full Redis
-if how == 'set' then
-  set_end(key, owner, now + tonumber(ARGV[2]))
-  return {1, tonumber(ARGV[2]), 0}
+local ends = ends_of(key)
+local was = place_of(ends, owner)
+if not was then
+  local free = redis.pcall('GETRANGE', key, '0', '0')
+  local other = type(free) == 'table' and other_kind(key, free) or -1
+  return tonumber(other) and {other, 0, 0} or other
 end
-local at, lasts = lease_end(how, tonumber(ARGV[2]), was)
-set_end(key, owner, at)
-return {1, lasts, at}
+if how == 'keep' and was ~= tonumber(ARGV[5]) then return {-1, 0, 0} end
+redis.call('ZREM', ends, '') -- as allow_writes does, for a full Redis
+local at, lasts = now + tonumber(ARGV[2]), tonumber(ARGV[2])
+if how ~= 'set' then at, lasts = lease_end(how, lasts, was) end
+set_end(key, ends, owner, at, redis.call('PTTL', key))
+return {1, lasts, how ~= 'set' and at or 0}

@@ -9,12 +9,11 @@
 
 local key = KEYS[1]
 if clock > tonumber(ARGV[2]) then return -2 end
-local other = other_kind(key)
-if other then return other end
-local ends = ends_of(key)
+local free, ends = redis.pcall('GETRANGE', key, '0', '0'), ends_of(key)
+if type(free) == 'table' then return other_kind(key, free) end
 local many, left = redis.call('ZCARD', ends), redis.call('PTTL', key)
 redis.call('DEL', ends)
-if left ~= -2 then redis.call('INCRBY', key, many) end
-announce_places(ARGV[1], KEYS)
-leave_places(ARGV[1], KEYS, left)
+free = left ~= -2 and redis.pcall('INCRBY', key, many)
+announce_places(ARGV[1], KEYS, free)
+leave_places(ARGV[1], KEYS, ends, left)
 return many > 0 and 1 or 0

@@ -10,12 +10,12 @@
 if clock > tonumber(ARGV[1]) then return {-2} end
 local out = {}
 for i, key in ipairs(KEYS) do
-  local owner, lease = ARGV[2 * i], tonumber(ARGV[2 * i + 1])
-  local known, was = pcall(place_of, key, owner)
+  local owner, lease, ends = ARGV[2 * i], tonumber(ARGV[2 * i + 1]), ends_of(key)
+  local known, was = pcall(place_of, ends, owner)
   out[i] = known and was and 1 or 0
   if out[i] == 1 then
-    redis.call('ZREM', ends_of(key), '') -- as allow_writes does, for a full Redis
-    set_end(key, owner, math.max(was, now + lease))
+    redis.call('ZREM', ends, '') -- as allow_writes does, for a full Redis
+    set_end(key, ends, owner, math.max(was, now + lease), redis.call('PTTL', key))
   end
 end
 return out

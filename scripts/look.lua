@@ -12,7 +12,7 @@
 local lock, plain = KEYS[1], 0
 local known, mode, writes, _, left = pcall(look_at, lock, ARGV[3], ARGV[2])
 if not known or mode == 'free' then -- no hash
-  local is, at = pcall(place_of, lock, ARGV[4])
+  local is, at = pcall(place_of, ends_of(lock), ARGV[4])
   return {0, 0, 0, is and at and 1 or 0}
 end
 if mode == 'other' and redis.call('HEXISTS', lock, 'mode') == 0 then plain = redis.call('HEXISTS', lock, ARGV[1]) end

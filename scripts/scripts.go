@@ -89,7 +89,9 @@ local function acquire(KEYS, ARGV)
   -- include limit_acquire
 end
 local function may_be_free() return true end -- the acquire finds out
-local function wake_others(publish, keys, proxy) announce_places(publish, keys, proxy) end
+local function wake_others(publish, keys, proxy)
+  announce_places(publish, keys, redis.pcall('GETRANGE', keys[1], '0', '20'), proxy)
+end
 -- include handoff
 `)
 )

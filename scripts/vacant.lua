@@ -15,12 +15,13 @@ for i = 1, #ARGV[2] do
   local lock, where, kind = KEYS[2 * i - 1], KEYS[2 * i], string.sub(ARGV[2], i, i)
   redis.pcall('ZREM', wakes_of({lock, where}), ARGV[2 + i])
   if kind == 'L' then
-    local known, at = pcall(place_of, lock, ARGV[2 + i])
+    local ends, left = ends_of(lock), redis.call('PTTL', lock)
+    local known, at = pcall(place_of, ends, ARGV[2 + i])
     out[i] = known and at and at - now or 0
     if known and not at then
-      taken(lock)
-      announce_places(ARGV[1], {lock, where})
-      leave_places(ARGV[1], {lock, where}, redis.call('PTTL', lock))
+      taken(lock, ends, left)
+      announce_places(ARGV[1], {lock, where}, redis.pcall('GETRANGE', lock, '0', '20'))
+      leave_places(ARGV[1], {lock, where}, ends, left)
     end
   elseif redis.call('EXISTS', lock) == 1 then
     out[i] = -1
