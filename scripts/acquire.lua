@@ -17,7 +17,7 @@
 -- ARGV[9] its place among those that are woken, 0 = none yet
 -- RETURNS {1, made, ttl in ms, token or 0, expiry}  granted; made is 1 if the hold was not there, else 0; expiry, in ms since 1970, is a
 --                                                   named owner's (see lease.lua), else 0
---         {0, 0, ttl in ms, place or 0, others}  held by somebody else; others is how many more wait elsewhere, proxies or JVMs
+--         {0, 0, ttl in ms, place or 0, others}  held by somebody else; others is how many more wait in the fair queue, or elsewhere, proxies or JVMs
 --         {0, 1, ttl in ms, place or 0, others}  free, but it is another waiter's turn, who counts as alive for ttl ms more
 --         {-2, 0, 0, 0, 0}                  too late, nothing done
 --         {-3, 0, 0, 0, 0}                  the key holds a lock of another kind
@@ -57,7 +57,7 @@ if known and not there then -- somebody has the lock, or waits for it
     if gone then fair.wake(ARGV[7], turn) end
     if place == '' then return refused(1, stays) end
     -- include enqueue
-    return {0, held and 0 or 1, stays or left, places(lock, queue).enter(owner, tonumber(place)), 0}
+    return {0, held and 0 or 1, stays or left, places(lock, queue).enter(owner, tonumber(place)), redis.call('LLEN', queue) - 1}
   end
   if not turn then fair = nil end -- nobody waits
 end

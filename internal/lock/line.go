@@ -305,9 +305,10 @@ func (ls *lines) tried(w *waiter, got Grant, err error) {
 	defer ls.mu.Unlock()
 	l, refused := w.line, errors.Is(err, ErrNotAcquired)
 	l.troubled = err != nil && !refused
+	l.others = got.Others // none are known after a grant, or without an answer
 	switch {
 	case !w.r.Fair:
-		l.place, l.others = got.Place, got.Others // none are known after a grant, or without an answer
+		l.place = got.Place
 	case refused && got.Place != 0 && got.Place != w.ticket:
 		w.ticket = got.Place
 		w.order()
