@@ -243,7 +243,7 @@ func TestOtherKinds(t *testing.T) {
 		w.Do("HSET", "one", "field", "text")
 		for _, c := range []struct{ call, want string }{
 			{"LOCK string", "-WRONGTYPE "}, {"LOCK list BLOCK 0", "-WRONGTYPE "}, {"LOCK string FENCE OWNER a EX 30", "-WRONGTYPE "},
-			{"UNLOCK string", "-NOTHELD "}, {"UNLOCK list FORCE", "-WRONGTYPE "}, {"RENEW string EX 5", "-NOTHELD "}, {"RENEW string EX 5 OWNER a", "-WRONGTYPE "}, {"UNLOCK string OWNER a", "-WRONGTYPE "},
+			{"UNLOCK string", "-NOTHELD "}, {"UNLOCK list FORCE", "-WRONGTYPE "}, {"RENEW string EX 5", "-NOTHELD "}, {"RENEW string EX 5 OWNER a", "-NOTHELD "}, {"UNLOCK string OWNER a", "-NOTHELD "},
 			{"LOCK rw", "-LOCKKIND "}, {"LOCK rw BLOCK 0", "-LOCKKIND "}, {"UNLOCK rw", "-NOTHELD "}, {"RENEW rw", "-NOTHELD "},
 			{"RLOCK one", "-LOCKKIND "}, {"WLOCK one BLOCK 0", "-LOCKKIND "}, {"UNLOCK one READ", "-NOTHELD "}, {"RENEW one WRITE", "-NOTHELD "},
 			{"RLOCK string", "-WRONGTYPE "}, {"WLOCK list BLOCK 0", "-WRONGTYPE "}, {"UNLOCK string READ", "-NOTHELD "}, {"UNLOCK one READ FORCE", "-LOCKKIND "},

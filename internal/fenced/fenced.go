@@ -98,7 +98,7 @@ func (f *Fence) look() (done begun, err error) {
 	}
 	values, err := fields.answer()
 	if err != nil {
-		return done, err
+		return done, f.explain(err)
 	}
 	there := []byte(nil)
 	if len(f.Holds) > 0 {
@@ -141,9 +141,12 @@ func (q question) answer() ([]byte, error) {
 	return reply, err
 }
 
-// explain says of a NOPERM what else a reader's FENCED looks at.
+// explain says of a NOPERM what else a reader's FENCED looks at, and of a WRONGTYPE what the key may be.
 func (f *Fence) explain(err error) error {
 	refusal := upstream.Refused(err)
+	if lockstore.WrongType(err) {
+		return &upstream.ReplyError{Line: refusal.Line + "; FENCED is not for a lock with LIMIT, which several may hold"}
+	}
 	if len(f.Holds) == 0 || refusal == nil || !strings.HasPrefix(refusal.Line, "NOPERM ") {
 		return err
 	}
