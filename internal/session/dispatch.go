@@ -79,6 +79,7 @@ var unusualSteps = []func(s *Session, c *call){
 	(*Session).awaitTable,     // Redis tells which commands it has
 	(*Session).undebugged,     // a script is not run that was to be debugged
 	(*Session).resolve,        // Redis is asked what a command is that it has not listed
+	(*Session).admit,          // Redis is asked whether it serves the client
 }
 
 // ranOnOwn runs a command on a connection of the client's own, where it concerns one or needs one. All earlier commands
@@ -87,24 +88,28 @@ func (s *Session) ranOnOwn(c *call) (taken bool) {
 	if s.pipes.Send(); s.client.End.Over() {
 		return true
 	}
-	switch err := s.access.Admitted(); {
-	case err == nil:
-		taken = s.own.Run(c.Command, s.batch.next, c.row, c.answer != nil)
-	case c.row.Conn.Starts():
-		s.notAdmitted(c, err)
-		taken = true
-	}
+	taken = s.own.Run(c.Command, s.batch.next, c.row, c.answer != nil)
 	s.batch.Timing.Elsewhere()
 	return taken
 }
 
-// notAdmitted answers a command of a client that Redis does not serve, because of err.
-func (s *Session) notAdmitted(c *call, err error) {
-	if client.LogIn(err) {
-		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args))
+// admit answers a command that goes to Redis, of a client that Redis does not serve. What is answered here asks for
+// itself: see mistake.
+func (s *Session) admit(c *call) {
+	if c.answer != nil && !c.row.Conn.Starts() {
 		return
 	}
-	s.own.Failed(c.row, err)
+	err := s.access.Admitted()
+	if err == nil {
+		return
+	}
+	s.pipes.Send()
+	if client.LogIn(err) {
+		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args))
+	} else {
+		s.own.Failed(c.row, err)
+	}
+	c.over = true
 }
 
 // forwards has a command join the run; false: something answers it in place of a Redis.
@@ -112,11 +117,6 @@ func (s *Session) forwards(c *call) bool {
 	if row := c.row; row.Clustered.How != commandtable.ClusteredSent {
 		c.answer = checked(row, func(s *Session, args [][]byte) { s.client.Relay(s.pipes.Ask(args, backend.AsWhole(row))) })
 		return false
-	}
-	if err := s.access.Admitted(); err != nil {
-		s.pipes.Send()
-		s.notAdmitted(c, err)
-		return true
 	}
 	s.pipes.Add(c.Raw, c.Args, c.row)
 	return true
