@@ -8,9 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/lockproxy/lockproxy/internal/client"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // Verb is one row of the table.
@@ -53,9 +50,6 @@ func sortedVerbs() []*Verb {
 // answer is the verb's Answer to a call that has its arity. What it cannot do it says in its own words: no error closes
 // the client.
 func (v *Verb) answer(c *Client, args [][]byte, out []byte) []byte {
-	if err := c.Access.Admitted(); err != nil {
-		return resp.AppendError(out, client.ErrorLine(err))
-	}
 	c.Told() // the verb's reply may lack what is lost from now on
 	if err := v.checkKeys(args); err != nil {
 		return appendSyntax(out, err)

@@ -17,13 +17,6 @@ func tokens(line string) [][]byte {
 	return out
 }
 
-// admitted is a client whom Redis serves.
-type admitted struct{ Access }
-
-func (admitted) Admitted() error { return nil }
-
-func anyClient() *Client { return &Client{Client: speaking(2), Access: admitted{}} }
-
 func TestGrammar(t *testing.T) {
 	options := Lookup([]byte("LoCk")).Options
 	for line, want := range map[string]string{
@@ -74,7 +67,7 @@ func TestSyntaxErrorsArePrintable(t *testing.T) {
 		strings.Repeat("\x00", 1<<20):    strings.Repeat(`\x00`, nearShown) + "...",
 	} {
 		call := [][]byte{[]byte("RENEW"), []byte("k"), []byte(word)}
-		if got := string(Lookup(call[0]).answer(anyClient(), call, nil)); got != "-ERR syntax error near '"+want+"'\r\n" {
+		if got := string(Lookup(call[0]).answer(&Client{Client: speaking(2)}, call, nil)); got != "-ERR syntax error near '"+want+"'\r\n" {
 			t.Errorf("%.80q: %q", word, got)
 		}
 	}
@@ -149,7 +142,7 @@ func TestNamesHaveABound(t *testing.T) {
 		case countedKeys:
 			args = [][]byte{[]byte(v.Name), []byte("2"), []byte("short"), long}
 		}
-		reply := v.answer(anyClient(), args, nil)
+		reply := v.answer(&Client{Client: speaking(2)}, args, nil)
 		if got, want := string(reply), "-ERR invalid lock name: more than 4096 bytes\r\n"; got != want {
 			t.Errorf("%s: %q", v.Name, got)
 		}

@@ -43,7 +43,7 @@ func TestFencedGrammar(t *testing.T) {
 		"FENCED k":                               {err: wrongNumber},
 	} {
 		var f fencing
-		reply := string(v.answer(&Client{Client: speaking(2), Session: &f, Access: admitted{}}, tokens(line), nil))
+		reply := string(v.answer(&Client{Client: speaking(2), Session: &f}, tokens(line), nil))
 		if want.err != "" {
 			if reply != "-"+want.err+"\r\n" || f.inner != "" {
 				t.Errorf("%s: %q, ran %q", line, reply, f.inner)

@@ -197,7 +197,7 @@ func Rows() (all []*commandtable.Command) {
 		all = append(all, &about{Name: s.fullName(), Arity: s.arity(), Barred: true, Here: true, Note: s.Summary})
 	}
 	for _, v := range verbs {
-		all = append(all, &about{Name: v.Name, Arity: v.Arity, Barred: true, Open: true, Here: true, Note: v.Summary})
+		all = append(all, &about{Name: v.Name, Arity: v.Arity, Barred: true, Here: true, Note: v.Summary})
 	}
 	return all
 }

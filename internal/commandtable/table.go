@@ -233,7 +233,7 @@ func lookUp(in map[string]*Command, name []byte) *Command {
 
 func refusal(name, why, note string) *Command {
 	line := "ERR '" + strings.ReplaceAll(strings.ToUpper(name), "|", " ") + "' " + why
-	return &Command{Name: strings.ToLower(name), Note: note, Refusal: true, Line: line, Open: true, Barred: true, Here: true}
+	return &Command{Name: strings.ToLower(name), Note: note, Refusal: true, Line: line, Barred: true, Here: true}
 }
 
 // Refused stands for a call that is answered with that error, whatever the command is. It has no name.

@@ -81,15 +81,8 @@ func (a *access) mistake(c *commandtable.Command, args [][]byte) error {
 	if !commandtable.ArityFits(c.Arity, len(args)) {
 		return &upstream.ReplyError{Line: commandtable.WrongArity(c.Name)}
 	}
-	if c.Open {
+	if c.Probe == nil {
 		return nil
-	}
-	err := a.Admitted()
-	if err != nil && commands.IsOperation(c) {
-		return a.srv.refusedOperator(err)
-	}
-	if err != nil || c.Probe == nil {
-		return err
 	}
 	if line := a.forbidden(c); line != "" {
 		return &upstream.ReplyError{Line: line}

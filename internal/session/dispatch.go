@@ -3,6 +3,7 @@ package session
 import (
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -93,20 +94,26 @@ func (s *Session) ranOnOwn(c *call) (taken bool) {
 	return taken
 }
 
-// admit answers a command that goes to Redis, of a client that Redis does not serve. What is answered here asks for
-// itself: see mistake.
+// admit answers a command of a client that Redis does not serve. The commands that are open to all ask for themselves
+// where they must.
 func (s *Session) admit(c *call) {
-	if c.answer != nil && !c.row.Conn.Starts() {
+	if c.row.Open || c.row.Refusal {
 		return
 	}
-	err := s.access.Admitted()
+	err, operates := s.access.Admitted(), commands.IsOperation(c.row)
+	if err != nil && operates {
+		err = s.srv.refusedOperator(err)
+	}
 	if err == nil {
 		return
 	}
 	s.pipes.Send()
-	if client.LogIn(err) {
+	switch {
+	case operates, commands.Lookup([]byte(c.row.Name)) != nil: // an operator and a holder learn why, and are not closed
+		s.client.Error(client.ErrorLine(err))
+	case client.LogIn(err):
 		s.client.Fail(s.srv.facts.table.Load().refusal(c.Args))
-	} else {
+	default:
 		s.own.Failed(c.row, err)
 	}
 	c.over = true
