@@ -124,25 +124,22 @@ func (p *Conn) Taint() {
 
 // Status is what the client's other commands depend on.
 type Status struct {
-	Multi, Watch, Tracking bool
-	Subscribed             bool
-	None                   bool // it is as if nobody had used it
-	Over                   bool // it is given back, closed, or lost
-	Blocked                bool // a command that may wait is under way
-	Redirect               Redirect
-	Caching                string  // what CLIENT CACHING has just said of the next command
-	Moved                  []byte  // the last redirect that the transaction has met
-	Wrong                  bool    // Redis has refused to queue something: EXEC aborts the transaction
-	Named                  *string // what the transaction, as far as it has been sent, calls the client; nil: nothing
+	Multi      bool
+	Subscribed bool
+	Over       bool // it is given back, closed, or lost
+	Blocked    bool // a command that may wait is under way
+	Redirect   Redirect
+	Moved      []byte  // the last redirect that the transaction has met
+	Wrong      bool    // Redis has refused to queue something: EXEC aborts the transaction
+	Named      *string // what the transaction, as far as it has been sent, calls the client; nil: nothing
 }
 
 // Status is the present state.
 func (p *Conn) Status() Status {
 	p.halt()
 	s := &p.said.state
-	return Status{Multi: s.multi(), Watch: s.watched > 0, Tracking: s.tracking.now.On, Subscribed: s.subs.total() > 0,
-		None: s.none(), Over: p.over, Blocked: p.said.pending.blocks(),
-		Redirect: s.tracking.now.To, Caching: s.tracking.caching, Moved: s.moved, Wrong: s.transaction.phase == aborted,
+	return Status{Multi: s.multi(), Subscribed: s.subs.total() > 0, Over: p.over, Blocked: p.said.pending.blocks(),
+		Redirect: s.tracking.To, Moved: s.moved, Wrong: s.transaction.phase == aborted,
 		Named: s.transaction.name}
 }
 

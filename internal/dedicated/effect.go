@@ -14,17 +14,13 @@ type (
 	Select int
 	// Protocol is HELLO's.
 	Protocol int
-	// Caching is what CLIENT CACHING says of the next command.
-	Caching string
 )
 
 func (n Select) apply(s *State)   { s.db = int(n) }
 func (n Protocol) apply(s *State) { s.proto = int(n) }
-func (w Caching) apply(s *State)  { s.tracking.caching = string(w) }
 
-func (Select) bytes() int    { return 0 }
-func (Protocol) bytes() int  { return 0 }
-func (w Caching) bytes() int { return len(w) }
+func (Select) bytes() int   { return 0 }
+func (Protocol) bytes() int { return 0 }
 
 // Setting is what the client says of itself. Its session is told.
 type Setting client.Setting
@@ -42,18 +38,9 @@ type Tracking struct {
 // Redis.
 type Redirect struct{ Client, Redis int64 }
 
-func (t Tracking) apply(s *State) { s.tracking.take(t) }
-func (Tracking) bytes() int       { return 0 }
-
-// tracking is the state of CLIENT TRACKING.
-type tracking struct {
-	now     Tracking // the last call; without tracking it says that all is off
-	caching string   // what CLIENT CACHING has just said of the next command
-}
-
-// take takes a call that Redis has agreed to.
-func (t *tracking) take(call Tracking) {
-	if t.now = (Tracking{}); call.On {
-		t.now = call
+func (t Tracking) apply(s *State) {
+	if s.tracking = (Tracking{}); t.On {
+		s.tracking = t
 	}
 }
+func (Tracking) bytes() int { return 0 }

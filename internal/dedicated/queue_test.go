@@ -13,7 +13,7 @@ func TestQueue(t *testing.T) {
 	if q.oldest() != nil || q.blocks() {
 		t.Error("something is pending")
 	}
-	first, second := &Reply{sent: 1 * time.Second}, &Reply{sent: 2 * time.Second, Wait: Wait{Blocks: true}, Effect: Caching("yes")}
+	first, second := &Reply{sent: 1 * time.Second}, &Reply{sent: 2 * time.Second, Wait: Wait{Blocks: true}, Effect: Setting{Value: "yes"}}
 	q.add(first)
 	q.add(second)
 	if want := 2*pendingBytes + len("yes"); q.bytes != want || q.blocks() || q.oldest() != first {

@@ -3,7 +3,6 @@ package dedicated
 import (
 	"bytes"
 	"regexp"
-	"strings"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/client"
@@ -18,8 +17,8 @@ type State struct {
 	watched     int // keys, as WATCH was given them
 	monitor     bool
 	subs        subscriptions
-	tracking    tracking
-	moved       []byte // the last redirect that the transaction, or the one before, has met
+	tracking    Tracking // the last call; without tracking it says that all is off
+	moved       []byte   // the last redirect that the transaction, or the one before, has met
 
 	settings []client.Setting // made in a transaction, of which the client's session has not been told yet
 }
@@ -30,7 +29,7 @@ func (s *State) none() bool {
 }
 
 // hears says that messages may come: it is subscribed, tracks keys, or sees what others do.
-func (s *State) hears() bool { return s.monitor || s.subs.total() > 0 || s.tracking.now.On }
+func (s *State) hears() bool { return s.monitor || s.subs.total() > 0 || s.tracking.On }
 
 // multi says that there is a transaction.
 func (s *State) multi() bool { return s.transaction.phase != noTransaction }
@@ -55,9 +54,6 @@ func (s *State) sent(e *Reply) {
 // answered takes the reply to e, of which the beginning is enough. If that is an EXEC that has run something, execute
 // takes it.
 func (s *State) answered(e *Reply, reply []byte) {
-	if e.Cmd == nil || !strings.HasPrefix(e.Cmd.Name, "client|") {
-		s.tracking.caching = ""
-	}
 	switch {
 	case reply[0] == '-':
 		s.failed(e, reply)

@@ -20,7 +20,6 @@ var commands = map[byte]Reply{
 	'S': {Cmd: &commandtable.Command{Name: "select"}, Effect: Select(3)},
 	'H': {Cmd: &commandtable.Command{Name: "hello"}, Effect: Protocol(3)},
 	'N': {Cmd: &commandtable.Command{Name: "client|setname"}, Effect: Setting{Of: client.SettingName, Value: "me"}},
-	'C': {Cmd: &commandtable.Command{Name: "client|caching"}, Effect: Caching("yes")},
 	'T': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Tracking{On: true, To: Redirect{7, 70}}},
 	't': {Cmd: &commandtable.Command{Name: "client|tracking"}, Kind: commandtable.ConnTracking, Effect: Tracking{}},
 	'B': {Cmd: &commandtable.Command{Name: "subscribe"}, Kind: commandtable.ConnSubscribe, Args: 2},
@@ -140,9 +139,6 @@ func TestState(t *testing.T) {
 		"T+OK":                     "tracking=7 db=0 proto=2",
 		"T-ERR":                    "db=0 proto=2 none",
 		"T+OK t+OK":                "db=0 proto=2 none",
-		"C+OK":                     "caching db=0 proto=2 none",
-		"C+OK G$1":                 "db=0 proto=2 none",
-		"M+OK C+QUEUED":            "multi queued=1 db=0 proto=2",
 		"(subscribe:a:1":           "db=0 proto=2 none", // nobody has asked: it looks like one
 		">B (subscribe:a:1":        "subs=1/0/0 db=0 proto=2",
 		"H%7 (subscribe:a:1":       "subs=1/0/0 db=0 proto=3",
@@ -197,8 +193,7 @@ func (s *State) text() string {
 	say(s.transaction.phase == aborted, "aborted queued=%d", s.transaction.queued)
 	say(s.executing(), "executing left=%d", s.transaction.left)
 	say(s.watched > 0, "watch=%d", s.watched)
-	say(s.tracking.now.On, "tracking=%d", s.tracking.now.To.Client)
-	say(s.tracking.caching != "", "caching")
+	say(s.tracking.On, "tracking=%d", s.tracking.To.Client)
 	say(s.monitor, "monitor")
 	say(s.subs.total() > 0, "subs=%d/%d/%d", s.subs.number[OfChannel], s.subs.number[OfPattern], s.subs.number[OfShard])
 	say(true, "db=%d proto=%d", s.db, s.proto)
@@ -248,7 +243,7 @@ func TestTrackingOffWithBCast(t *testing.T) {
 	for _, call := range []Tracking{{On: true, BCast: true}, {BCast: true}} {
 		c.state.answered(&Reply{Effect: call}, []byte("+OK\r\n"))
 	}
-	if c.state.tracking.now != (Tracking{}) {
+	if c.state.tracking != (Tracking{}) {
 		t.Errorf("after CLIENT TRACKING OFF BCAST: %+v", c.state.tracking)
 	}
 }

@@ -41,7 +41,7 @@ func (p *Conn) show() {
 	v.Multi.Store(multi)
 	v.Watch.Store(s.watched > 0)
 	v.Watched.Store(int32(s.watched))
-	last := s.tracking.now
+	last := s.tracking
 	v.Tracking.On.Store(last.On)
 	v.Tracking.BCast.Store(last.BCast)
 	v.Tracking.redirect.Store(last.To.Client)

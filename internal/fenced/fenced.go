@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/client"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -22,28 +20,17 @@ import (
 // guardField is a field that no lock has.
 const guardField = "lockproxy_guard"
 
-// Host has the connection on which it is run.
-type Host interface {
-	// Sending is told of the command before it is sent: it may change for everybody what is known of Redis.
-	Sending(c *commandtable.Command, args [][]byte)
-	// Abandon closes the connection; hangUp: and the client, who has a state there.
-	Abandon(hangUp bool, why string)
-}
-
-// Fence is one FENCED at work on a connection of its client's alone.
+// Fence is one FENCED at work on a connection that nothing else uses meanwhile.
 type Fence struct {
-	Client    *client.Client
-	Forwarder *backend.Forwarder // asks Redis over another connection
-	Locks     *lock.Client       // the client as the lock engine knows it
-	Host      Host
-	Conn      *dedicated.Conn
-	Request   lock.HoldRequest
-	Command   *commandtable.Command
-	Args      [][]byte // the command's words
-	Holds     []string // the keys of the read holds by which the lock is held, any will do; none: it is held otherwise
-	Tracking  bool     // what is read on the connection is remembered as read by the client
-	Caching   string   // what CLIENT CACHING said of the command that comes next
-	Slot      Slot
+	Locks   *lock.Client // the client as the lock engine knows it
+	Conn    *dedicated.Conn
+	Request lock.HoldRequest
+	Command *commandtable.Command
+	Args    [][]byte // the command's words
+	Holds   []string // the keys of the read holds by which the lock is held, any will do; none: it is held otherwise
+	Slot    Slot
+	// Sending is told of the command before it is sent: it may change for everybody what is known of Redis.
+	Sending func(c *commandtable.Command, args [][]byte)
 }
 
 // Slot is what matters with a cluster upstream only.
@@ -76,10 +63,10 @@ var errHoldsNow = errors.New("fenced: the lock was taken while it was looked at"
 // before Redis has agreed to MULTI: it would be run by itself.
 func (f *Fence) look() (done begun, err error) {
 	watch := f.asks(append([]string{"WATCH", f.Request.Key}, f.Holds...)...) // with what else tells that it is held
-	fields := f.question(append([]string{"HMGET", f.Request.Key}, f.Locks.HoldFields(f.Request)...)...)
-	holds := f.question(append([]string{"EXISTS"}, f.Holds...)...)
-	if f.Caching != "" {
-		f.sendOwn("CLIENT", "CACHING", f.Caching)
+	fields := f.asks(append([]string{"HMGET", f.Request.Key}, f.Locks.HoldFields(f.Request)...)...)
+	var holds *dedicated.Reply
+	if len(f.Holds) > 0 {
+		holds = f.asks(append([]string{"EXISTS"}, f.Holds...)...)
 	}
 	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
 	if !f.Conn.Wait() {
@@ -96,49 +83,17 @@ func (f *Fence) look() (done begun, err error) {
 	if err != nil {
 		return done, f.explain(err)
 	}
-	values, err := fields.answer()
+	values, err := f.answer(fields)
 	if err != nil {
 		return done, f.explain(err)
 	}
 	there := []byte(nil)
-	if len(f.Holds) > 0 {
-		if there, err = holds.answer(); err != nil {
+	if holds != nil {
+		if there, err = f.answer(holds); err != nil {
 			return done, f.explain(err)
 		}
 	}
 	return done, f.judge(values, string(there) != ":0\r\n")
-}
-
-// question is one about a watched key.
-type question struct {
-	f     *Fence
-	words []string
-	sent  *dedicated.Reply // nil: it is asked elsewhere, so that the client is not told of a key it never read
-}
-
-// question asks behind WATCH. Without keys it is not asked.
-func (f *Fence) question(words ...string) question {
-	q := question{f: f, words: words}
-	if !f.Tracking && len(words) > 1 {
-		q.sent = f.asks(words...)
-	}
-	return q
-}
-
-// answer is Redis' answer, once WATCH is answered.
-func (q question) answer() ([]byte, error) {
-	if q.sent != nil {
-		return q.f.answer(q.sent)
-	}
-	words := make([][]byte, len(q.words))
-	for i, word := range q.words {
-		words[i] = []byte(word)
-	}
-	reply, err := q.f.Forwarder.Ask(words, backend.Destination{})
-	if err == nil {
-		err = ownError(reply)
-	}
-	return reply, err
 }
 
 // explain says of a NOPERM what else a reader's FENCED looks at, and of a WRONGTYPE what the key may be.
@@ -192,7 +147,7 @@ func (f *Fence) judge(hash []byte, there bool) error {
 func (f *Fence) run() (done bool, err error) {
 	p := f.Conn
 	telemetry.Commands.Add(1)
-	f.Host.Sending(f.Command, f.Args)
+	f.Sending(f.Command, f.Args)
 	var guard []byte
 	if f.Slot.Guarded {
 		p.Send(&dedicated.Reply{Own: true, Got: &guard}, resp.AppendCommand(nil, "HMGET", f.Request.Key, guardField))
@@ -238,8 +193,7 @@ func (f *Fence) notRun(queued, answered []byte) error {
 	return denied(strings.TrimPrefix(line, "EXECABORT Transaction discarded because of: "))
 }
 
-// undo has Redis forget what the command is not sent for. A connection that cannot be brought back is closed, with its
-// client if that has a state there.
+// undo has Redis forget what the command is not sent for. Nobody else gets a connection where that fails.
 func (f *Fence) undo(what begun) {
 	var e *dedicated.Reply
 	switch {
@@ -251,15 +205,9 @@ func (f *Fence) undo(what begun) {
 		return
 	}
 	f.Conn.Wait()
-	_, err := f.answer(e)
-	if err == nil {
-		return
+	if _, err := f.answer(e); err != nil {
+		f.Conn.Taint()
 	}
-	now := f.Conn.Status()
-	if now.Over { // the session deals with what the client has lost
-		return
-	}
-	f.Host.Abandon(!now.None, "FENCED could not end its transaction: "+err.Error())
 }
 
 // asks is sendOwn of a command that is about the lock's slot.

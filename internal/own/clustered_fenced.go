@@ -12,15 +12,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// FENCED with a cluster upstream runs at the master of the lock's slot, on a connection beside the client's own, which
-// may be at another node. Besides the command the transaction has a look at the lock: so EXEC has the lock's slot even
+// FENCED with a cluster upstream runs at the master of the lock's slot. Besides the command the transaction has a look at the lock: so EXEC has the lock's slot even
 // if the command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all
 // keys are together. What a node refuses because the slot is not there has not run, and is begun anew from WATCH on.
 
-func (u *clustered) fenced(p *conn, f *fenced.Fence) error {
-	if p != nil && u.View.Watch.Load() {
-		return errFencedWatch
-	}
+func (u *clustered) fenced(f *fenced.Fence) error {
 	slot, c := cluster.Slot([]byte(f.Request.Key)), f.Command
 	switch of, cross := u.forwarder.SlotOf(c, f.Args); {
 	case cross, differ(of, slot):
@@ -57,7 +53,6 @@ func (u *clustered) fencedOnce(t *cluster.Tries, f *fenced.Fence) (done bool, r 
 	if err != nil {
 		return false, unreached(err), err
 	}
-	defer p.endAside()
 	done, err = p.fencedAt(f)
 	switch {
 	case upstream.IsNotSent(err):

@@ -7,10 +7,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/internal/fenced"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -139,22 +137,5 @@ func (p *conn) notSent(e *dedicated.Reply) {
 func (p *conn) Send(e *dedicated.Reply, raw []byte) {
 	if !p.Conn.Send(e, raw) && e.Got == nil {
 		p.notSent(e)
-	}
-}
-
-var _ fenced.Host = (*conn)(nil)
-
-// Sending implements fenced.Host.
-func (p *conn) Sending(c *commandtable.Command, args [][]byte) { p.note(c, args) }
-
-// Abandon implements fenced.Host.
-func (p *conn) Abandon(hangUp bool, why string) {
-	if p.o.conn == p {
-		p.o.drop()
-	} else {
-		p.drop()
-	}
-	if hangUp {
-		p.o.client.End.HangUp(downstream.Left, why)
 	}
 }

@@ -58,8 +58,8 @@ type path interface {
 	// masters has run use a connection to each master as id, which the client need not be; once more if one is no
 	// master any longer.
 	masters(id upstream.Identity, run func(conns) error) error
-	// fenced runs f for a client whose own connection is p; nil: it has none.
-	fenced(p *conn, f *fenced.Fence) error
+	// fenced runs f on a connection beside the client's own.
+	fenced(f *fenced.Fence) error
 }
 
 // New returns the Connections of a client, of which there is none yet.

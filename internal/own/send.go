@@ -53,9 +53,6 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		p.Taint() // Redis forgets only later what a connection has read, and would tell the next client that turns tracking on there
 		cmd.Raw = p.tracking(e, cmd)
 	}
-	if c.Name == "client|caching" && e.Args == 2 {
-		e.Effect = dedicated.Caching(cmd.Args[2])
-	}
 	forwarded()
 	p.note(c, cmd.Args)
 	if p.Send(e, cmd.Raw); e.Wait.Blocks { // what comes behind it waits, as at Redis
