@@ -52,7 +52,7 @@ func TestFencedRefusals(t *testing.T) {
 	}
 	w.expect("-NOTHELD this owner does not hold 'l'\r\n", "FENCED", "l", "OWNER", "me", "SET", "a", "1")
 	w.expect("+OK\r\n", "SET", "text", "x")
-	w.expect("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "FENCED", "text", "SET", "a", "1")
+	w.expect("-WRONGTYPE Operation against a key holding the wrong kind of value; FENCED is not for a lock with LIMIT, which several may hold\r\n", "FENCED", "text", "SET", "a", "1")
 	w.expect(":0\r\n", "EXISTS", "a")
 	w.expect("+OK\r\n", "FENCED", "l", "SET", "a", "1")
 	w.expect(":1\r\n", "DEL", "l")
