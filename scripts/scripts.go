@@ -81,7 +81,7 @@ var (
 	LimitForce   = load("limit_force", "-- include limit_force")
 	LimitHandoff = load("limit_handoff", `
 -- include clock limit
-local release_args, acquire_args, quiet_arg, quiet_ask = 6, 8, 5, 7
+local release_args, acquire_args, quiet_arg, quiet_ask = 6, 8, 5, 9
 local function release(KEYS, ARGV)
   -- include limit_release
 end

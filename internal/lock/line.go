@@ -219,8 +219,11 @@ func (ls *lines) leave(w *waiter, granted bool) {
 		} else {
 			l.subscription.Close()
 			l.own.Close()
-			if !granted { // this proxy may have been told when nobody heard it any more, and is to be told no more
+			if !granted || w.id.Kind == Limit { // this proxy may have been told when nobody heard it any more, and is to be told no more
 				now, here := time.Now(), w.id
+				if granted { // what the last holder left for those that listen goes when this proxy listens no more
+					now = now.Add(expirySlack)
+				}
 				if here.Owner = ls.opts.UUID; l.key.Kind == Write {
 					here.Kind = Read
 				}
