@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ func (r *round) leaks() {
 	if r.killed() && *length >= 5*time.Second {
 		bound += r.tidyQueues()
 	}
+	defer r.places(bound)
 	var left []string
 	for end := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
 		if left = r.leftovers(); len(left) == 0 {
@@ -77,6 +79,71 @@ func (r *round) tidied(name string) bool {
 	return err == nil && reply != nil
 }
 
+// unseen says whether a key is of a lock with LIMIT in which nobody has a place any more, of a round in which the end of a place may have been seen
+// by nobody. It lasts for a day or two then, or until somebody asks.
+func (r *round) unseen(c redis.Conn, name string) bool {
+	name, _ = strings.CutSuffix(strings.TrimPrefix(name, "{"), "}:timeout")
+	if r.p.strict || r.limited[name] == 0 {
+		return false
+	}
+	words := history.PlacesTaken("{" + name + "}:timeout")
+	owners, err := redis.Strings(c.Do(words[0].(string), words[1:]...))
+	return err == nil && len(owners) == 0
+}
+
+// places has new owners take all places of locks with LIMIT when nobody has one: those of which Redis has something, and those of the last names.
+// None is lost, and there are no more of them. When they have left Redis has nothing.
+func (r *round) places(bound time.Duration) {
+	c, err := redis.Dial("tcp", r.redis.Addr())
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	last := r.Now() - (bound + 5*time.Second).Nanoseconds()
+	names := history.Limited(slices.DeleteFunc(slices.Clone(r.History()), func(o *history.Op) bool { return o.Call < last }))
+	for name, most := range r.limited {
+		if n, _ := redis.Int(c.Do("EXISTS", name)); n > 0 {
+			names[name] = most
+		}
+	}
+	for name, most := range names {
+		if !r.Blamed() {
+			r.takeAll(name, most)
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); !r.Blamed(); time.Sleep(20 * time.Millisecond) {
+		var left []string
+		for name := range names {
+			if n, _ := redis.Int(c.Do("EXISTS", name, "{"+name+"}:timeout")); n > 0 {
+				left = append(left, name)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			r.Blame(history.Violation{Oracle: "leaks", Text: fmt.Sprintf("when all that had a place have given it back Redis has: %q", left)})
+		}
+	}
+}
+
+// takeAll has so many owners take a place, and one more be refused.
+func (r *round) takeAll(name string, most int) {
+	for i := range most + 1 {
+		c, err := redis.Dial("tcp", r.proxies[i%len(r.proxies)].addr)
+		if err != nil {
+			r.Blame(history.Violation{Oracle: "places", Key: name, Text: err.Error()})
+			return
+		}
+		defer c.Close() // gives it back
+		reply, err := c.Do("LOCK", name, "LIMIT", most)
+		if err != nil || (reply != nil) != (i < most) {
+			r.Blame(history.Violation{Oracle: "places", Key: name, Text: fmt.Sprintf("when all had gone, LOCK LIMIT %d was answered %v, %v to owner %d", most, reply, err, i+1)})
+			return
+		}
+	}
+}
+
 // leftovers lists what should not be there for good.
 func (r *round) leftovers() (left []string) {
 	left = r.leftOn(r.redis.Addr())
@@ -101,6 +168,9 @@ func (r *round) leftOn(addr string) (left []string) {
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, "n:") || strings.HasPrefix(name, "redisson_lock_token:") {
+			continue
+		}
+		if r.unseen(c, name) {
 			continue
 		}
 		ttl, _ := redis.Int64(c.Do("PTTL", name))

@@ -36,13 +36,13 @@ var profiles = []*profile{
 	{
 		name: "calm", about: "only clients die: every reply is what the model says, and nobody waits for a free lock",
 		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "20s"}, strict: true,
-		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Limit: 2, Multi: true, Force: true, Deaths: true, Lapses: true,
 			MinLease: 100, MaxLease: 600, PXShare: 0.4, MaxBlock: 400, Pause: 4 * time.Millisecond},
 	},
 	{
 		name: "faults", about: "everything dies and stops: replies are lost, proxies and Redis are stopped and killed",
 		clients: 4, watchdog: 1500 * time.Millisecond, args: []string{"--wait-poll", "1s"},
-		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Limit: 2, Multi: true, Force: true, Deaths: true, Lapses: true,
 			MinLease: 100, MaxLease: 1000, PXShare: 0.4, MaxBlock: 600, Pause: 6 * time.Millisecond},
 		harms: []harm{cutReplies, cutReplies, cutReplies, killClients, killSubscribers, flushScripts, pauseClients, stopRedis, stopProxy, killProxy},
 		pause: 300 * time.Millisecond, latency: time.Millisecond,
@@ -50,7 +50,7 @@ var profiles = []*profile{
 	{
 		name: "replies", about: "replies are lost all the time: nothing is done twice, and nothing is forgotten",
 		proxies: 3, clients: 8, watchdog: 3 * time.Second, args: []string{"--wait-poll", "1s"},
-		work:  history.Workload{Plain: 3, RW: 3, MinLease: 1000, MaxLease: 3000, PXShare: 0.2, MaxBlock: 300, Pause: 2 * time.Millisecond},
+		work:  history.Workload{Plain: 3, RW: 3, Limit: 2, MinLease: 1000, MaxLease: 3000, PXShare: 0.2, MaxBlock: 300, Pause: 2 * time.Millisecond},
 		harms: []harm{cutReplies, cutReplies, cutReplies, killClients}, pause: 100 * time.Millisecond, latency: time.Millisecond,
 	},
 	{

@@ -17,6 +17,8 @@ type round struct {
 	seed  uint64
 	over  atomic.Bool // no new sections
 	tally tally
+
+	limited map[string]int // locks with LIMIT, and the most that may hold each: known at the end
 }
 
 // tally is what a round, or many, was worth.
@@ -108,6 +110,7 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 	for _, c := range r.Clients {
 		c.HangUp()
 	}
+	r.limited = history.Limited(r.History())
 	r.leaks()
 	return r, r.check()
 }

@@ -36,16 +36,16 @@ func (r *round) cutOff(i int) {
 	h := r.hear()
 	defer h.close()
 	var keys []string
-	for j := range toldHeld {
+	for j := range toldHeld { // every other one has a LIMIT, of one
 		key := fmt.Sprintf("t%d.%d", i, j)
-		if h.ask(&history.Op{Verb: "LOCK", Keys: []string{key}, Block: -1}).Outcome != history.OK {
+		if h.ask(&history.Op{Verb: "LOCK", Keys: []string{key}, Block: -1, Limit: int64(j % 2)}).Outcome != history.OK {
 			return // it is not connected to Redis again
 		}
 		keys = append(keys, key)
 	}
 	var rivals sync.WaitGroup
-	for _, key := range keys[:toldWanted] {
-		rivals.Go(func() { r.rival(key, h) })
+	for j, key := range keys[:toldWanted] {
+		rivals.Go(func() { r.rival(key, int64(j%2), h) })
 	}
 	time.Sleep(time.Duration(r.Clients[0].Dice.Int64N(int64(r.p.watchdog) / 2)))
 	r.proxies[0].wire.BlackHole()
@@ -60,14 +60,14 @@ func (r *round) cutOff(i int) {
 }
 
 // rival waits for a lock that another one holds.
-func (r *round) rival(key string, h *hearer) {
+func (r *round) rival(key string, limit int64, h *hearer) {
 	c := r.Clients[1]
 	l := c.Dial(1)
 	if l == nil {
 		return
 	}
 	defer c.Leave(l, false)
-	o := c.Do(l, &history.Op{Verb: "LOCK", Keys: []string{key}, Block: 20000})
+	o := c.Do(l, &history.Op{Verb: "LOCK", Keys: []string{key}, Block: 20000, Limit: limit})
 	if o.Outcome != history.OK {
 		return
 	}

@@ -51,7 +51,9 @@ func (c *Client) wantsOne(l *Link) {
 		}
 		epoch := int(c.Now() / (10 * second))
 		s := &section{Client: c, keys: []string{fmt.Sprintf("h%d", epoch)}, verb: "LOCK", count: 1, fixed: l}
-		switch kind := epoch % 5; {
+		switch kind := epoch % 6; {
+		case kind == 5:
+			s.limit = 2
 		case kind == 1:
 			s.verb = "FAIRLOCK"
 		case kind == 4 && c.Dice.IntN(2) == 0:
@@ -131,6 +133,8 @@ func (c *Client) duel(r *Crew, group int, meet *meeting) {
 			continue
 		}
 		switch n := i % 8; {
+		case n == 1, n == 3: // one of them, or two, may have it
+			s.limit = int64(1 + i/8%2)
 		case n == 5:
 			s.verb = "FAIRLOCK"
 		case n == 6 && c.N%2 == 0, n == 7:

@@ -18,6 +18,13 @@ type sighting struct {
 	owner    string // "": a connection, which Redis calls by another name than the history does
 }
 
+// PlacesTaken is the command that returns the owners of those places of a lock with LIMIT that have not ended by Redis' clock. zset is the key
+// that has them.
+func PlacesTaken(zset string) []any {
+	return []any{"EVAL", `local t = redis.call('TIME')
+return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)), '+inf')`, 1, zset}
+}
+
 // Look notes which locks Redis has, for whom: those that so many of the nodes have.
 func (r *Recorder) Look(nodes []Asker, enough int) {
 	type hold struct{ key, field string }
@@ -31,6 +38,11 @@ func (r *Recorder) Look(nodes []Asker, enough int) {
 			}
 		}
 		for _, name := range names {
+			if key, is := strings.CutSuffix(name, "}:timeout"); is {
+				for _, owner := range ask(PlacesTaken(name)...) {
+					seen[hold{strings.TrimPrefix(key, "{"), owner}] = true
+				}
+			}
 			if strings.Contains(name, ":") {
 				continue
 			}

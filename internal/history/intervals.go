@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 // The interval oracle: from the reply to its grant on a holder is certain of its lock until it may have given it back, and
 // as long as its lease surely lasts, counted from before the grant was sent, or until it was told last that it still held.
-// What two are certain of at once is a violation, whatever else happened.
+// What two are certain of at once, or of a lock with LIMIT more than so many, is a violation, whatever else happened.
 
 // slack is what Redis' clock in ms may lose of a lease.
 const slack = 2 * ms
@@ -22,27 +23,38 @@ type span struct {
 	grant    *Op
 }
 
-// Intervals finds holders of one key who are certain at once when they must not be.
+// Intervals finds holders of one key who are certain at once when they must not be. Where the LIMIT changes the greater one counts.
 func Intervals(key string, ops []*Op, watchdog int64) (wrong []Violation) {
+	_, places := Places(ops)
 	spans := certain(key, ops, watchdog)
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	var open []span
 	for _, s := range spans {
-		still := open[:0]
+		still, others := open[:0], map[string]span{}
 		for _, o := range open {
 			if o.to <= s.from {
 				continue
 			}
 			still = append(still, o)
 			if o.owner != s.owner && !(o.side == Read && s.side == Read) {
-				wrong = append(wrong, Violation{Oracle: "intervals", Key: key, Ops: []*Op{o.grant, s.grant},
-					Text: fmt.Sprintf("%s is certain to hold it (%v) from %s to %s, %s (%v) from %s to %s",
-						o.owner, o.side, At(o.from), At(o.to), s.owner, s.side, At(s.from), At(s.to))})
+				others[o.owner] = o
 			}
 		}
 		open = append(still, s)
+		if len(others) < places {
+			continue
+		}
+		v := Violation{Oracle: "intervals", Key: key, Ops: []*Op{s.grant}, Text: fmt.Sprintf("certain to hold it are %v", s)}
+		for _, owner := range slices.Sorted(maps.Keys(others)) {
+			v.Ops, v.Text = append(v.Ops, others[owner].grant), v.Text+fmt.Sprintf(", %v", others[owner])
+		}
+		wrong = append(wrong, v)
 	}
 	return wrong
+}
+
+func (s span) String() string {
+	return fmt.Sprintf("%s (%v) from %s to %s", s.owner, s.side, At(s.from), At(s.to))
 }
 
 func At(ns int64) string { return fmt.Sprintf("%.3f ms", float64(ns)/1e6) }

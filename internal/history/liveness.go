@@ -2,7 +2,7 @@ package history
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 )
 
 // The liveness oracle, for runs in which nothing but clients dies: nobody waits for a key that nobody holds.
@@ -14,24 +14,53 @@ const patience = 6 * second
 // promptly is how long a reply may be on its way, in those runs.
 const promptly = 3 * second
 
-// Starved finds waiters of one key who waited for longer than patience while surely nobody held it.
+// Starved finds waiters of one key who waited for longer than patience while surely nobody held it, or of a lock with LIMIT fewer than so many: of a
+// LIMIT that changes the smaller one, since a waiter may stand behind one that says that.
 func Starved(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	held := holdings(ops, watchdog)
+	places, _ := Places(ops)
 	for _, o := range ops {
 		if !o.Acquires() || o.Verb == "MULTILOCK" || o.Block < 0 || o.Return-o.Call <= patience { // that may wait for another lock
 			continue
 		}
-		free := o.Call
-		for _, h := range append(held, [2]int64{o.Return, never}) {
-			if gap := min(h[0], o.Return) - free; gap > patience {
-				wrong = append(wrong, Violation{Oracle: "liveness", Key: key, Ops: []*Op{o},
-					Text: fmt.Sprintf("it waited from %s to %s although nobody held the lock from %s on for %s", At(o.Call), At(o.Return), At(free), At(gap))})
-				break
-			}
-			free = max(free, h[1])
+		until := o.Return
+		if o.Outcome == OK {
+			until -= promptly
+		}
+		if free, gap := vacant(held, places, o.Call, until); gap > patience {
+			wrong = append(wrong, Violation{Oracle: "liveness", Key: key, Ops: []*Op{o}, Text: fmt.Sprintf(
+				"it waited from %s to %s although fewer than %d held the lock from %s on for %s", At(o.Call), At(o.Return), places, At(free), At(gap))})
 		}
 	}
 	return wrong
+}
+
+// vacant is when fewer than so many owners hold the key for the longest time between two moments, and for how long.
+func vacant(held []holding, places int, from, to int64) (since, lasts int64) {
+	moments := []int64{from, to}
+	for _, h := range held {
+		moments = append(moments, h.from, h.to)
+	}
+	slices.Sort(moments)
+	free := from
+	for i, at := range moments {
+		if at < from || at >= to {
+			continue
+		}
+		owners := map[string]bool{}
+		for _, h := range held {
+			if h.from <= at && h.to > at {
+				owners[h.owner] = true
+			}
+		}
+		next := min(moments[min(i+1, len(moments)-1)], to)
+		if len(owners) >= places {
+			free = next
+		} else if next-free > lasts {
+			since, lasts = free, next-free
+		}
+	}
+	return since, lasts
 }
 
 // mayHaveHeld is until when a request that got nothing may have held the lock; 0: it has not.
@@ -47,12 +76,18 @@ func mayHaveHeld(o *Op, watchdog int64) int64 {
 	return 0
 }
 
-// holdings are the times in which somebody may hold the key, by their beginnings.
-func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
+// holding is a time in which an owner may hold a key.
+type holding struct {
+	owner    string
+	from, to int64
+}
+
+// holdings are the times in which somebody may hold the key.
+func holdings(ops []*Op, watchdog int64) (out []holding) {
 	begun := map[holder][][2]int64{}
 	ends := func(h holder, end int64) {
 		for _, b := range begun[h] {
-			out = append(out, [2]int64{b[0], min(b[1], end)})
+			out = append(out, holding{h.owner, b[0], min(b[1], end)})
 		}
 		delete(begun, h)
 	}
@@ -71,7 +106,7 @@ func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
 			begun[h] = append(begun[h], [2]int64{from, until})
 		case o.Acquires():
 			if until := mayHaveHeld(o, watchdog); until > 0 {
-				out = append(out, [2]int64{o.Call, until})
+				out = append(out, holding{o.Owner, o.Call, until})
 			}
 		case o.Verb == "CLOSE":
 			for _, side := range []Side{Plain, Read, Write} {
@@ -85,6 +120,5 @@ func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
 	for h := range begun {
 		ends(h, never)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i][0] < out[j][0] })
 	return out
 }

@@ -135,11 +135,18 @@ func (s state) alien(side Side) bool {
 	return s.any(func(e held) bool { return (e.side == Plain) != (side == Plain) })
 }
 
-// blocked says whether somebody else's hold keeps the owner out.
-func (s state) blocked(holder int, side Side) bool {
-	return s.any(func(e held) bool {
-		return e.holder != holder && (e.side == Plain) == (side == Plain) && (side != Read || e.side == Write)
-	})
+// blocked says whether what others hold keeps the owner out.
+func (s state) blocked(t *thing) bool {
+	places := int(max(1, t.Limit))
+	if t.Limit > 0 && s.find(t.holder, t.Side).count > 0 {
+		return false // it has a place, whatever the LIMIT is by now
+	}
+	for _, e := range s {
+		if e.count > 0 && e.holder != t.holder && (e.side == Plain) == (t.Side == Plain) && (t.Side != Read || e.side == Write) {
+			places--
+		}
+	}
+	return places <= 0
 }
 
 // upgrades says whether the owner reads, and wants to go on with that, and asks to write.
@@ -199,7 +206,7 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 	switch {
 	case t.Outcome == Null:
 		late := h.lost && h.earliest > t.Call // what it was to enter again has ended before the answer
-		return t.excused || late || s.blocked(t.holder, t.Side), s
+		return t.excused || late || s.blocked(t) || h.unwanted && s.wanted(t.holder).blocked(t), s
 	case t.Code == "LOCKKIND":
 		return t.excused || s.alien(t.Side), s
 	case t.Code == "DEADLOCK":
@@ -208,7 +215,7 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 		known := s.lost(t.holder) || h.count > 0 && h.earliest <= t.Return
 		h.count = 0
 		return known, s.with(h).told(t.holder)
-	case s.alien(t.Side) || s.blocked(t.holder, t.Side) || s.upgrades(t.holder, t.Side):
+	case s.alien(t.Side) || s.blocked(t) || s.upgrades(t.holder, t.Side):
 		return false, s
 	}
 	s = s.wanted(t.holder)

@@ -44,6 +44,7 @@ type Op struct {
 	Side                    Side
 	Block                   int64 // ms; -1: not said
 	Lease                   int64 // ms; 0: the watchdog's
+	Limit                   int64 // so many may hold the lock; 0: not said
 	Self, Fence             bool
 	All, Force              bool
 	Words                   []string // of FENCED's inner command
@@ -109,6 +110,9 @@ func (o *Op) Command() []any {
 	}
 	if (o.Acquires() || o.Verb == "RENEW") && o.Lease > 0 {
 		words = append(words, "PX", o.Lease)
+	}
+	if o.Limit > 0 {
+		words = append(words, "LIMIT", o.Limit)
 	}
 	for _, w := range o.Words {
 		words = append(words, w)
@@ -245,6 +249,31 @@ func (r *Recorder) History() []*Op {
 	}
 	sort.SliceStable(r.ops, func(i, j int) bool { return r.ops[i].Call < r.ops[j].Call })
 	return r.ops
+}
+
+// Places are how many owners may hold the lock that these calls are about at one time: the fewest and the most that any of them allows. A LIMIT
+// that changes has two.
+func Places(ops []*Op) (fewest, most int) {
+	for _, o := range ops {
+		if n := int(max(1, o.Limit)); o.Acquires() {
+			most = max(most, n)
+			if fewest == 0 || n < fewest {
+				fewest = n
+			}
+		}
+	}
+	return max(1, fewest), max(1, most)
+}
+
+// Limited are the locks with LIMIT that these calls are about, and the most that may hold each.
+func Limited(ops []*Op) map[string]int {
+	most := map[string]int{}
+	for _, o := range ops {
+		if o.Limit > 0 {
+			most[o.Key()] = max(most[o.Key()], int(o.Limit))
+		}
+	}
+	return most
 }
 
 // ByKey splits a history; an operation on several keys stands in each, and the end of a connection in those of every lock

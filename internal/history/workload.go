@@ -15,6 +15,7 @@ const keyLife = 1500 * time.Millisecond
 // Workload is what clients do.
 type Workload struct {
 	Plain, RW, Fair, Mixed int           // number of names of each sort in use at one time; mixed ones hold locks of any kind in turn
+	Limit                  int           // number of names of locks that several may hold
 	Multi                  bool          // MULTILOCK over the plain names
 	Force                  bool          // UNLOCK FORCE now and then
 	Deaths                 bool          // connections are reset while they wait and while they hold
@@ -45,20 +46,36 @@ type section struct {
 	fixed   *Link  // of the connection that is the owner
 	fence   bool
 	lease   int64
-	again   bool // its owner takes the lock again when it has given it back
-	count   int  // what the client believes
-	tainted bool // the client no longer knows what it holds
+	limit   int64 // so many may hold the lock; 0: one
+	again   bool  // its owner takes the lock again when it has given it back
+	count   int   // what the client believes
+	tainted bool  // the client no longer knows what it holds
 }
 
 func (s *section) named() bool { return s.owner != "" }
 
-// key is a name of that sort, of the present generation.
-func (s *section) key(sort string, n int) string {
+// generation numbers the names of the moment.
+func (s *section) generation() int64 {
 	life := s.w.KeyLife
 	if life == 0 {
 		life = keyLife
 	}
-	return fmt.Sprintf("%s%d.%d", sort, s.Dice.IntN(n), s.Now()/int64(life))
+	return s.Now() / int64(life)
+}
+
+// key is a name of that sort, of the present generation.
+func (s *section) key(sort string, n int) string {
+	return fmt.Sprintf("%s%d.%d", sort, s.Dice.IntN(n), s.generation())
+}
+
+// limits are how many may hold a lock with LIMIT, in turn: a name has one of these pairs. Where the two differ, each request says one of them,
+// as while a new release of a program is rolled out.
+var limits = [...][2]int64{{2, 2}, {3, 3}, {2, 3}, {1, 1}, {2, 2}, {1, 2}, {3, 3}}
+
+// limited is a name of a lock that several may hold, of the present generation, and how many may.
+func (s *section) limited(n int) (key string, limit int64) {
+	i, generation := s.Dice.IntN(n), s.generation()
+	return fmt.Sprintf("l%d.%d", i, generation), limits[(int64(i)*3+generation)%int64(len(limits))][s.Dice.IntN(2)]
 }
 
 // Run does one section after the other.
@@ -83,7 +100,7 @@ func (c *Client) section(w Workload) {
 			}
 		}
 	}
-	s.fence = s.side != Read && c.Dice.IntN(3) == 0
+	s.fence = s.side != Read && s.limit == 0 && c.Dice.IntN(3) == 0
 	if c.Dice.Float64() < w.PXShare || s.named() { // a named owner has a lease
 		s.lease = w.lease(c.Dice)
 	}
@@ -105,7 +122,7 @@ func (c *Client) section(w Workload) {
 // pick chooses the lock and the verb.
 func (s *section) pick() {
 	c, w := s.Client, s.w
-	n := c.Dice.IntN(w.Plain + w.RW + w.Fair + w.Mixed)
+	n := c.Dice.IntN(w.Plain + w.RW + w.Fair + w.Mixed + w.Limit)
 	switch {
 	case n < w.Plain:
 		s.keys, s.verb = []string{s.key("p", w.Plain)}, "LOCK"
@@ -118,6 +135,9 @@ func (s *section) pick() {
 		s.keys, s.verb = []string{s.key("rw", w.RW)}, []string{"RLOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
 	case n < w.Plain+w.RW+w.Fair:
 		s.keys, s.verb = []string{s.key("f", w.Fair)}, []string{"FAIRLOCK", "FAIRLOCK", "LOCK"}[c.Dice.IntN(3)]
+	case n < w.Plain+w.RW+w.Fair+w.Limit:
+		key, limit := s.limited(w.Limit)
+		s.keys, s.verb, s.limit = []string{key}, "LOCK", limit
 	default:
 		s.keys, s.verb = []string{s.key("m", w.Mixed)}, []string{"LOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
 	}
@@ -157,7 +177,7 @@ func (s *section) acquire(block int64) *Op {
 	if s.verb == "MULTILOCK" && s.named() && (block == 0 || block >= s.lease) {
 		block = s.lease - 1
 	}
-	return &Op{Verb: s.verb, Side: s.side, Block: block, Lease: s.lease, Fence: s.fence && s.side != Read,
+	return &Op{Verb: s.verb, Side: s.side, Block: block, Lease: s.lease, Limit: s.limit, Fence: s.fence && s.side != Read,
 		Self: !s.named() && s.Dice.IntN(2) == 0, Keys: s.keys, Owner: s.owner, Named: s.named()}
 }
 
@@ -240,7 +260,7 @@ func (s *section) work() {
 				s.lease = o.Lease // without one it is renewed from now on
 			}
 		default:
-			if s.w.Unfenced {
+			if s.w.Unfenced || s.limit > 0 {
 				s.nap(time.Duration(s.Dice.Int64N(int64(s.w.Pause))))
 				continue
 			}

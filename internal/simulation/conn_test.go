@@ -160,6 +160,9 @@ func (c *conn) acquire(ctx context.Context, o *history.Op) (reply any, err error
 		Key: o.Keys[0], Kind: kinds[o.Side], Fair: o.Verb == "FAIRLOCK", Blocks: o.Block >= 0, Block: max(o.Block, 0), Lease: o.Lease,
 		Owner: owner(o), Self: o.Self, Fence: o.Fence,
 	}
+	if o.Limit > 0 {
+		r.Kind, r.Limit = lock.Limit, o.Limit
+	}
 	var grants []lock.Grant
 	if o.Verb == "MULTILOCK" {
 		grants, err = c.client.MultiLock(ctx, o.Keys, r)

@@ -43,7 +43,8 @@ type environment struct {
 	log     *slog.Logger
 	uuids   *rand.ChaCha8
 
-	lengthened time.Duration // how far clocks of nodes were set back in all, by which a lease may last longer
+	limited    map[string]int // locks with LIMIT, and the most that may hold each: known at the end
+	lengthened time.Duration  // how far clocks of nodes were set back in all, by which a lease may last longer
 }
 
 // proxy is one process with an engine. It can be killed and started anew.

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/history"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
 // result is what one run was worth, and what was wrong.
@@ -101,6 +103,7 @@ func (b *environment) live(d time.Duration) (wrong []history.Violation) {
 	for _, c := range b.Clients {
 		c.HangUp()
 	}
+	b.limited = history.Limited(b.History())
 	b.leaks()
 	return nil
 }
@@ -202,6 +205,7 @@ func (b *environment) leaks() {
 		bound += b.p.quorum.MaxLease
 	}
 	b.tidyQueues()
+	defer b.places(bound)
 	var left []string
 	for waited := time.Duration(0); waited < bound; waited += 100 * ms {
 		if left = b.leftovers(); len(left) == 0 || b.Blamed() {
@@ -236,6 +240,9 @@ func (b *environment) tidyQueues() {
 func (b *environment) leftovers() (left []string) {
 	for i, n := range b.nodes {
 		for _, name := range b.names(n.Ask("KEYS", "*")) {
+			if b.unseen(n, name) {
+				continue
+			}
 			ttl, _ := n.Ask("PTTL", name).(int64)
 			ofTheKilled := !b.p.strict && strings.HasPrefix(name, "lockproxy_wake:") && ttl > 0 // goes with its TTL
 			if !strings.HasPrefix(name, "n:") && !strings.HasPrefix(name, "redisson_lock_token:") && !ofTheKilled {
@@ -244,6 +251,46 @@ func (b *environment) leftovers() (left []string) {
 		}
 	}
 	return left
+}
+
+// unseen says whether a key is of a lock with LIMIT in which nobody has a place any more, of a run in which the end of a place may have been seen by
+// nobody. It lasts for a day or two then, or until somebody asks.
+func (b *environment) unseen(n *world.Node, name string) bool {
+	name, _ = strings.CutSuffix(strings.TrimPrefix(name, "{"), "}:timeout")
+	return !b.p.strict && b.limited[name] > 0 && len(b.names(n.Ask(history.PlacesTaken("{"+name+"}:timeout")...))) == 0
+}
+
+// places has new owners take all places of locks with LIMIT when nobody has one: those of which Redis has something, and those of the last names.
+// None is lost, and there are no more of them. When they have left Redis has nothing.
+func (b *environment) places(bound time.Duration) {
+	last := b.Now() - int64(3*max(b.p.work.KeyLife, 10*second)+2*bound)
+	names := history.Limited(slices.DeleteFunc(slices.Clone(b.History()), func(o *history.Op) bool { return o.Call < last }))
+	for name, most := range b.limited {
+		if n, _ := b.owner(name).Ask("EXISTS", name).(int64); n > 0 {
+			names[name] = most
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if b.Blamed() {
+			return
+		}
+		var conns []*conn
+		for i := range names[name] + 1 {
+			c := b.connect(i%len(b.proxies), b.Conn())
+			reply, err := c.verb(&history.Op{Verb: "LOCK", Keys: []string{name}, Block: -1, Limit: int64(names[name])})
+			if err != nil || (reply != nil) != (i < names[name]) {
+				b.Blame(history.Violation{Oracle: "places", Key: name, Text: fmt.Sprintf("when all had gone, LOCK LIMIT %d was answered %v, %v to owner %d", names[name], reply, err, i+1)})
+			}
+			conns = append(conns, c)
+		}
+		for _, c := range conns {
+			c.Close(true)
+		}
+		time.Sleep(second)
+		if n, _ := b.owner(name).Ask("EXISTS", name, "{"+name+"}:timeout").(int64); n > 0 {
+			b.Blame(history.Violation{Oracle: "leaks", Key: name, Text: "it is in Redis when all that had a place have given it back"})
+		}
+	}
 }
 
 // check runs the oracles over what was recorded.

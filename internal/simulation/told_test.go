@@ -42,7 +42,7 @@ func (b *environment) cutOff(i int) {
 	var keys []string
 	for j := range toldHeld {
 		key := fmt.Sprintf("t%d.%d", i, j)
-		if ask(&history.Op{Verb: "LOCK", Keys: []string{key}, Block: -1}).Outcome != history.OK {
+		if ask(&history.Op{Verb: "LOCK", Keys: []string{key}, Block: -1, Limit: b.toldLimit(j)}).Outcome != history.OK {
 			return // it is not connected to Redis again
 		}
 		keys = append(keys, key)
@@ -52,7 +52,7 @@ func (b *environment) cutOff(i int) {
 	for j, key := range keys[:toldWanted] {
 		rivals.Go(func() {
 			time.Sleep(time.Duration(j) * 137 * time.Microsecond)
-			b.rival(key, holder)
+			b.rival(key, b.toldLimit(j), holder)
 		})
 	}
 	time.Sleep(time.Duration(dice.Int64N(int64(b.p.options.Watchdog) / 2)))
@@ -76,15 +76,23 @@ func (b *environment) cutOff(i int) {
 	}
 }
 
+// toldLimit is the LIMIT of one of the locks: every other one has it, but for those on a quorum.
+func (b *environment) toldLimit(j int) int64 {
+	if b.store.quorum {
+		return 0
+	}
+	return int64(j % 2)
+}
+
 // rival waits for a lock that another one holds.
-func (b *environment) rival(key string, holder *conn) {
+func (b *environment) rival(key string, limit int64, holder *conn) {
 	c := b.Clients[1]
 	l := c.Dial(1)
 	if l == nil {
 		return
 	}
 	defer c.Leave(l, false)
-	o := c.Do(l, &history.Op{Verb: "LOCK", Keys: []string{key}, Block: 60000})
+	o := c.Do(l, &history.Op{Verb: "LOCK", Keys: []string{key}, Block: 60000, Limit: limit})
 	if o.Outcome != history.OK {
 		return
 	}

@@ -42,7 +42,6 @@ final class Section implements Runnable {
   Section(Locks locks, String name, Options options) {
     this.locks = locks;
     this.name = name;
-    if (options.fair && options.limit > 0) throw new IllegalArgumentException("a fair lock has no limit");
     watched = options.watched;
     wait = options.wait.toNanos();
     lease = watched ? WATCHED_LEASE : options.lease.toNanos();
@@ -50,8 +49,7 @@ final class Section implements Runnable {
     owner = watched ? "" : HOST + ":" + ProcessHandle.current().pid() + ":" + UUID.randomUUID();
     List<String> mine = watched ? List.of() : List.of("OWNER", owner);
     List<String> end = watched ? List.of() : List.of("PX", "" + options.lease.toMillis());
-    List<String> kind = options.limit > 0 ? List.of("LIMIT", "" + options.limit) : List.of("FENCE");
-    lock = words(options.fair ? "FAIRLOCK" : "LOCK", watched ? List.of("SELF") : mine, end, kind);
+    lock = words(options.fair ? "FAIRLOCK" : "LOCK", watched ? List.of("SELF") : mine, end, List.of("FENCE"));
     renew = words("RENEW", mine, end);
     unlock = words("UNLOCK", mine);
   }
