@@ -56,6 +56,8 @@ type options struct {
 	lease   time.Duration
 	fair    bool
 	watched bool
+	limited bool
+	limit   int // of a lock that is limited
 }
 
 // forever is the wait of a lock that is taken without Wait.
@@ -71,13 +73,16 @@ func Lease(d time.Duration) Option { return func(o *options) { o.lease = d } }
 // Fair takes the lock in the order in which it was asked for, Redisson's fair waiters included.
 func Fair() Option { return func(o *options) { o.fair = true } }
 
+// Limit lets n hold the lock at once, one at least. It does not go with Fair.
+func Limit(n int) Option { return func(o *options) { o.limited, o.limit = true, n } }
+
 // Watched makes the lock the connection's, without a lease: the proxy renews it, it is free at once when the program
 // dies, and lost when the connection breaks.
 func Watched() Option { return func(o *options) { o.watched = true } }
 
 // Hold names a lock in its holder's hands.
 type Hold struct {
-	Token int64  // the fencing token, which rises with each holder
+	Token int64  // the fencing token, which rises with each holder; 0 of a lock with Limit, which has none
 	Owner string // host:process:uuid, as LOCKINFO shows it; "" of a watched lock, whose owner the proxy names
 }
 
@@ -200,21 +205,27 @@ func (l *Locks) begin(name string, o options) (*section, error) {
 		return nil, errors.New("lockproxy: a lease below a second cannot be renewed in time")
 	case o.wait < 0:
 		return nil, errors.New("lockproxy: a wait is 0, which asks once, or longer")
+	case o.limited && (o.fair || o.limit < 1):
+		return nil, errors.New("lockproxy: a limit is one or more, and does not go with Fair")
 	}
 	verb := "LOCK"
 	if o.fair {
 		verb = "FAIRLOCK"
 	}
+	lock := []any{verb, name, "FENCE"}
+	if o.limited {
+		lock = []any{verb, name, "LIMIT", o.limit}
+	}
 	s := &section{Locks: l, name: name, wait: o.wait, endsWithItsConnection: o.watched}
 	if o.watched {
 		s.third, s.lease = watchedThird, watchedLease
-		s.lock, s.renew, s.unlock = []any{verb, name, "FENCE", "SELF"}, []any{"RENEW", name}, []any{"UNLOCK", name}
+		s.lock, s.renew, s.unlock = append(lock, "SELF"), []any{"RENEW", name}, []any{"UNLOCK", name}
 	} else {
 		s.third, s.lease = o.lease/3, o.lease
 		host, _ := os.Hostname()
 		s.owner = host + ":" + strconv.Itoa(os.Getpid()) + ":" + uuid.NewString()
 		ms := o.lease.Milliseconds()
-		s.lock = []any{verb, name, "FENCE", "OWNER", s.owner, "PX", ms}
+		s.lock = append(lock, "OWNER", s.owner, "PX", ms)
 		s.renew, s.unlock = []any{"RENEW", name, "OWNER", s.owner, "PX", ms}, []any{"UNLOCK", name, "OWNER", s.owner}
 	}
 	var err error
@@ -277,10 +288,10 @@ func (s *section) ask(ctx context.Context) (Hold, error) {
 			words = append(slices.Clone(words), "BLOCK", (block + time.Millisecond - 1).Milliseconds())
 		}
 		token, err := s.conn.Do(context.WithoutCancel(ctx), words...)
-		n, granted := token.(int64)
+		n, _ := token.(int64) // with a limit it is OK
 		s.unheard = err != nil && (!s.IsReply(err) || strings.Contains(err.Error(), "the reply to this LOCK was lost"))
 		switch {
-		case granted:
+		case err == nil && token != nil:
 			s.until = sent.Add(s.lease) // from before it was sent: never later than Redis has it
 			return Hold{n, s.owner}, nil
 		case ctx.Err() != nil:

@@ -195,6 +195,73 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// Three of four have a place. The fourth gets that of one that gives it back, or whose connection is closed.
+func TestLimit(t *testing.T) {
+	p, ctx := newPlace(t), context.Background()
+	p.each(t, func(t *testing.T, w with) {
+		lock := func(wait time.Duration, how ...lockproxy.Option) (*lockproxy.Held, error) {
+			if w.watched {
+				how = append(how, lockproxy.Watched())
+			}
+			return w.locks.Lock(ctx, "limit", append(how, lockproxy.Limit(3), lockproxy.Wait(wait))...)
+		}
+		var held []*lockproxy.Held
+		for range 3 {
+			h, err := lock(0)
+			if err != nil || h.Token != 0 {
+				t.Fatal(h, err)
+			}
+			held = append(held, h)
+		}
+		if _, err := lock(0); !errors.Is(err, lockproxy.ErrNotAcquired) {
+			t.Errorf("the fourth of three: %v", err)
+		}
+		got := make(chan *lockproxy.Held, 1)
+		go func() {
+			h, err := lock(time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- h
+		}()
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if strings.Contains(fmt.Sprint(p.r.Do(ctx, "LOCKLIST", "MATCH", "limit").Val()), "waiting") {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("the fourth does not wait")
+			}
+		}
+		if err := held[0].Unlock(); err != nil {
+			t.Error(err)
+		}
+		held[0] = <-got
+		if w.watched {
+			held[1].Leave() // its connection is closed, without UNLOCK
+		}
+		if err := held[1].Unlock(); err != nil {
+			t.Error(err)
+		}
+		var err error
+		if held[1], err = lock(20 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range held {
+			if err := h.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		if p.r.Exists(ctx, "limit").Val() != 0 {
+			t.Error("nobody has a place, and the key is there")
+		}
+		for _, how := range []lockproxy.Option{lockproxy.Limit(0), lockproxy.Fair()} {
+			if _, err := w.locks.Lock(ctx, "limit", lockproxy.Limit(3), how); err == nil {
+				t.Error("it was taken with a limit of 0, or fairly")
+			}
+		}
+	})
+}
+
 // A wait that is long beside the lease leaves two thirds of the lease at the grant.
 func TestWaitLongerThanTheLease(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()

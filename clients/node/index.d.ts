@@ -14,12 +14,14 @@ export interface Options {
   watched?: boolean;
   /** First come, first served, Redisson's fair waiters included. */
   fair?: boolean;
+  /** So many may hold the lock at once. Not with fair. */
+  limit?: number;
   /** Ends the wait. What is granted after that is given back. */
   signal?: AbortSignal;
 }
 
 export interface Held {
-  /** The fencing token, which rises with each holder. */
+  /** The fencing token, which rises with each holder; 0 of a lock with a limit, which has none. */
   readonly token: number;
   /** host:process:uuid, as LOCKINFO shows it; '' of a watched lock. */
   readonly owner: string;

@@ -60,7 +60,7 @@ export async function acquire(client, name, options = {}) {
   return held;
 }
 
-const known = ['waitMs', 'leaseMs', 'watched', 'fair', 'signal'];
+const known = ['waitMs', 'leaseMs', 'watched', 'fair', 'limit', 'signal'];
 
 // checked is the options, if they are what they may be.
 function checked(options) {
@@ -72,6 +72,9 @@ function checked(options) {
       if (!Number.isSafeInteger(value) && !(key === 'waitMs' && value === Infinity)) throw new RangeError(`${key} is a whole number`);
     } else if (key === 'watched' || key === 'fair') {
       if (typeof value !== 'boolean') throw new TypeError(`${key} is true or false`);
+    } else if (key === 'limit') {
+      if (typeof value !== 'number') throw new TypeError('limit is a number of holders');
+      if (!Number.isSafeInteger(value) || value < 1) throw new RangeError('limit is a whole number, one or more');
     } else if (key === 'signal') {
       if (!(value instanceof AbortSignal)) throw new TypeError('signal is an AbortSignal');
     } else {
@@ -86,14 +89,15 @@ class Section {
   // unheard: a LOCK has had no answer, and Redis may have granted it, or may yet.
   unheard = false;
 
-  constructor(name, { waitMs = Infinity, leaseMs = 30_000, watched = false, fair = false }) {
+  constructor(name, { waitMs = Infinity, leaseMs = 30_000, watched = false, fair = false, limit }) {
     if (typeof name !== 'string' && !Buffer.isBuffer(name)) throw new TypeError('a lock has a name');
     if (!(leaseMs >= 1000)) throw new RangeError('a lease below a second cannot be renewed in time');
     if (!(waitMs >= 0)) throw new RangeError('waitMs is 0 (ask once), a number of ms, or Infinity');
+    if (fair && limit !== undefined) throw new TypeError('a fair lock has no limit');
     const verb = fair ? 'FAIRLOCK' : 'LOCK';
     this.owner = watched ? '' : `${hostname()}:${process.pid}:${randomUUID()}`;
     const mine = ['OWNER', this.owner], lease = ['PX', `${leaseMs}`];
-    this.lock = [verb, name, 'FENCE', ...(watched ? ['SELF'] : [...mine, ...lease])];
+    this.lock = [verb, name, ...(limit === undefined ? ['FENCE'] : ['LIMIT', `${limit}`]), ...(watched ? ['SELF'] : [...mine, ...lease])];
     this.renew = ['RENEW', name, ...(watched ? [] : [...mine, ...lease])];
     this.unlock = ['UNLOCK', name, ...(watched ? [] : mine)];
     Object.assign(this, { name, waitMs, endsWithItsConnection: watched, leaseMs: watched ? Infinity : leaseMs });
@@ -137,7 +141,7 @@ class Section {
       try {
         const token = await line.ask(block > 0 ? [...this.lock, 'BLOCK', `${Math.ceil(block)}`] : this.lock);
         this.unheard = false;
-        if (token !== null) return new Hold(this, Number(token), sent);
+        if (token !== null) return new Hold(this, token === 'OK' ? 0 : Number(token), sent);
         if (block >= left) throw new NotAcquired(`${this.name}: somebody else has had it for ${this.waitMs} ms`);
         [answered, trouble] = [performance.now(), false];
       } catch (error) {

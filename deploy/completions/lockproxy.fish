@@ -77,6 +77,7 @@ complete -c lockproxy -n '__fish_seen_subcommand_from run' -l wait -x -d 'wait s
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l fair -d 'first come, first served (one lock)'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l shared -d 'read: others may, too (one lock)'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l exclusive -d 'write: nobody else may, nor read with --shared (one lock)'
+complete -c lockproxy -n '__fish_seen_subcommand_from run' -l limit -x -d 'as many as N may hold it at once (one lock)'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l lease -x -d 'how long it outlives this process (30s'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l address -x -d 'the lockproxy to ask'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l tls -d 'by TLS, as with rediss://'

@@ -30,6 +30,7 @@ var recipes = []recipe{
 	{"Celery", "python", []string{"celery==5.7.0", "packaging==25.0"}, drivenBy("celery_recipe.py")},
 	{"Fence a write", "python", nil, drivenBy("fence_recipe.py")},
 	{"Django", "python", []string{"Django==5.2.19"}, drivenBy("django_recipe.py")},
+	{"At most so many at once", "python", nil, drivenBy("limit_recipe.py")},
 	{"FastAPI", "python", []string{"fastapi==0.165.0", "httpx==0.28.1"}, drivenBy("fastapi_recipe.py")},
 	{"One lock for Java with Redisson and Python", "python", nil, pythonWaitsForJava},
 	{"One lock for Java with Redisson and Python", "java", nil, javaWaitsForPython},

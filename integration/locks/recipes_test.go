@@ -23,6 +23,7 @@ func TestRecipes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, p *harness.Proxy, b harness.Block){
 		"Cron on several machines": cronRecipe, "A rollout": rolloutRecipe, "A long job": longJobRecipe, "Leader election": leaderRecipe,
+		"At most so many at once": limitRecipe,
 	}
 	blocks := harness.Blocks(t, "sh", "go")
 	if len(blocks) != len(tests) {
@@ -126,6 +127,19 @@ func rolloutRecipe(t *testing.T, p *harness.Proxy, b harness.Block) {
 	if out, err := shell(t, p, dir, "./entry").CombinedOutput(); err == nil || strings.Contains(string(out), "serves") {
 		t.Errorf("a replica whose migration failed: %v, %q", err, out)
 	}
+}
+
+// Of nine exports five at most are under way, and each comes to its turn.
+func limitRecipe(t *testing.T, p *harness.Proxy, b harness.Block) {
+	dir := t.TempDir()
+	write(t, dir, "now/.kept", "")
+	write(t, dir, "export", "#!/bin/sh\n: >now/$$\nset -- now/*\n[ $# -le 5 ] || exit 1\nsleep 0.2\nrm now/$$\n")
+	shell(t, p, dir, "true")
+	harness.Together(9, func(int) {
+		if out, err := shell(t, p, dir, "/bin/sh", "-c", b.Code).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%v, %q", err, out)
+		}
+	})
 }
 
 // built is the program of a recipe in Go, with the modules of the proxy's own.

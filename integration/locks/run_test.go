@@ -208,6 +208,35 @@ func TestRunShared(t *testing.T) {
 	}
 }
 
+// Two of three run together. The third has the place of one that ends, or that is killed.
+func TestRunLimit(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	flags := []string{"--lock", "export", "--limit", "2"}
+	one := startRun(t, p, `echo "begin $LOCKPROXY_TOKEN."; read line`, flags...)
+	two := startRun(t, p, "echo begin; read line", append(flags, "--lease", "10s")...)
+	one.await("begin .")
+	two.await("begin")
+	if code := startRun(t, p, "echo never", append(flags, "--wait", "0")...).child.Exit(t); code != 124 {
+		t.Errorf("the third of two: exit code %d", code)
+	}
+	three := startRun(t, p, "echo begin; read line", flags...)
+	harness.Eventually(t, "the third waits", func() bool { return harness.WaitingHere(t, w, "export") == 1 })
+	one.says("")
+	three.await("begin")
+	two.child.Kill()
+	four := startRun(t, p, "echo begin", flags...)
+	four.await("begin")
+	three.says("")
+	for _, r := range []*runner{one, three, four} {
+		if code := r.child.Exit(t); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	harness.Expect(t, w, ":0\r\n", "EXISTS", "export")
+}
+
 // After a short command the lock is kept for as long as it is to be held at least, without anybody who would wait for that.
 func TestRunHoldsForAtLeast(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,7 @@ Usage: lockproxy run --lock NAME [flags] -- command [argument ...]
   --fair            first come, first served (one lock)
   --shared          read: others may, too (one lock)
   --exclusive       write: nobody else may, nor read with --shared (one lock)
+  --limit N         as many as N may hold it at once (one lock)
   --at-least TIME   hold it for so long, also after a command that ends sooner (0s)
   --lease TIME      how long it outlives this process (30s; --at-least, if that is longer)
 ` + proxyclient.Help + `
@@ -37,6 +38,7 @@ type commandLine struct {
 	proxy   *proxyclient.Client
 	keys    []string      // each once
 	verb    string        // that takes them
+	limit   int           // how many may hold the lock at once; 0: as the verb has it
 	wait    time.Duration // 0: ask once; below 0, when it is not given: for ever
 	atLeast time.Duration
 	lease   time.Duration
@@ -65,6 +67,13 @@ func parse(args []string) (o commandLine, err error) {
 			return nil
 		})
 	}
+	fs.Func("limit", "", func(n string) (err error) {
+		kinds++
+		if o.limit, err = strconv.Atoi(n); err != nil || o.limit < 1 {
+			err = errors.New("not a number above 0")
+		}
+		return err
+	})
 	fs.DurationVar(&o.atLeast, "at-least", 0, "")
 	fs.DurationVar(&o.lease, "lease", 30*time.Second, "")
 	client := proxyclient.Flags(fs, "lockproxy-run")
@@ -83,8 +92,8 @@ func parse(args []string) (o commandLine, err error) {
 		fault  string
 	}{
 		{len(o.keys) == 0 || slices.Contains(o.keys, ""), "--lock: no name"},
-		{kinds > 1, "--fair, --shared, --exclusive: one of them at most"},
-		{kinds > 0 && len(o.keys) > 1, "--fair, --shared, --exclusive: with one --lock only"},
+		{kinds > 1, "--fair, --shared, --exclusive, --limit: one of them at most"},
+		{kinds > 0 && len(o.keys) > 1, "--fair, --shared, --exclusive, --limit: with one --lock only"},
 		{waits && o.wait < 0, fmt.Sprintf("--wait: %v is below 0", o.wait)},
 		{o.atLeast < 0, fmt.Sprintf("--at-least: %v is below 0", o.atLeast)},
 		{o.lease < minLease, fmt.Sprintf("--lease: %v is below %v", o.lease, minLease)},
@@ -104,6 +113,9 @@ func (o commandLine) names() string { return strings.Join(o.keys, ", ") }
 func (o commandLine) takeVerb() []string {
 	if len(o.keys) > 1 {
 		return append([]string{"MULTILOCK", strconv.Itoa(len(o.keys))}, o.keys...)
+	}
+	if o.limit > 0 {
+		return []string{o.verb, o.keys[0], "LIMIT", strconv.Itoa(o.limit)}
 	}
 	return []string{o.verb, o.keys[0]}
 }

@@ -159,7 +159,7 @@ func (h *holder) awaitGrant(ctx context.Context) int {
 type holder struct {
 	commandLine
 	owner  string
-	tokens []string  // of the locks; none: it is shared
+	tokens []string  // of the locks; none: others may hold it, too
 	since  time.Time // they were there
 	until  time.Time // the locks are not given to others before
 	lost   string    // why they are; "": they are not
@@ -181,7 +181,7 @@ func (h *holder) patience() time.Duration { return min(h.lease/4, answerTime) }
 // known when it was sent. Several locks are waited for in pieces, since a wait for them is shorter than their lease.
 func (h *holder) lock(ctx context.Context, end time.Time) error {
 	words, limit := append(h.takeVerb(), "OWNER", h.owner, "PX", millis(h.length(time.Now()))), answerTime
-	if h.verb != "RLOCK" {
+	if h.verb != "RLOCK" && h.limit == 0 {
 		words = append(words, "FENCE")
 	}
 	switch left := time.Until(end); {

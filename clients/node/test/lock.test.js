@@ -72,6 +72,25 @@ for (const [name, connect] of Object.entries(libraries)) {
         await assert.rejects(withLock(r.client, key('busy'), () => {}, { waitMs: -1 }), RangeError);
       });
 
+      // Three of four have a place. The fourth gets that of one that gives it back, or whose connection is closed.
+      test(`limit, watched ${watched}`, async () => {
+        const limit = (waitMs) => acquire(r.client, key('limit'), { limit: 3, waitMs, watched });
+        const held = await Promise.all([limit(0), limit(0), limit(0)]);
+        assert.equal(held[0].token, 0);
+        await assert.rejects(limit(0), NotAcquired);
+        const fourth = limit(60_000);
+        const waits = async () => /waiting/.test(JSON.stringify(await r.ask('LOCKLIST', 'MATCH', key('limit'))));
+        for (const end = Date.now() + 20_000; !await waits(); await sleep(20)) assert.ok(Date.now() < end, 'it does not wait');
+        await held.pop().release();
+        held.unshift(await fourth);
+        const ended = held.pop();
+        if (watched) ended.leave(); // its connection is closed, without UNLOCK
+        await ended.release();
+        held.push(await limit(20_000));
+        for (const one of held) await one.release();
+        assert.equal(Number(await r.ask('EXISTS', key('limit'))), 0);
+      });
+
       test(`freed by force, watched ${watched}`, async () => {
         await assert.rejects(withLock(r.client, key('forced'), async ({ signal, lost, check }) => {
           await r.ask('UNLOCK', key('forced'), 'FORCE');
@@ -183,6 +202,7 @@ for (const [name, connect] of Object.entries(libraries)) {
     test('options that cannot be', async () => {
       const options = [[{ wait: 1 }, TypeError], [{ leaseMs: '3000' }, TypeError], [{ waitMs: null }, TypeError], [{ leaseMs: 1500.5 }, RangeError],
         [{ leaseMs: Infinity }, RangeError], [{ waitMs: NaN }, RangeError], [{ leaseMs: 999 }, RangeError], [{ watched: 1 }, TypeError],
+        [{ limit: '5' }, TypeError], [{ limit: 0 }, RangeError], [{ limit: 5, fair: true }, TypeError],
         [{ signal: {} }, TypeError], [null, TypeError], [5, TypeError]];
       for (const [o, kind] of options) await assert.rejects(withLock(r.client, key('options'), () => {}, o), kind, JSON.stringify(o));
       await assert.rejects(withLock(r.client, key('options'), { waitMs: 1 }), TypeError);

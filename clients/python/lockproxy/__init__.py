@@ -36,16 +36,16 @@ class Lock:
 
     The lock is a lease of that many seconds, of an owner of its own, renewed every third of it by a thread. With
     watched=True it is the connection's: the proxy renews it, it is free at once when the program dies, and lost when the connection
-    breaks. fair=True takes it in the order in which it was asked for.
+    breaks. fair=True takes it in the order in which it was asked for. limit=5: as many as five may hold it at once, and held.token is 0.
 
     Lost is raised at the end of the block if the lock was lost meanwhile. An error of the block's own is raised as it is.
     """
 
     def __init__(self, r: Union[redis.Redis, redis.RedisCluster], name: str, wait: Optional[float] = None, lease: float = 30.0, *,
-                 watched: bool = False, fair: bool = False) -> None:
+                 watched: bool = False, fair: bool = False, limit: Optional[int] = None) -> None:
         if isinstance(r, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
             raise TypeError("this is a client of redis.asyncio: use `async with` and lockproxy.aio.lock")
-        self._client, self._options = r, (name, wait, lease, watched, fair)
+        self._client, self._options = r, (name, wait, lease, watched, fair, limit)
         self._section: Optional[_Section] = None
         Terms(*self._options)
 

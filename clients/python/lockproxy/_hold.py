@@ -37,7 +37,7 @@ class Hold:
 
     def __init__(self, name: str, owner: Optional[str], lease: Optional[float], clock: Callable[[], float]) -> None:
         self.name, self.owner = name, owner
-        self.token = 0  # the fencing token, once the lock is granted
+        self.token = 0  # the fencing token, once the lock is granted; one with a limit has none
         self._lease, self._clock = lease or math.inf, clock
         self._until, self._why = -math.inf, ""
         self._granted = False
@@ -80,16 +80,19 @@ class Hold:
 class Terms:
     """What is asked of a lock, and the words of each question."""
 
-    def __init__(self, name: str, wait: Optional[float], lease: float, watched: bool, fair: bool) -> None:
+    def __init__(self, name: str, wait: Optional[float], lease: float, watched: bool, fair: bool, limit: Optional[int]) -> None:
         if not watched and (lease is None or not lease >= 1):
             raise ValueError("lease is a second or more, since a shorter one cannot be renewed in time; watched=True is without one")
         if wait is not None and not wait >= 0:
             raise ValueError("wait is 0 (ask once), a number of seconds, or None (for ever)")
+        if limit is not None and (fair or not isinstance(limit, int) or limit < 1):
+            raise ValueError("limit is how many may hold the lock at once, one or more, and does not go with fair=True")
         self.name, self.wait, self.watched = name, wait, watched
         self.lease = None if watched else lease
         # No question takes longer than a third of the lease. So two thirds of it are left at the grant, however long the wait was.
         self.patience = WATCHED_QUESTION if watched else lease / 3
         self.verb = "FAIRLOCK" if fair else "LOCK"
+        self.kind = ["FENCE"] if limit is None else ["LIMIT", limit]
         self.unlocks = 1 if watched else 4  # how often UNLOCK is asked while Redis or the proxy is away: no two sections have one owner
         self.owner = None if watched else f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
 
@@ -100,7 +103,7 @@ class Terms:
         """The words of LOCK after `waited` seconds, and whether it is the last time that it is asked."""
         left = math.inf if self.wait is None else self.wait - waited
         block = min(left, self.patience * 3 / 4)
-        words = [self.verb, self.name, *self._mine(), "FENCE"]
+        words = [self.verb, self.name, *self._mine(), *self.kind]
         return (words + ["BLOCK", math.ceil(block * 1000)] if block > 0 else words), block >= left
 
     def end(self, began):
@@ -148,7 +151,7 @@ def acquire(terms: Terms, hold: Hold, clock: Callable[[], float], ended: Callabl
             raise
         hold._asked, trouble = False, None
         if token is not None:
-            hold.token = int(token)
+            hold.token = 0 if "LIMIT" in terms.kind else int(token)
             hold._answered(sent)
             return
         if last:

@@ -23,10 +23,10 @@ class Lock:
     """As lockproxy.Lock. A task renews the lease: a block that never awaits loses it, and held.lost says so by the clock."""
 
     def __init__(self, r: Union[redis.Redis, redis.RedisCluster], name: str, wait: Optional[float] = None, lease: float = 30.0, *,
-                 watched: bool = False, fair: bool = False) -> None:
+                 watched: bool = False, fair: bool = False, limit: Optional[int] = None) -> None:
         if isinstance(r, (sync_redis.Redis, sync_redis.RedisCluster)):
             raise TypeError("this is a client for threads: use lockproxy.lock, or a client of redis.asyncio")
-        self._client, self._options = r, (name, wait, lease, watched, fair)
+        self._client, self._options = r, (name, wait, lease, watched, fair, limit)
         self._section: Optional[_Section] = None
         Terms(*self._options)
 

@@ -253,6 +253,50 @@ class Objects(Case):
 
         asyncio.run(main())
 
+    def test_limit(self):
+        """Three of four have a place. The fourth gets that of one that gives it back, or whose connection is closed."""
+        r = self.client()
+        for watched in (False, True):
+            places = [lock(r, "limit", wait=0, limit=3, watched=watched) for _ in range(3)]
+            holds = [place.acquire() for place in places]
+            self.assertEqual([hold.token for hold in holds], [0, 0, 0])
+            with self.assertRaises(NotAcquired):
+                lock(r, "limit", wait=0, limit=3, watched=watched).acquire()
+            fourth = lock(r, "limit", wait=60, limit=3)
+            waiter = threading.Thread(target=fourth.acquire)
+            waiter.start()
+            while "waiting" not in str(r.execute_command("LOCKLIST", "MATCH", "limit")):
+                self.assertTrue(waiter.is_alive())
+                time.sleep(0.02)
+            places[0].release()
+            waiter.join()
+            if watched:
+                holds[1].leave()  # its connection is closed, without UNLOCK
+            places[1].release()
+            with lock(r, "limit", wait=20, limit=3):
+                pass
+            places[2].release()
+            fourth.release()
+            self.assertEqual(r.exists("limit"), 0)
+
+    def test_limit_in_tasks(self):
+        async def main():
+            r, now, most = redis.asyncio.Redis(port=self.proxy.port), 0, []
+
+            async def work():
+                nonlocal now
+                async with aio.lock(r, "limit-aio", limit=3, wait=60):
+                    now += 1
+                    most.append(now)
+                    await asyncio.sleep(0.05)
+                    now -= 1
+
+            await asyncio.gather(*(work() for _ in range(12)))
+            self.assertEqual((len(most), max(most)), (12, 3))
+            await r.aclose()
+
+        asyncio.run(main())
+
     def test_the_wrong_client(self):
         with self.assertRaisesRegex(TypeError, "lockproxy.aio.lock"):
             lock(redis.asyncio.Redis(port=1), "wrong")

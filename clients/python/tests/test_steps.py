@@ -19,7 +19,7 @@ class Steps(unittest.TestCase):
         self.clock, self.ended = Clock(), False
 
     def terms(self, **options):
-        options = {"wait": 10, "lease": 30, "watched": False, "fair": False} | options
+        options = {"wait": 10, "lease": 30, "watched": False, "fair": False, "limit": None} | options
         terms = Terms("k", **options)
         return terms, Hold("k", terms.owner, terms.lease, self.clock)
 
@@ -43,6 +43,11 @@ class Steps(unittest.TestCase):
         watched, _ = self.terms(watched=True, fair=True, wait=None)
         self.assertEqual(watched.lock(1000), (["FAIRLOCK", "k", "SELF", "FENCE", "BLOCK", 3750], False))
         self.assertEqual((watched.renew(), watched.unlock()), (["RENEW", "k"], ["UNLOCK", "k"]))
+        limited, _ = self.terms(limit=5, wait=0)
+        self.assertEqual(limited.lock(0), (["LOCK", "k", "OWNER", limited.owner, "PX", 30000, "LIMIT", 5], True))
+        for options in ({"limit": 0}, {"limit": 2.5}, {"limit": 5, "fair": True}):
+            with self.assertRaises(ValueError):
+                self.terms(**options)
 
     def test_a_lease_counts_from_before_the_answered_question(self):
         terms, hold = self.terms(wait=None)

@@ -22,7 +22,7 @@ public final class Held implements AutoCloseable {
     askAgain();
   }
 
-  /** The fencing token, which rises with each holder. */
+  /** The fencing token, which rises with each holder; 0 of a lock with a limit, which has none. */
   public long token() {
     return token;
   }

@@ -54,7 +54,8 @@ public final class JedisLocks {
       byte[] verb = SafeEncoder.encode(words.get(0));
       var command = new CommandArguments(() -> verb);
       for (String word : words.subList(1, words.size())) command.add(word);
-      return (Long) connection.executeCommand(command);
+      Object answer = connection.executeCommand(command);
+      return answer instanceof byte[] ? Long.valueOf(0) : (Long) answer;
     }
 
     @Override

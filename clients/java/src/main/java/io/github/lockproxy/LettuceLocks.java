@@ -11,6 +11,7 @@ import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.IntegerOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
@@ -69,6 +70,18 @@ public final class LettuceLocks {
     }
   }
 
+  /** A number, 0 for OK, or null. */
+  private static final class Answer extends IntegerOutput<String, String> {
+    Answer() {
+      super(StringCodec.UTF8);
+    }
+
+    @Override
+    public void set(ByteBuffer bytes) {
+      output = bytes == null ? null : Long.valueOf(0);
+    }
+  }
+
   private static final class One implements LockConnection, RedisConnectionStateListener {
     private final StatefulRedisConnection<String, String> connection;
     private final AtomicBoolean closed = new AtomicBoolean();
@@ -82,7 +95,7 @@ public final class LettuceLocks {
       connection.setTimeout(most);
       var args = new CommandArgs<>(StringCodec.UTF8);
       for (String word : words.subList(1, words.size())) args.add(word);
-      var asked = connection.async().dispatch(new Verb(words.get(0)), new IntegerOutput<>(StringCodec.UTF8), args);
+      var asked = connection.async().dispatch(new Verb(words.get(0)), new Answer(), args);
       try {
         return asked.get(most.toNanos(), TimeUnit.NANOSECONDS);
       } catch (ExecutionException e) {

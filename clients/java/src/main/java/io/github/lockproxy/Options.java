@@ -14,6 +14,7 @@ public final class Options {
   Duration lease = Duration.ofSeconds(30);
   boolean watched;
   boolean fair;
+  int limit; // 0: none
 
   /** Waits for somebody else's lock for so long; zero asks once. Without it the wait has no end. */
   public Options wait(Duration most) {
@@ -46,6 +47,13 @@ public final class Options {
   /** First come, first served, Redisson's fair waiters included. */
   public Options fair() {
     fair = true;
+    return this;
+  }
+
+  /** Lets so many hold the lock at once, one at least. It does not go with {@link #fair}. */
+  public Options limit(int holders) {
+    if (holders < 1) throw new IllegalArgumentException("a limit is one or more");
+    limit = holders;
     return this;
   }
 

@@ -42,6 +42,7 @@ final class Section implements Runnable {
   Section(Locks locks, String name, Options options) {
     this.locks = locks;
     this.name = name;
+    if (options.fair && options.limit > 0) throw new IllegalArgumentException("a fair lock has no limit");
     watched = options.watched;
     wait = options.wait.toNanos();
     lease = watched ? WATCHED_LEASE : options.lease.toNanos();
@@ -49,7 +50,8 @@ final class Section implements Runnable {
     owner = watched ? "" : HOST + ":" + ProcessHandle.current().pid() + ":" + UUID.randomUUID();
     List<String> mine = watched ? List.of() : List.of("OWNER", owner);
     List<String> end = watched ? List.of() : List.of("PX", "" + options.lease.toMillis());
-    lock = words(options.fair ? "FAIRLOCK" : "LOCK", watched ? List.of("SELF") : mine, end, List.of("FENCE"));
+    List<String> kind = options.limit > 0 ? List.of("LIMIT", "" + options.limit) : List.of("FENCE");
+    lock = words(options.fair ? "FAIRLOCK" : "LOCK", watched ? List.of("SELF") : mine, end, kind);
     renew = words("RENEW", mine, end);
     unlock = words("UNLOCK", mine);
   }

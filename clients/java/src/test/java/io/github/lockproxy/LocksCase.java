@@ -9,8 +9,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.Collections;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -212,6 +214,34 @@ abstract class LocksCase {
     }
     assertTrue(Thread.interrupted());
     locks.lock("interrupted inside", once()).close();
+  }
+
+  /** Three of four have a place. The fourth gets that of one that gives it back, or whose connection is closed. */
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void limit(boolean watched) throws Exception {
+    var held = new ArrayDeque<Held>();
+    for (int i = 0; i < 3; i++) held.add(locks.lock("limit", options(watched).wait(Duration.ZERO).limit(3)));
+    assertEquals(0, held.peek().token());
+    assertThrows(NotAcquired.class, () -> locks.lock("limit", options(watched).wait(Duration.ZERO).limit(3)));
+    var fourth = CompletableFuture.supplyAsync(() -> lockUnchecked("limit", within(60).limit(3)), Locks.THREADS);
+    until(() -> client.ask("LOCKLIST", "MATCH", "limit").toString().contains("waiting"));
+    held.remove().close();
+    held.add(fourth.get(20, TimeUnit.SECONDS));
+    var ended = held.remove();
+    if (watched) ended.leave(); // its connection is closed, without UNLOCK
+    ended.close();
+    held.add(locks.lock("limit", within(20).limit(3)));
+    held.forEach(Held::close);
+    assertEquals("0", client.ask("EXISTS", "limit").toString());
+  }
+
+  private Held lockUnchecked(String name, Options options) {
+    try {
+      return locks.lock(name, options);
+    } catch (InterruptedException e) {
+      throw new IllegalStateException(e);
+    }
   }
 
   @Test

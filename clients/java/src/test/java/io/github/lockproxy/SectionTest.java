@@ -104,6 +104,9 @@ class SectionTest {
     assertThrows(NotAcquired.class, () -> locks.lock("k", within(0).watched().fair()));
     assertEquals(List.of("FAIRLOCK k SELF FENCE"), asked);
     asked.clear();
+    assertThrows(NotAcquired.class, () -> locks.lock("k", within(0).watched().limit(5)));
+    assertEquals(List.of("LOCK k SELF LIMIT 5"), asked);
+    asked.clear();
     try (var held = locks.lock("k", new Options().watched())) {
       assertEquals("", held.owner());
     }
@@ -279,6 +282,8 @@ class SectionTest {
   void optionsThatCannotBe() {
     assertThrows(IllegalArgumentException.class, () -> new Options().lease(Duration.ofMillis(999)));
     assertThrows(IllegalArgumentException.class, () -> within(-1));
+    assertThrows(IllegalArgumentException.class, () -> new Options().limit(0));
+    assertThrows(IllegalArgumentException.class, () -> locks(verb -> 1L).lock("k", new Options().limit(5).fair()));
     assertDoesNotThrow(() -> new Options().wait(Duration.ofSeconds(Long.MAX_VALUE)).wait.toNanos());
   }
 }
