@@ -76,8 +76,9 @@ func (hs *records) own(c *Client, id lockstore.ID) (rec *record, side Kind, err 
 		return nil, side, lost
 	}
 	var has lockstore.Seen
-	plain, rw, place := hs.of(id.As(Plain)), hs.of(id.As(Write)), hs.of(id.As(Limit))
-	has.Plain, has.Place = plain != nil && plain.live(), place != nil && place.live()
+	live := func(k Kind) bool { r := hs.of(id.As(k)); return r != nil && r.live() }
+	rw := hs.of(id.As(Write))
+	has.Plain, has.Place = live(Plain), live(Limit)
 	if rw != nil {
 		has.Reads, has.Writes = rw.counts.Reads > 0, rw.counts.Writes > 0
 	}
