@@ -132,7 +132,6 @@ func TestLongCallsAreBounded(t *testing.T) {
 		first string
 		words []string
 	}{
-		{"MULTI", []string{"CLIENT", "CACHING", long}},
 		{"MULTI", []string{"CLIENT", "SETNAME", long[:4096]}},
 	} {
 		t.Run(c.words[1]+" behind "+c.first, func(t *testing.T) {
