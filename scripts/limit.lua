@@ -35,7 +35,7 @@ local function taken(key, ends, left)
   return redis.call('ZCOUNT', ends, '(' .. now, '+inf'), first, #over
 end
 
--- cover lets both keys last longer than the last place, unless the key does not end. left is its TTL. It returns nil if no place is taken.
+-- cover lets both keys, of which the first ends in left ms, last longer than the last place. It returns nil if no place is taken.
 local function cover(key, ends, left)
   local last, day = tonumber(redis.call('ZRANGE', ends, '-1', '-1', 'WITHSCORES')[2]), 86400000
   if last and now + left < last + day then

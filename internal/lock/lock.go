@@ -168,7 +168,7 @@ func (c *Client) lock(ctx context.Context, r Request, began time.Time) (g Grant,
 		return Grant{}, err
 	}
 	if r.Kind == Limit {
-		if err := c.m.limits(r.Key); err != nil {
+		if err := c.m.severalMayHold(r.Key); err != nil {
 			return Grant{}, err
 		}
 	}
@@ -249,12 +249,12 @@ func (m *Manager) has(id lockstore.ID) bool {
 	return err == nil && (seen.Any() || seen.Unsure)
 }
 
-// limits says whether a lock may be one that several hold.
-func (m *Manager) limits(key string) error {
+// severalMayHold refuses a lock that cannot be one with LIMIT.
+func (m *Manager) severalMayHold(key string) error {
 	if lockstore.SharesQueue(key) {
 		return about(key, "ERR", "'%s' cannot be a lock with LIMIT: its places would be those of the lock without the braces")
 	}
-	return m.rules.Limits()
+	return m.rules.SeveralHold()
 }
 
 func outcomeWord(err error) string {

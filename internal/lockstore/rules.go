@@ -52,8 +52,8 @@ func (r Rules) Limit(lease, replicas int64) error {
 	return nil
 }
 
-// Limits says whether a lock may be one that several hold.
-func (r Rules) Limits() error {
+// SeveralHold refuses a lock that several hold, where the store could not count them.
+func (r Rules) SeveralHold() error {
 	if r.Votes {
 		return &Error{Code: "ERR",
 			Text: "LIMIT is not supported with --quorum: two majorities may count different owners, so more could hold the lock"}

@@ -12,8 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// FENCED with a cluster upstream runs at the master of the lock's slot. Besides the command the transaction has a look at the lock: so EXEC has the lock's slot even
-// if the command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all
+// FENCED with a cluster upstream runs at the master of the lock's slot. Besides the command the transaction has a look
+// at the lock: so EXEC has the lock's slot even if the command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all
 // keys are together. What a node refuses because the slot is not there has not run, and is begun anew from WATCH on.
 
 func (u *clustered) fenced(f *fenced.Fence) error {
