@@ -4,7 +4,7 @@ _lockproxy() {
 	COMPREPLY=()
 	[ "${COMP_WORDS[1]}" != health ] || live=" --live"
 	if [ "${COMP_WORDS[1]}" = run ] && [ "$COMP_CWORD" -gt 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --shared --exclusive --limit --lease --address --tls --cacert --cert" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --shared --exclusive --limit --at-least --lease --address --tls --cacert --cert" -- "$cur")
 		return
 	fi
 	if [ "${COMP_WORDS[1]}" = top ] && [ "$COMP_CWORD" -gt 1 ]; then

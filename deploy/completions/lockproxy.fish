@@ -78,6 +78,7 @@ complete -c lockproxy -n '__fish_seen_subcommand_from run' -l fair -d 'first com
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l shared -d 'read: others may, too (one lock)'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l exclusive -d 'write: nobody else may, nor read with --shared (one lock)'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l limit -x -d 'as many as N may hold it at once (one lock)'
+complete -c lockproxy -n '__fish_seen_subcommand_from run' -l at-least -x -d 'hold it for so long, also after a command that ends sooner (0s)'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l lease -x -d 'how long it outlives this process (30s'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l address -x -d 'the lockproxy to ask'
 complete -c lockproxy -n '__fish_seen_subcommand_from run' -l tls -d 'by TLS, as with rediss://'

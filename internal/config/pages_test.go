@@ -51,7 +51,7 @@ func serverFlags() (all []flagged) {
 }
 
 // flagLine is a flag in the help of lockproxy's commands, with its value and the first line of its meaning.
-var flagLine = regexp.MustCompile(`(?m)^  --([a-z]+)( [A-Z]+)? +(\S.*(?:\n {10,}.*)*)$`)
+var flagLine = regexp.MustCompile(`(?m)^  --([a-z-]+)( [A-Z]+)? +(\S.*(?:\n {10,}.*)*)$`)
 
 // runFlags, topFlags and healthFlags are those of lockproxy run, lockproxy top and, beside the settings, lockproxy health.
 func runFlags() []flagged    { return flagsIn(runlock.Usage) }
@@ -300,8 +300,12 @@ func fishCompletion() string {
 
 // TestPagesOfFlags: the man page and the completions have the flags that there are.
 func TestPagesOfFlags(t *testing.T) {
-	if run, top := len(runFlags()), len(topFlags()); run < 5 || top < 4 {
-		t.Errorf("%d flags of lockproxy run, %d of lockproxy top were found", run, top)
+	for name, usage := range map[string]func(io.Writer){"run": runlock.Usage, "top": top.Usage, "health": UsageHealth} {
+		var help bytes.Buffer
+		usage(&help)
+		if found, want := len(flagsIn(usage)), strings.Count(help.String(), "\n  --"); found != want || found == 0 {
+			t.Errorf("%d of the %d flags in the help of lockproxy %s were found", found, want, name)
+		}
 	}
 	for path, want := range map[string]string{
 		"man/lockproxy.1": manPage(), "completions/lockproxy.bash": bashCompletion(),
