@@ -64,7 +64,7 @@ func (o outcome) String() string {
 }
 
 // TestInteropLost has each client lose Redis, by a cut, a restart and a failover, and compares what its application gets with what it
-// gets without lockproxy. docs/adr/0018 has the table that this prints.
+// gets without lockproxy. It prints both as a table: see docs/adr/0018.
 func TestInteropLost(t *testing.T) {
 	if !harness.Asked() {
 		t.Skip("real clients run by `make interop`, or with -run Interop")

@@ -97,7 +97,8 @@ func (p *pushes) endPushing() {
 }
 
 // lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that can tell such a push from a reply
-// although they have not asked for pushes. Each needs a test in integration/clients.
+// although they have not asked for pushes. Ruby's redis-client 0.30 and PHP's Predis 3.6 take it for one, and give each
+// caller another's. Each needs a test in integration/clients.
 var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
 
 // takesLossPush says whether a lost lock may be pushed to a client.
