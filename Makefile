@@ -8,12 +8,14 @@ FUZZRUNS ?= 300000
 TIMEOUT  ?= 20m
 RUNS     ?= 50
 ARGS     ?=
+DURATION ?= 2m
+MODES    ?= faults,quorum
 
 # Most tests with real servers wait rather than work, so more packages than there are processors run at once, and more tests of each.
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts packaging simulation fuzz fmt cover weight dependencies tidy-check
+.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history faults quorum mutations nodes page alerts packaging simulation fuzz fmt cover weight dependencies tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -51,8 +53,8 @@ race: ## every test with the race detector; PKG=./internal/lock for one package
 
 soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, packages, histories, mutations, clusters, quorum, newer servers, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
-	@failed=; for part in race long nodes page alerts packaging history quorum mutations newer interop tcl bench; do \
-		start=$$SECONDS; code=0; $(MAKE) $$part >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
+	@failed=; for part in race long faults nodes page alerts packaging history quorum mutations newer interop tcl bench; do \
+		start=$$SECONDS; code=0; $(MAKE) $$part DURATION=1h >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
 		echo "soak: $$part: $$((SECONDS - start)) s, exit code $$code, soak/$$part.log"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "soak: *** FAILED:$$failed ***"; exit 1; fi
@@ -90,6 +92,17 @@ interop: ## clients of every language found here, through the proxy, and the rea
 history: ## random histories, 2 minutes of each profile; ARGS="-seed 1 -profile faults", all flags: integration/history/README.md
 	@.ci/need redis-server
 	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 2h -args -duration 2m $(ARGS)
+
+# What fails is in the table, too, so the page is written whatever comes of the rounds.
+faults: ## histories of a hundred clients, and the simulation, under faults, DURATION (2m) of each mode: writes docs/FAULTS.md; ARGS="-seed 7"
+	@.ci/need redis-server cc
+	@mkdir -p soak; rm -f soak/faults.jsonl
+	@code=0; \
+	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 0 -args -profile $(MODES) -proxies 3 -clients 100 -round 20s \
+		-duration $(DURATION) -figures $(CURDIR)/soak/faults.jsonl $(ARGS) || code=$$?; \
+	go test ./internal/simulation -run '^TestSimulation$$' -count=1 -v -timeout 0 -args -gap 0 -within $(DURATION) -figures $(CURDIR)/soak/faults.jsonl $(ARGS) || code=$$?; \
+	go test ./internal/history -run '^TestFaultsPage$$' -count=1 -args -page ../../docs/FAULTS.md -figures $(CURDIR)/soak/faults.jsonl || code=$$?; \
+	exit $$code
 
 quorum: ## locks on five nodes under random faults for 10 minutes, checked as histories; ARGS="-seed 1"
 	@.ci/need redis-server cc

@@ -22,6 +22,9 @@ var (
 	out     = flag.String("out", "", "where the history of a failed round goes; empty: the folder for temporary files")
 	again   = flag.String("recheck", "", "a history.jsonl: it is checked once more, as one of the profile that is named")
 	mutants = flag.Bool("mutations", false, "run the mutations")
+	figures = flag.String("figures", "", "a file to which each round adds its figures, as a line of JSON")
+	proxies = flag.Int("proxies", 0, "so many proxies; 0: the profile's own number")
+	clients = flag.Int("clients", 0, "so many clients in all, and more locks for more of them; 0: the profile's own number")
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
@@ -45,14 +48,17 @@ func TestHistory(t *testing.T) {
 		if *only != "" && !strings.Contains(","+*only+",", ","+p.name+",") {
 			continue
 		}
+		p = p.sized(*proxies, *clients)
 		t.Run(p.name, func(t *testing.T) {
 			var total tally
 			began := time.Now()
 			more := func() bool { return p.effects && total.lostUnfenced == 0 && total.rounds < 8 } // on a slow machine
 			for left, s := max(*length, p.least), first; left > 0 || more(); left, s = left-*each, s+1 {
 				t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
-					r, wrong := playRound(t, p, s, max(min(left, *each), time.Second))
+					d := max(min(left, *each), time.Second)
+					r, wrong := playRound(t, p, s, d)
 					total.add(r.tally)
+					r.note(d, len(wrong))
 					if len(wrong) > 0 {
 						t.Fatal(r.report(wrong))
 					}

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -62,8 +63,8 @@ func (n *nemesis) proxy() (*proxy, int) {
 }
 
 // tell sends Redis one command on a connection of its own.
-func (n *nemesis) tell(words ...any) {
-	n.r.Fault(fmt.Sprint(words...))
+func (n *nemesis) tell(kind history.Kind, words ...any) {
+	n.r.Fault(kind, strings.TrimSpace(fmt.Sprintln(words...)))
 	c, err := redis.Dial("tcp", n.redis.Addr())
 	if err != nil {
 		return // it is stopped for a moment, at most
@@ -75,21 +76,21 @@ func (n *nemesis) tell(words ...any) {
 // cutReplies cuts a proxy off for a moment: replies on the way are lost.
 func cutReplies(n *nemesis) {
 	p, i := n.proxy()
-	n.r.Fault(fmt.Sprint("cut the wire of proxy ", i))
+	n.r.Fault(history.Cut, fmt.Sprint("cut the wire of proxy ", i))
 	p.wire.CutAll()
 }
 
-func killClients(n *nemesis)     { n.tell("CLIENT", "KILL", "TYPE", "normal") }
-func killSubscribers(n *nemesis) { n.tell("CLIENT", "KILL", "TYPE", "pubsub") }
-func flushScripts(n *nemesis)    { n.tell("SCRIPT", "FLUSH") }
+func killClients(n *nemesis)     { n.tell(history.Cut, "CLIENT", "KILL", "TYPE", "normal") }
+func killSubscribers(n *nemesis) { n.tell(history.Cut, "CLIENT", "KILL", "TYPE", "pubsub") }
+func flushScripts(n *nemesis)    { n.tell(history.Scripts, "SCRIPT", "FLUSH") }
 func pauseClients(n *nemesis) {
-	n.tell("CLIENT", "PAUSE", 20+n.dice.IntN(300), []string{"ALL", "WRITE"}[n.dice.IntN(2)])
+	n.tell(history.ServerStopped, "CLIENT", "PAUSE", 20+n.dice.IntN(300), []string{"ALL", "WRITE"}[n.dice.IntN(2)])
 }
 
 // stopRedis freezes Redis for less than a lease.
 func stopRedis(n *nemesis) {
 	d := time.Duration(20+n.dice.IntN(500)) * time.Millisecond
-	n.r.Fault(fmt.Sprint("stop Redis for ", d))
+	n.r.Fault(history.ServerStopped, fmt.Sprint("stop Redis for ", d))
 	n.redis.Stop()
 	n.wait(d)
 	n.redis.Cont()
@@ -99,7 +100,7 @@ func stopRedis(n *nemesis) {
 func stopProxy(n *nemesis) {
 	p, i := n.proxy()
 	d := time.Duration(n.dice.Int64N(int64(2 * n.watchdog)))
-	n.r.Fault(fmt.Sprintf("stop proxy %d for %v", i, d))
+	n.r.Fault(history.ProxyStopped, fmt.Sprintf("stop proxy %d for %v", i, d))
 	p.signal(syscall.SIGSTOP)
 	n.wait(d)
 	p.signal(syscall.SIGCONT)
@@ -108,7 +109,7 @@ func stopProxy(n *nemesis) {
 // killProxy is kill -9, and a new start a moment later.
 func killProxy(n *nemesis) {
 	p, i := n.proxy()
-	n.r.Fault(fmt.Sprint("kill -9 proxy ", i))
+	n.r.Fault(history.ProxyKilled, fmt.Sprint("kill -9 proxy ", i))
 	p.kill()
 	n.wait(time.Duration(n.dice.IntN(300)) * time.Millisecond)
 	p.start()

@@ -10,9 +10,11 @@ import (
 type profile struct {
 	name     string
 	about    string
-	proxies  int // 0: drawn, 2 to 4
-	nodes    int // of a quorum that has the locks; 0: none
-	clients  int // at each proxy
+	proxies  int           // 0: drawn, 2 to 4
+	nodes    int           // of a quorum that has the locks; 0: none
+	clients  int           // at each proxy
+	all      int           // clients at all proxies together; 0: as many as clients says
+	gap      time.Duration // most between two sections of a client; 0: none
 	args     []string
 	watchdog time.Duration
 	work     history.Workload
@@ -25,6 +27,26 @@ type profile struct {
 	drive    func(*round)  // what runs instead of clients with a workload
 	effects  bool          // unfenced writers must lose updates
 	strict   bool          // nothing but clients dies: who waits for a free lock gets it
+}
+
+// sized is the profile with so many proxies, and so many clients in all; 0: its own number. As many clients as before want one lock, and as
+// much is asked at one time by a hundred clients as by a dozen.
+func (p *profile) sized(proxies, clients int) *profile {
+	sized := *p
+	if proxies > 0 {
+		sized.proxies = proxies
+	}
+	if clients == 0 {
+		return &sized
+	}
+	sized.all = clients
+	if times := clients / (3 * p.clients); times > 1 {
+		sized.gap = time.Duration(times) * 25 * time.Millisecond
+		for _, names := range []*int{&sized.work.Plain, &sized.work.RW, &sized.work.Fair, &sized.work.Mixed, &sized.work.Limit} {
+			*names *= times
+		}
+	}
+	return &sized
 }
 
 func (p *profile) flags() []string {

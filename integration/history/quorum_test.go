@@ -99,7 +99,7 @@ func (n *nemesis) moment() time.Duration {
 func stopNode(n *nemesis) {
 	n.anyNode(func(x *node, i int) {
 		d := n.moment()
-		n.r.Fault(fmt.Sprintf("stop node %d for %v", i, d))
+		n.r.Fault(history.ServerStopped, fmt.Sprintf("stop node %d for %v", i, d))
 		x.Stop()
 		n.wait(d)
 		x.Cont()
@@ -109,7 +109,7 @@ func stopNode(n *nemesis) {
 // restartNode has a node forget everything.
 func restartNode(n *nemesis) {
 	n.anyNode(func(x *node, i int) {
-		n.r.Fault(fmt.Sprint("restart node ", i, ", empty"))
+		n.r.Fault(history.ServerEmpty, fmt.Sprint("restart node ", i, ", empty"))
 		x.Restart()
 		n.wait(n.watchdog)
 	})
@@ -125,7 +125,7 @@ func stopMajority(n *nemesis) {
 			stopped = append(stopped, x)
 		}
 	}
-	n.r.Fault(fmt.Sprintf("stop %d nodes for %v", len(stopped), d))
+	n.r.Fault(history.ServerStopped, fmt.Sprintf("stop %d nodes for %v", len(stopped), d))
 	n.wait(d)
 	for _, x := range stopped {
 		x.Cont()
@@ -142,14 +142,14 @@ func (n *nemesis) link() (*testredis.Proxy, string) {
 
 func resetLink(n *nemesis) {
 	l, name := n.link()
-	n.r.Fault("reset the " + name)
+	n.r.Fault(history.Cut, "reset the "+name)
 	l.ResetAll()
 }
 
 func closeLink(n *nemesis) {
 	l, name := n.link()
 	d := n.moment()
-	n.r.Fault(fmt.Sprintf("cut the %s for %v", name, d))
+	n.r.Fault(history.Cut, fmt.Sprintf("cut the %s for %v", name, d))
 	l.Disable()
 	n.wait(d)
 	l.Enable()
@@ -158,7 +158,7 @@ func closeLink(n *nemesis) {
 func swallowLink(n *nemesis) {
 	l, name := n.link()
 	d := n.moment()
-	n.r.Fault(fmt.Sprintf("swallow what is on the %s for %v", name, d))
+	n.r.Fault(history.Swallowed, fmt.Sprintf("swallow what is on the %s for %v", name, d))
 	l.BlackHole()
 	n.wait(d)
 	l.Clear()
@@ -167,7 +167,7 @@ func swallowLink(n *nemesis) {
 func slowLink(n *nemesis) {
 	l, name := n.link()
 	d, late := n.moment(), time.Duration(1+n.dice.IntN(200))*time.Millisecond
-	n.r.Fault(fmt.Sprintf("delay the %s by %v for %v", name, late, d))
+	n.r.Fault(history.Slow, fmt.Sprintf("delay the %s by %v for %v", name, late, d))
 	l.Latency(late)
 	n.wait(d)
 	l.Clear()
@@ -178,7 +178,7 @@ func isolate(n *nemesis) {
 	p, i := n.proxy()
 	d := n.moment()
 	some := n.dice.Perm(len(p.links))[:len(p.links)/2+n.dice.IntN(2)]
-	n.r.Fault(fmt.Sprintf("cut proxy %d off from the nodes %v for %v", i, some, d))
+	n.r.Fault(history.Apart, fmt.Sprintf("cut proxy %d off from the nodes %v for %v", i, some, d))
 	for _, k := range some {
 		p.links[k].Disable()
 	}

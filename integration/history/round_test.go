@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -66,6 +67,19 @@ func (t tally) String() string {
 	return text
 }
 
+// note adds the figures of a round that worked for d to the file of -figures.
+func (r *round) note(d time.Duration, violations int) {
+	if *figures == "" {
+		return
+	}
+	f := history.Round(r.p.name, r.seed, len(r.proxies), len(r.Clients), d)
+	f.Count(r.History(), r.Faults())
+	f.Violations = violations
+	if err := f.Append(*figures); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // playRound runs one round for d and returns what it was worth and what was wrong.
 func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, []history.Violation) {
 	proxies := p.proxies
@@ -82,8 +96,10 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 	if p.far {
 		r.spread()
 	}
-	for i := range p.clients * proxies {
-		r.Clients = append(r.Clients, r.NewClient(i, dice(seed, 100+i), proxies, r.reach, r.over.Load))
+	for i := range cmp.Or(p.all, p.clients*proxies) {
+		c := r.NewClient(i, dice(seed, 100+i), proxies, r.reach, r.over.Load)
+		c.Gap = p.gap
+		r.Clients = append(r.Clients, c)
 	}
 	var nemeses []*nemesis
 	for i := range max(1, p.nemeses) {

@@ -203,24 +203,24 @@ func (b *belief) upTo(i int, to int64) span {
 }
 
 // Drifted is what clients may count on: with a quorum leases that are shorter by what clocks may drift, 1 % and 2 ms. And an UNLOCK after a RENEW
-// without a majority does not tell whether its owner had the lock: the RENEW may have left some nodes with it, and a node that does not answer
-// counts as one that has it.
+// or a LOCK without a majority does not tell whether its owner had the lock: they may have left some nodes with it, and a node that does
+// not answer counts as one that has it.
 func Drifted(ops []*Op, watchdog int64, quorum bool) ([]*Op, int64) {
 	if !quorum {
 		return ops, watchdog
 	}
-	out, unsure := make([]*Op, len(ops)), map[holder]bool{}
+	out, unsure := make([]*Op, len(ops)), map[holder]int64{} // when such a call returned
 	for i, o := range ops {
 		less, h := *o, holder{o.Owner, o.Side}
 		if o.Lease > 0 {
 			less.Lease = max(1, o.Lease-o.Lease/100-1-2)
 		}
 		switch {
-		case o.Verb == "RENEW" && o.Outcome == Unknown:
-			unsure[h] = true
-		case o.Acquires() && o.Outcome == OK:
+		case o.Verb == "RENEW" && o.Outcome == Unknown, o.Acquires() && o.Code == "NOQUORUM":
+			unsure[h] = max(unsure[h], o.Return)
+		case o.Acquires() && o.Outcome == OK && o.Call > unsure[h]:
 			delete(unsure, h)
-		case o.Verb == "UNLOCK" && o.Outcome == OK && unsure[h]:
+		case o.Verb == "UNLOCK" && o.Outcome == OK && unsure[h] > 0:
 			less.Outcome = Unknown
 		}
 		out[i] = &less

@@ -353,7 +353,7 @@ func madeOp(t *testing.T, line string) *Op {
 		o.Outcome = Null
 	case "?":
 		o.Outcome = Unknown
-	case "NOTHELD", "LOCKLOST", "LOCKKIND", "DEADLOCK", "ERR":
+	case "NOTHELD", "LOCKLOST", "LOCKKIND", "DEADLOCK", "NOQUORUM", "ERR":
 		o.Outcome, o.Code = Failed, reply
 	default:
 		o.Outcome, o.N = OK, number(reply)

@@ -130,6 +130,11 @@ func TestIntervalsOnAQuorum(t *testing.T) {
 			50 150 a RENEW k PX 500 -> ?
 			200 201 #2 LOCK k -> OK
 			300 301 a UNLOCK k -> 1`},
+		{"not after a LOCK without a majority", false, `
+			0 1 a LOCK k PX 100 -> OK
+			1 150 a LOCK k PX 500 -> NOQUORUM
+			200 201 #2 LOCK k -> OK
+			300 301 a UNLOCK k -> 1`},
 		{"but after the next LOCK again", true, `
 			0 1 a LOCK k PX 100 -> OK
 			50 150 a RENEW k PX 500 -> ?

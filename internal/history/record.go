@@ -136,6 +136,7 @@ type Recorder struct {
 // Fault is what was done to proxies, wires and Redis.
 type Fault struct {
 	At   int64
+	Kind Kind
 	What string
 }
 
@@ -217,10 +218,10 @@ func (r *Recorder) Wrong() []Violation {
 }
 
 // Fault notes one.
-func (r *Recorder) Fault(what string) {
+func (r *Recorder) Fault(kind Kind, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.faults = append(r.faults, Fault{r.Now(), what})
+	r.faults = append(r.faults, Fault{r.Now(), kind, what})
 }
 
 // Blame notes a violation that was seen while the workload ran.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/history"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -75,40 +76,40 @@ func (n *nemesis) moment() time.Duration {
 
 func dropLink(n *nemesis) {
 	if l, name := n.link(); l != nil {
-		n.Fault("drop " + name)
+		n.Fault(history.Cut, "drop "+name)
 		l.Drop()
 	}
 }
 
-func (n *nemesis) hurtLink(what string, hurt func(l *world.Link)) {
+func (n *nemesis) hurtLink(kind history.Kind, what string, hurt func(l *world.Link)) {
 	l, name := n.link()
 	if l == nil {
 		return
 	}
 	d := n.moment()
-	n.Fault(fmt.Sprintf("%s %s for %v", what, name, d))
+	n.Fault(kind, fmt.Sprintf("%s %s for %v", what, name, d))
 	hurt(l)
 	n.wait(d)
 	l.Heal()
 	l.Drop() // what was swallowed does not come any more
 }
 
-func cutLink(n *nemesis) { n.hurtLink("cut", (*world.Link).Cut) }
+func cutLink(n *nemesis) { n.hurtLink(history.Cut, "cut", (*world.Link).Cut) }
 func swallowLink(n *nemesis) {
-	n.hurtLink("swallow what is on", func(l *world.Link) { l.Swallow(world.Both) })
+	n.hurtLink(history.Swallowed, "swallow what is on", func(l *world.Link) { l.Swallow(world.Both) })
 }
 func loseReplies(n *nemesis) {
-	n.hurtLink("swallow the replies on", func(l *world.Link) { l.Swallow(world.Replies) })
+	n.hurtLink(history.OneWay, "swallow the replies on", func(l *world.Link) { l.Swallow(world.Replies) })
 }
 func slowLink(n *nemesis) {
 	late := time.Duration(n.dice.Int64N(int64(300 * ms)))
-	n.hurtLink(fmt.Sprintf("delay by %v", late), func(l *world.Link) { l.Delay(late, late/4) })
+	n.hurtLink(history.Slow, fmt.Sprintf("delay by %v", late), func(l *world.Link) { l.Delay(late, late/4) })
 }
 
 func stopNode(n *nemesis) {
 	x, name := n.node()
 	d := n.moment()
-	n.Fault(fmt.Sprintf("stop %s for %v", name, d))
+	n.Fault(history.ServerStopped, fmt.Sprintf("stop %s for %v", name, d))
 	x.Stop()
 	n.wait(d)
 	x.Cont()
@@ -117,7 +118,7 @@ func stopNode(n *nemesis) {
 func stopMajority(n *nemesis) {
 	d := time.Duration(n.dice.Int64N(int64(5 * second)))
 	some := n.dice.Perm(len(n.nodes))[:len(n.nodes)/2+1]
-	n.Fault(fmt.Sprintf("stop the nodes %v for %v", some, d))
+	n.Fault(history.ServerStopped, fmt.Sprintf("stop the nodes %v for %v", some, d))
 	for _, i := range some {
 		n.nodes[i].Stop()
 	}
@@ -129,7 +130,7 @@ func stopMajority(n *nemesis) {
 
 func restartNode(n *nemesis) {
 	x, name := n.node()
-	n.Fault("restart " + name + ", empty")
+	n.Fault(history.ServerEmpty, "restart "+name+", empty")
 	x.Restart()
 }
 
@@ -141,20 +142,20 @@ func restartOfQuorum(n *nemesis) {
 
 func flushScripts(n *nemesis) {
 	x, name := n.node()
-	n.Fault("flush the scripts of " + name)
+	n.Fault(history.Scripts, "flush the scripts of "+name)
 	x.Ask("SCRIPT", "FLUSH")
 }
 
 func dropSubscribers(n *nemesis) {
 	x, name := n.node()
-	n.Fault("drop the subscribers of " + name)
+	n.Fault(history.Cut, "drop the subscribers of "+name)
 	x.DropSubscribers()
 }
 
 func jumpClock(n *nemesis) {
 	x, name := n.node()
 	by := time.Duration(n.dice.Int64N(int64(40*second))) - 20*second
-	n.Fault(fmt.Sprintf("the clock of %s jumps by %v", name, by))
+	n.Fault(history.ClockSet, fmt.Sprintf("the clock of %s jumps by %v", name, by))
 	x.Jump(by)
 	n.lengthened += max(0, -by)
 }
@@ -162,7 +163,7 @@ func jumpClock(n *nemesis) {
 func setBack(n *nemesis) {
 	x, name := n.node()
 	by := time.Duration(n.dice.Int64N(int64(5 * second)))
-	n.Fault(fmt.Sprintf("the clock of %s is set back by %v", name, by))
+	n.Fault(history.ClockSet, fmt.Sprintf("the clock of %s is set back by %v", name, by))
 	x.Jump(-by)
 	n.lengthened += by
 }
@@ -171,7 +172,7 @@ func setBack(n *nemesis) {
 func drift(n *nemesis) {
 	x, name := n.node()
 	by := time.Duration(n.dice.Int64N(int64(4*ms))) - 2*ms
-	n.Fault(fmt.Sprintf("the clock of %s moves by %v", name, by))
+	n.Fault(history.ClockSet, fmt.Sprintf("the clock of %s moves by %v", name, by))
 	x.Jump(by)
 	n.wait(n.p.quorum.MaxLease)
 }
@@ -184,7 +185,7 @@ func isolate(n *nemesis) {
 	}
 	d := n.moment()
 	some := n.dice.Perm(len(n.nodes))[:len(n.nodes)/2+n.dice.IntN(2)]
-	n.Fault(fmt.Sprintf("cut %s off from the nodes %v for %v", e.name, some, d))
+	n.Fault(history.Apart, fmt.Sprintf("cut %s off from the nodes %v for %v", e.name, some, d))
 	for _, i := range some {
 		e.wire(n.environment, i).Cut()
 	}
@@ -196,7 +197,7 @@ func isolate(n *nemesis) {
 
 func killProxy(n *nemesis) {
 	x := n.proxies[n.dice.IntN(len(n.proxies))]
-	n.Fault(fmt.Sprint("kill proxy ", x.n))
+	n.Fault(history.ProxyKilled, fmt.Sprint("kill proxy ", x.n))
 	x.kill()
 	n.wait(time.Duration(1 + n.dice.Int64N(int64(second))))
 	x.start()

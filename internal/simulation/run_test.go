@@ -23,6 +23,7 @@ type result struct {
 	grants, unknown, short, scripts int
 	keys, undecided, fair, fenced   int
 	simulated                       time.Duration
+	proxies, users                  int
 	commands                        *strings.Builder // what Redis was sent, and answered; nil: it is not written down
 }
 
@@ -54,7 +55,7 @@ func play(t *testing.T, c combination, seed uint64, d time.Duration, o watched) 
 		b.close()
 		r.simulated = time.Since(began)
 	})
-	r.ops, r.faults = b.History(), b.Faults()
+	r.ops, r.faults, r.proxies, r.users = b.History(), b.Faults(), len(b.proxies), len(b.Clients)
 	r.wrong = append(r.wrong, b.Wrong()...)
 	b.check(r, finals)
 	return r

@@ -28,6 +28,8 @@ var (
 	forever = flag.Bool("forever", false, "with new seeds until one fails")
 	sent    = flag.Bool("commands", false, "a failed run's log has what Redis was sent and answered, too")
 	mutants = flag.Bool("mutations", false, "run the mutations")
+	within  = flag.Duration("within", 0, "with new seeds until so much time has passed; 0: -runs")
+	figures = flag.String("figures", "", "a file to which each run adds its figures, as a line of JSON")
 	odd     = flag.Bool("odd", false, "this is the second process of TestSimulation, which plays every other run")
 	out     = flag.String("out", "", "where the log of a failed run goes; empty: the folder for temporary files")
 )
@@ -66,18 +68,25 @@ func TestMain(m *testing.M) {
 func TestSimulation(t *testing.T) {
 	first := *seed
 	switch {
-	case first == 0 && *forever:
+	case first == 0 && (*forever || *within > 0):
 		first = uint64(time.Now().Unix())
 	case first == 0:
 		first = 1
 	}
 	all := combinations()
 	total, began := map[string]*result{}, time.Now()
-	halves := !*forever && *runs > 1 && runtime.NumCPU() > 1
+	more := func(i int) bool {
+		if *within > 0 {
+			return time.Since(began) < *within
+		}
+		return i < *runs || *forever
+	}
+	halves := !*forever && (*runs > 1 || *within > 0) && runtime.NumCPU() > 1
 	if halves && !*odd {
 		defer besides(t, first)()
 	}
-	for i := 0; i < *runs || *forever; i++ {
+	i := 0
+	for ; more(i); i++ {
 		if halves && *odd != (i%2 == 1) {
 			continue
 		}
@@ -87,6 +96,7 @@ func TestSimulation(t *testing.T) {
 			c.gap = []time.Duration{second, 5 * second, 20 * second}[i/len(all)%3]
 		}
 		r := play(t, c, s, *length, watched{commands: *sent})
+		r.note(t, c, s)
 		if len(r.wrong) > 0 {
 			t.Fatal(report(c, s, r))
 		}
@@ -99,7 +109,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	which := map[bool]string{false: "", true: ", every other one"}[halves]
-	t.Logf("seeds %d to %d%s\n%s", first, first+uint64(*runs)-1, which, tell(total, time.Since(began)))
+	t.Logf("seeds %d to %d%s\n%s", first, first+uint64(i)-1, which, tell(total, time.Since(began)))
 }
 
 // besides starts a process that plays every other run, since one process has one processor. What it returns waits for it and passes on
@@ -107,6 +117,7 @@ func TestSimulation(t *testing.T) {
 func besides(t *testing.T, first uint64) (wait func()) {
 	second := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.v", "-test.timeout="+flag.Lookup("test.timeout").Value.String(), "-odd", fmt.Sprintf("-seed=%d", first),
 		fmt.Sprintf("-runs=%d", *runs), fmt.Sprintf("-duration=%v", *length), fmt.Sprintf("-gap=%v", *gap), "-profile="+*only, "-store="+*where,
+		fmt.Sprintf("-within=%v", *within), "-figures="+*figures,
 		fmt.Sprintf("-commands=%v", *sent), "-out="+*out)
 	var said bytes.Buffer
 	second.Stdout, second.Stderr = &said, &said
@@ -119,6 +130,19 @@ func besides(t *testing.T, first uint64) (wait func()) {
 			return
 		}
 		t.Logf("the process with every other run:\n%s", &said)
+	}
+}
+
+// note adds the figures of a run to the file of -figures.
+func (r *result) note(t *testing.T, c combination, seed uint64) {
+	if *figures == "" {
+		return
+	}
+	f := history.Round("simulation", seed, r.proxies, r.users, r.simulated)
+	f.Count(r.ops, r.faults)
+	f.Violations = len(r.wrong)
+	if err := f.Append(*figures); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -57,12 +57,12 @@ func (b *environment) cutOff(i int) {
 	}
 	time.Sleep(time.Duration(dice.Int64N(int64(b.p.options.Watchdog) / 2)))
 	e := b.proxies[0].engine()
-	b.Fault("swallow what is on the links of " + e.name)
+	b.Fault(history.Swallowed, "swallow what is on the links of "+e.name)
 	for i := range b.nodes {
 		e.wire(b, i).Swallow(world.Both)
 	}
 	rivals.Wait()
-	b.Fault("heal the links of " + e.name)
+	b.Fault("", "heal the links of "+e.name)
 	for i := range b.nodes {
 		e.wire(b, i).Heal()
 		e.wire(b, i).Drop()
