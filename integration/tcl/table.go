@@ -84,8 +84,8 @@ const pageHead = `<!-- Written by: make tcl ARGS="-write docs/SUITES.md" -->
 # Redis' own test suites, through lockproxy
 
 What the suites say of lockproxy as an external server: each unit on a fresh server behind a fresh lockproxy, every
-command through lockproxy. [integration/tcl](../integration/tcl/README.md) says how it is done,
-[COMPATIBILITY.md](COMPATIBILITY.md) what it means. [units.csv](suites/units.csv) has how many tests of each unit pass,
+command through lockproxy. [integration/tcl](../integration/tcl/README.md) says how it is done.
+[units.csv](suites/units.csv) has how many tests of each unit pass,
 [not-passing.csv](suites/not-passing.csv) each test that does not. The tags that ` + "`make tcl ARGS=-h`" + ` names are
 denied, unless a section says otherwise.
 `

@@ -23,7 +23,7 @@ const referenceHead = `<!-- Written by: go test ./internal/session -update, with
 # Commands
 
 What becomes of each command that Redis 7.0.15, Redis 8.2.3 or Valkey 8.1.8 lists;
-[COMPATIBILITY.md](COMPATIBILITY.md) sums it up. A subcommand that the table does not name goes where its command goes;
+[COMPATIBILITY.md](COMPATIBILITY.md) has what else is different. A subcommand that the table does not name goes where its command goes;
 any other command that it does not name is shared, and there is nothing to know about it. A command of a module or of a
 newer Redis is forwarded as Redis' COMMAND describes it, and refused while Redis does not answer that. What Redis does not
 have goes over a connection of the client's own, and Redis says so.
