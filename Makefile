@@ -156,8 +156,8 @@ cover: ## coverage by function in cover.out, the total printed
 weight: ## tokens and lines of the product's code, by room; internal/arch/budget.txt bounds their sum
 	@go test ./internal/arch -run '^TestBudget$$' -count=1 -v -args -rooms
 
-dependencies: ## what each dependency costs in a cold build and in the program: writes docs/DEPENDENCIES.md, two minutes
-	go run ./deploy/weight -write docs/DEPENDENCIES.md
+dependencies: ## what each dependency costs in a cold build and in the program, two minutes
+	go run ./deploy/weight
 
 tidy-check: ## does go.mod name what the code uses?
 	go mod tidy -diff

@@ -1,4 +1,4 @@
-// Command weight says what each dependency of lockproxy costs: go run ./deploy/weight -write docs/DEPENDENCIES.md
+// Command weight prints what each dependency of lockproxy costs, beside all of it: how many packages, how many seconds, how many MB.
 //
 // The cost of a module is that of its packages and of all those that nothing else in the program needs: what would go
 // with it. Time is the processors' in a build without a cache, so that it hardly depends on what else the machine
@@ -12,9 +12,9 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,15 +37,13 @@ type pkg struct {
 }
 
 func main() {
-	write := flag.String("write", "", "a page whose rows for modules get new figures; none: they are printed")
-	flag.Parse()
-	if err := run(*write); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "weight:", err)
 		os.Exit(1)
 	}
 }
 
-func run(page string) error {
+func run() error {
 	dir, err := os.MkdirTemp("", "weight")
 	if err != nil {
 		return err
@@ -72,11 +70,8 @@ func run(page string) error {
 	figures["Go's own packages"] = cost(all, func(p *pkg) bool { return p.Standard })
 	figures["lockproxy's own packages, and the linker"] = cost(all, func(p *pkg) bool { return p.Module.Path == root.Module.Path })
 	figures["all of it"] = cost(all, func(*pkg) bool { return true })
-	if page != "" {
-		return rewrite(page, figures)
-	}
-	for m, f := range figures {
-		fmt.Println(m, f)
+	for _, m := range slices.Sorted(maps.Keys(figures)) {
+		fmt.Println(m, figures[m])
 	}
 	return nil
 }
@@ -183,7 +178,7 @@ func reached(all []*pkg, root *pkg, without func(*pkg) bool) map[*pkg]bool {
 	return kept
 }
 
-// cost is the end of a row.
+// cost is the figures of a row.
 func cost(all []*pkg, of func(*pkg) bool) string {
 	var sum pkg
 	n := 0
@@ -194,25 +189,5 @@ func cost(all []*pkg, of func(*pkg) bool) string {
 			sum.bytes += p.bytes
 		}
 	}
-	return fmt.Sprintf("%d | %.1f | %.2f |", n, sum.seconds, float64(sum.bytes)/1e6)
-}
-
-// row is one of a page's table: a module, why it is there, and three figures.
-var row = regexp.MustCompile(`(?m)^\|([^|]+)\|([^|]*)\|[^|]*\|[^|]*\|[^|]*\|$`)
-
-// rewrite gives the rows of a page their figures. What names no module of the program is left alone.
-func rewrite(page string, figures map[string]string) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	text = row.ReplaceAllFunc(text, func(old []byte) []byte {
-		parts := row.FindSubmatch(old)
-		f, known := figures[strings.TrimSpace(string(parts[1]))]
-		if !known {
-			return old
-		}
-		return fmt.Appendf(nil, "|%s|%s| %s", parts[1], parts[2], f)
-	})
-	return os.WriteFile(page, text, 0o644)
+	return fmt.Sprintf("%d packages, %.1f s, %.2f MB", n, sum.seconds, float64(sum.bytes)/1e6)
 }
