@@ -83,7 +83,7 @@ tcl: ## Redis' own test suite through lockproxy; integration/tcl/README.md has t
 
 interop: ## clients of every language found here, through the proxy, and the real Redisson beside it
 	@.ci/need redis-server redis-cli
-	@missing=; for tool in go python3 node npm java mvn cargo cc make ruby gem php; do \
+	@missing=; for tool in go python3 node npm java mvn cargo cc make ruby gem php dotnet; do \
 		if command -v $$tool >/dev/null; then echo "interop: found $$tool ($$(command -v $$tool))"; \
 		else missing="$$missing $$tool"; fi; done; \
 	if [ -n "$$missing" ]; then echo "interop: *** MISSING, not tested:$$missing ***"; fi
