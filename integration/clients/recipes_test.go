@@ -21,21 +21,21 @@ import (
 
 // recipe is how a program of docs/RECIPES.md is tried. Those for a shell and for Go are in integration/locks.
 type recipe struct {
-	heading, language string
-	needs             []string // what its packages are had by, beside those of the language
-	try               func(r running)
+	name  string   // of its file, or the heading that it stands under
+	needs []string // what its packages are had by, beside those of the language
+	try   func(r running)
 }
 
 var recipes = []recipe{
-	{"Celery", "python", []string{"celery==5.7.0", "packaging==25.0"}, drivenBy("celery_recipe.py")},
-	{"Fence a write", "python", nil, drivenBy("fence_recipe.py")},
-	{"Django", "python", []string{"Django==5.2.19"}, drivenBy("django_recipe.py")},
-	{"At most so many at once", "python", nil, drivenBy("limit_recipe.py")},
-	{"FastAPI", "python", []string{"fastapi==0.165.0", "httpx==0.28.1"}, drivenBy("fastapi_recipe.py")},
-	{"One lock for Java with Redisson and Python", "python", nil, pythonWaitsForJava},
-	{"One lock for Java with Redisson and Python", "java", nil, javaWaitsForPython},
-	{"Be told of a loss", "js", nil, told},
-	{"Express", "js", []string{"express@5.3.0"}, express},
+	{"celery_bill.py", []string{"celery==5.7.0", "packaging==25.0"}, drivenBy("celery_recipe.py")},
+	{"stock.py", nil, drivenBy("fence_recipe.py")},
+	{"django_pay.py", []string{"Django==5.2.19"}, drivenBy("django_recipe.py")},
+	{"At most so many at once", nil, drivenBy("limit_recipe.py")},
+	{"fastapi_pay.py", []string{"fastapi==0.165.0", "httpx==0.28.1"}, drivenBy("fastapi_recipe.py")},
+	{"orders.py", nil, pythonWaitsForJava},
+	{"Orders.java", nil, javaWaitsForPython},
+	{"export.mjs", nil, told},
+	{"express_pay.mjs", []string{"express@5.3.0"}, express},
 }
 
 func TestInteropRecipes(t *testing.T) {
@@ -49,13 +49,13 @@ func TestInteropRecipes(t *testing.T) {
 	}
 	ready := map[string]bool{} // languages whose packages are there
 	for _, b := range blocks {
-		t.Run(b.Heading+", "+b.Language, func(t *testing.T) {
+		t.Run(b.Name, func(t *testing.T) {
 			for _, r := range recipes {
-				if r.heading == b.Heading && r.language == b.Language {
-					tools := r.project(!ready[r.language]).Ready(t)
-					ready[r.language] = true
+				if r.name == b.Name {
+					tools := r.project(b.Language, !ready[b.Language]).Ready(t)
+					ready[b.Language] = true
 					t.Parallel() // when the packages of all recipes are there
-					r.try(newRunning(t, r, b, tools))
+					r.try(newRunning(t, b, tools))
 					return
 				}
 			}
@@ -74,12 +74,12 @@ type running struct {
 	tools string   // where the packages are
 }
 
-func newRunning(t *testing.T, r recipe, b harness.Block, tools string) running {
+func newRunning(t *testing.T, b harness.Block, tools string) running {
 	t.Helper()
 	s := testredis.Start(t)
 	w := running{T: t, redis: s, proxy: harness.StartProxy(t, s.URL()), dir: t.TempDir(), tools: tools}
 	var file string
-	switch r.language {
+	switch b.Language {
 	case "python":
 		file, w.start = "recipe.py", []string{filepath.Join(tools, "venv/bin/python")}
 	case "js":
@@ -98,11 +98,11 @@ func newRunning(t *testing.T, r recipe, b harness.Block, tools string) running {
 	return w
 }
 
-// project is where the packages of a recipe's language are, and those that it needs besides. A framework that cannot be had leaves its
+// project is where the packages of its language are, and those that it needs besides. A framework that cannot be had leaves its
 // recipe untested, loudly, and no other.
-func (r recipe) project(first bool) harness.Project {
+func (r recipe) project(language string, first bool) harness.Project {
 	p, add := harness.Project{}, []string{}
-	switch r.language {
+	switch language {
 	case "python":
 		add = []string{"venv/bin/pip", "install", "-q"}
 		p = harness.Project{

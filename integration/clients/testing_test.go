@@ -15,31 +15,25 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// block is one of docs/TESTING.md: its language, and its text.
-type block struct{ language, text string }
-
 var fence = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 
-// testingBlocks are the blocks of docs/TESTING.md.
-func testingBlocks(t *testing.T) (all []block) {
+// testingPage is docs/TESTING.md.
+func testingPage(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/TESTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range fence.FindAllStringSubmatch(string(page), -1) {
-		all = append(all, block{at[1], at[2]})
-	}
-	return all
+	return string(page)
 }
 
-// blockWith is the one block of a language that has a text in it.
+// blockWith is the one block of docs/TESTING.md in a language that has a text in it.
 func blockWith(t *testing.T, language, text string) string {
 	t.Helper()
 	var found []string
-	for _, b := range testingBlocks(t) {
-		if b.language == language && strings.Contains(b.text, text) {
-			found = append(found, b.text)
+	for _, at := range fence.FindAllStringSubmatch(testingPage(t), -1) {
+		if at[1] == language && strings.Contains(at[2], text) {
+			found = append(found, at[2])
 		}
 	}
 	if len(found) != 1 {
@@ -48,28 +42,13 @@ func blockWith(t *testing.T, language, text string) string {
 	return found[0]
 }
 
-var fileName = regexp.MustCompile(`\A(?:#|//) ([A-Za-z_.]+)\n`)
-
-// writeFiles writes the blocks of a language into a folder, each as the file that its first line names.
-func writeFiles(t *testing.T, language, dir string) {
+// linkedProject is the folder of a project that docs/TESTING.md links to.
+func linkedProject(t *testing.T, name string) string {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
+	if !strings.Contains(testingPage(t), "(../integration/clients/testing/"+name+")") {
+		t.Errorf("docs/TESTING.md does not link to %s", name)
 	}
-	files := 0
-	for _, b := range testingBlocks(t) {
-		name := fileName.FindStringSubmatch(b.text)
-		if b.language != language || name == nil {
-			continue
-		}
-		files++
-		if err := os.WriteFile(filepath.Join(dir, name[1]), []byte(b.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if files == 0 {
-		t.Fatalf("the page has no files in %s", language)
-	}
+	return filepath.Join("testing", name)
 }
 
 // asReader runs a command as a reader of the page does, who has lockproxy in the path.
@@ -79,7 +58,7 @@ func asReader(t *testing.T, dir string, words ...string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t))+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t))+":"+os.Getenv("PATH"), "GOFLAGS=", "GOWORK=off")
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	if err := cmd.Run(); err != nil {
@@ -88,28 +67,12 @@ func asReader(t *testing.T, dir string, words ...string) string {
 	return out.String()
 }
 
-// The tests in Go of docs/TESTING.md pass.
+// The tests in Go that docs/TESTING.md links to pass.
 func TestTestingPageInGo(t *testing.T) {
 	t.Parallel()
 	testredis.NeedsProcesses(t)
-	dir := t.TempDir()
-	writeFiles(t, "go", dir)
-	sums, err := os.ReadFile("../../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	versions, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod := regexp.MustCompile(`(?m)^module .*$`).ReplaceAll(versions, []byte("module orders"))
-	mod = regexp.MustCompile(`(?m)^tool .*$`).ReplaceAll(mod, nil)
-	for name, text := range map[string][]byte{"go.mod": mod, "go.sum": sums} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out := asReader(t, dir, "go", "test", "-vet=off", "-count=1", "-v", "."); !strings.Contains(out, "--- PASS: TestOneOwnerAtATime") {
+	out := asReader(t, linkedProject(t, "go"), "go", "test", "-vet=off", "-count=1", "-v", ".")
+	if !strings.Contains(out, "--- PASS: TestOneOwnerAtATime") {
 		t.Errorf("it says %s", out)
 	}
 }
@@ -118,7 +81,9 @@ func TestTestingPageInGo(t *testing.T) {
 func TestTestingPageInAShell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	writeFiles(t, "bash", dir)
+	if err := os.WriteFile(filepath.Join(dir, "test.sh"), []byte(blockWith(t, "bash", "coproc")), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if out := asReader(t, dir, "bash", "-eu", "test.sh"); out != "OK\ndeployed\n" {
 		t.Errorf("it prints %q", out)
 	}
@@ -174,44 +139,44 @@ func TestTestingPageServes(t *testing.T) {
 	serves(env)
 }
 
-// The tests in other languages of docs/TESTING.md pass.
+// The tests in other languages that docs/TESTING.md links to pass.
 func TestInteropTestingPage(t *testing.T) {
 	if !harness.Asked() {
 		t.Skip("real toolchains run by `make interop`, or with -run Interop")
 	}
 	for _, c := range []struct {
-		language, into string
-		project        harness.Project
-		run            []string
-		says           string
+		project harness.Project // without its name and its folder
+		name    string
+		run     []string
+		says    string
 	}{
 		{
-			language: "python", run: []string{"venv/bin/python", "-m", "pytest", "-q"}, says: "1 passed",
+			name: "pytest", run: []string{"venv/bin/python", "-m", "pytest", "-q"}, says: "1 passed",
 			project: harness.Project{
-				Name: "testing-pytest", Folder: "testing/pytest", Tools: []string{"python3"},
+				Tools: []string{"python3"},
 				Fetch: [][]string{
 					{"python3", "-m", "venv", "venv"}, {"venv/bin/pip", "install", "-q", "-r", "requirements.txt"},
 				},
 			},
 		},
 		{
-			language: "js", run: []string{"node_modules/.bin/vitest", "run"}, says: "1 passed",
+			name: "vitest", run: []string{"node_modules/.bin/vitest", "run"}, says: "1 passed",
 			project: harness.Project{
-				Name: "testing-vitest", Folder: "testing/vitest", Tools: []string{"node", "npm"},
+				Tools: []string{"node", "npm"},
 				Fetch: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}},
 			},
 		},
 		{
-			language: "java", into: "src/test/java", run: []string{"mvn", "--batch-mode", "test"}, says: "Tests run: 1, Failures: 0",
+			name: "junit", run: []string{"mvn", "--batch-mode", "test"}, says: "Tests run: 1, Failures: 0",
 			project: harness.Project{
-				Name: "testing-junit", Folder: "testing/junit", Tools: []string{"java", "mvn"},
+				Tools: []string{"java", "mvn"},
 				Fetch: [][]string{{"mvn", "--quiet", "--batch-mode", "dependency:go-offline"}},
 			},
 		},
 	} {
-		t.Run(c.language, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
+			c.project.Name, c.project.Folder = "testing-"+c.name, linkedProject(t, c.name)
 			dir := c.project.Ready(t)
-			writeFiles(t, c.language, filepath.Join(dir, c.into))
 			if strings.Contains(c.run[0], "/") {
 				c.run[0] = filepath.Join(dir, c.run[0])
 			}

@@ -18,24 +18,24 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// The recipes of docs/RECIPES.md for a shell and for Go, as they stand there; those in other languages are in integration/clients.
+// The recipes of docs/RECIPES.md for a shell and for Go, as they stand there or in their files; those in other languages are in integration/clients.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, p *harness.Proxy, b harness.Block){
-		"Cron on several machines": cronRecipe, "A rollout": rolloutRecipe, "A long job": longJobRecipe, "Leader election": leaderRecipe,
-		"At most so many at once": limitRecipe,
+		"Cron on several machines": cronRecipe, "A rollout": rolloutRecipe, "At most so many at once": limitRecipe,
+		"reindex.go": longJobRecipe, "leader.go": leaderRecipe,
 	}
 	blocks := harness.Blocks(t, "sh", "go")
 	if len(blocks) != len(tests) {
 		t.Errorf("%d recipes, and tests for %d", len(blocks), len(tests))
 	}
 	for _, b := range blocks {
-		test, known := tests[b.Heading]
+		test, known := tests[b.Name]
 		if !known {
-			t.Errorf("the recipe %q has no test", b.Heading)
+			t.Errorf("the recipe %q has no test", b.Name)
 			continue
 		}
-		t.Run(b.Heading, func(t *testing.T) {
+		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			test(t, harness.StartProxy(t, testredis.Start(t).URL()), b)
 		})
@@ -142,30 +142,25 @@ func limitRecipe(t *testing.T, p *harness.Proxy, b harness.Block) {
 	})
 }
 
-// built is the program of a recipe in Go, with the modules of the proxy's own.
+// built is the program of a recipe in Go, with the modules that its go.mod names.
 func built(t *testing.T, p *harness.Proxy, b harness.Block) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(root, name))
+	dir := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(root, "clients/recipes/go", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(text)
+		write(t, dir, name, strings.ReplaceAll(string(text), "../../go", filepath.Join(root, "clients/go")))
 	}
-	dir := t.TempDir()
-	mod := strings.Replace(read("go.mod"), "module github.com/lockproxy/lockproxy\n", "module recipe\n", 1)
-	mod += "\nrequire github.com/lockproxy/lockproxy/clients/go v0.0.0\nreplace github.com/lockproxy/lockproxy/clients/go => " +
-		filepath.Join(root, "clients", "go") + "\n"
-	write(t, dir, "go.mod", mod)
-	write(t, dir, "go.sum", read("go.sum"))
 	write(t, dir, "main.go", b.At(t, p.Addr(), ""))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*harness.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-o", "recipe", ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", "recipe", ".")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

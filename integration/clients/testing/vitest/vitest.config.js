@@ -1,0 +1,1 @@
+export default { test: { globalSetup: './lockproxy.setup.js' } };
