@@ -4,11 +4,11 @@ _lockproxy() {
 	COMPREPLY=()
 	[ "${COMP_WORDS[1]}" != health ] || live=" --live"
 	if [ "${COMP_WORDS[1]}" = run ] && [ "$COMP_CWORD" -gt 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --shared --exclusive --limit --at-least --lease --address --tls --cacert --cert" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --shared --exclusive --limit --at-least --lease --address --tls --cacert --cert --key" -- "$cur")
 		return
 	fi
 	if [ "${COMP_WORDS[1]}" = top ] && [ "$COMP_CWORD" -gt 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "--address --tls --cacert --cert --every --rows --once" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "--address --tls --cacert --cert --key --every --rows --once" -- "$cur")
 		return
 	fi
 	case $prev in

@@ -17,8 +17,8 @@ const Help = `  --address URL     the lockproxy to ask: host:port, redis://user:
                     (127.0.0.1:6380)
   --tls             by TLS, as with rediss://
   --cacert FILE     whose certificates are believed (the system's)
-  --cert FILE, --key FILE
-                    the certificate to show, and its key
+  --cert FILE       the certificate to show
+  --key FILE        its key
 `
 
 // address is where a proxy is, and how its connections are secured.
