@@ -88,7 +88,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), Logger: loglimit.Most(log, exportFailures),
+		ServiceVersion: version, MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), Logger: loglimit.Most(log, exportFailures),
 	}); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		Upstream: session.Upstream{Node: a.node, Cluster: a.upstream.cluster, Locks: a.locks, Proxies: a.proxies, Budget: a.budget, Service: service,
 			Embedded: a.store != nil},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
-		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
+		Appearance:      session.Appearance{Version: version, Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
 		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop, InForce: a.inForce, Level: a.Level},
 		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log, Events: a.events.Log,
 	})
@@ -197,7 +197,7 @@ func (a *app) run(ctx context.Context) error {
 		engine.Go(func() { f.Watch(lockCtx) })
 	}
 	systemd.Tell(systemd.Ready) // the listeners are open
-	a.events.noteEvent(events.Start, versionText())
+	a.events.noteEvent(events.Start, version)
 	engine.Go(func() { a.runLocks(lockCtx) })
 	engine.Go(func() { a.proxies.Run(lockCtx) })
 	engine.Go(func() {
@@ -268,7 +268,7 @@ func (a *app) runLocks(ctx context.Context) {
 }
 
 func (a *app) serve(l listener, failed chan<- error) {
-	a.log.Info("serving", "listen", l.Addr().String(), "tls", l.entry.TLS != nil, "upstream", a.cfg.Upstream.URL.String(), "version", versionText())
+	a.log.Info("serving", "listen", l.Addr().String(), "tls", l.entry.TLS != nil, "upstream", a.cfg.Upstream.URL.String(), "version", version)
 	if err := a.server.Serve(l.Listener, l.entry); err != nil {
 		failed <- fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -20,7 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/top"
 )
 
-// Set by the linker for packages: see deploy/dist.
+// Set by the linker for packages (deploy/dist), else by noteBuild.
 var (
 	version = ""
 	commit  = ""
@@ -36,6 +37,7 @@ const (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	noteBuild(debug.ReadBuildInfo())
 	if len(args) > 0 {
 		switch args[0] {
 		case "run":
@@ -120,26 +122,21 @@ func endOnSignals(ends <-chan os.Signal, stop, say func()) {
 	os.Exit(exitForce)
 }
 
-func versionText() string {
-	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
-		return info.Main.Version
-	}
-	return version
-}
-
 // buildText is what --version shows: the version, and of which commit, with which Go, and for which system it was
 // built.
 func buildText() string {
-	from := commit
-	if info, ok := debug.ReadBuildInfo(); ok && from == "" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				from = s.Value
-			}
+	return fmt.Sprintf("%s (commit %s, %s %s/%s)", version, cmp.Or(commit, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// noteBuild has version and commit as the go command has noted them, where the linker was not told.
+func noteBuild(info *debug.BuildInfo, ok bool) {
+	if !ok {
+		return
+	}
+	version = cmp.Or(version, info.Main.Version)
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = cmp.Or(commit, s.Value)
 		}
 	}
-	if from == "" {
-		from = "unknown"
-	}
-	return fmt.Sprintf("%s (commit %s, %s %s/%s)", versionText(), from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -322,13 +323,29 @@ func TestHungRedisDoesNotKeepTheProcess(t *testing.T) {
 	p.exit()
 }
 
-// TestBuildText: a package says which version and which commit it is of.
+// TestBuildText: a package says which version and which commit it is of; a build that nobody told says what the go command has noted:
+// go install …@v1.0.0 the version, a build in a clone that and the commit.
 func TestBuildText(t *testing.T) {
 	before := [2]string{version, commit}
 	defer func() { version, commit = before[0], before[1] }()
-	version, commit = "1.2.3", "4f97a3964cf0"
-	if got := buildText(); !strings.HasPrefix(got, "1.2.3 (commit 4f97a3964cf0, go1.") {
-		t.Error(got)
+	installed := &debug.BuildInfo{Main: debug.Module{Version: "v1.0.0"}}
+	cloned := &debug.BuildInfo{Main: debug.Module{Version: "v1.0.1-0.20261130"}, Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "e5017e0f"}}}
+	for _, c := range []struct {
+		version, commit string
+		info            *debug.BuildInfo
+		want            string
+	}{
+		{"1.2.3", "4f97a3964cf0", cloned, "1.2.3 (commit 4f97a3964cf0"},
+		{"1.2.3", "", installed, "1.2.3 (commit unknown"},
+		{"", "", installed, "v1.0.0 (commit unknown"},
+		{"", "", cloned, "v1.0.1-0.20261130 (commit e5017e0f"},
+		{"", "", nil, " (commit unknown"},
+	} {
+		version, commit = c.version, c.commit
+		noteBuild(c.info, c.info != nil)
+		if got := buildText(); !strings.HasPrefix(got, c.want+", go1.") {
+			t.Errorf("%q %q: %s; want %s", c.version, c.commit, got, c.want)
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ func (a *app) openPage(ctx context.Context) error {
 		},
 		Proxies: a.proxies,
 		People:  page.People{InForce: a.inForce, Drain: a.draining, Clients: a.clients, Kill: a.server.Operators().KillClient},
-		About:   page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: a.proxies.Self().Started},
+		About:   page.About{Version: version, Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: a.proxies.Self().Started},
 	})
 	if err := p.Listen(ctx, tcpSockets(a.shares()), set.Page, secure); err != nil {
 		return fmt.Errorf("admin-listen: %w", err)

@@ -11,7 +11,7 @@ import (
 func (a *app) openProxies() {
 	host, _ := os.Hostname() // people are shown it
 	a.proxies = proxies.New(proxies.ExchangeOptions{
-		Self:  proxies.Proxy{ID: a.uuid, Host: host, Version: versionText(), Started: time.Now()},
+		Self:  proxies.Proxy{ID: a.uuid, Host: host, Version: version, Started: time.Now()},
 		Locks: a.locks, Events: a.events.Log, Home: a.home(), Quorum: len(a.quorum) > 0,
 	})
 }
