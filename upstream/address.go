@@ -34,7 +34,8 @@ const (
 // IP. A failover may move the address to another Redis while the former master lives on as a replica, with all
 // connections to it. So the Redis that the connections lead to is asked for its role once a second, and at each
 // READONLY. When it has become a replica, and a new connection leads to a master, all connections end, and are made
-// again.
+// again: not only the one that heard READONLY, since subscribers and the lock engine would stay. Run ids are not compared,
+// since INFO needs a right; and a replica is not refused, since reads from one work.
 type Address struct {
 	target  Target // has no Resolver
 	log     *slog.Logger

@@ -193,29 +193,6 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestDecisions: the index of decisions has each of them, in order.
-func TestDecisions(t *testing.T) {
-	house := os.DirFS(filepath.Join("..", ".."))
-	index, err := fs.ReadFile(house, "docs/adr/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	decisions, err := fs.Glob(house, "docs/adr/0*.md")
-	if err != nil || len(decisions) < 10 {
-		t.Fatalf("%d decisions were found, %v", len(decisions), err)
-	}
-	var listed []string
-	for _, row := range regexp.MustCompile(`(?m)^- (\d+) \[.+\]\((\d+)(-.+)\)`).FindAllStringSubmatch(string(index), -1) {
-		if row[2] != fmt.Sprintf("%04s", row[1]) {
-			t.Errorf("docs/adr/README.md has decision %s as %s", row[2], row[1])
-		}
-		listed = append(listed, "docs/adr/"+row[2]+row[3])
-	}
-	if !slices.Equal(listed, decisions) {
-		t.Errorf("docs/adr/README.md has\n%q, and there are\n%q", listed, decisions)
-	}
-}
-
 // TestReadme: the first page is one that people read to its end.
 func TestReadme(t *testing.T) {
 	const longest = 150

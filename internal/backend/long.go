@@ -11,7 +11,8 @@ import (
 
 // Commands that are long (see [resp.Long]), or are known to have long replies, go over a connection that nobody else uses until their replies
 // are there, so that others do not wait behind them. After two long replies, close by, that were not expected, all that the
-// client sends goes that way for some time.
+// client sends goes that way for some time. So the first long reply still goes over the shared connection: to ask Redis for
+// the length first would cost each GET a round trip.
 const (
 	firstRun = 1 // commands in a run of a client whose replies are not known to be small
 

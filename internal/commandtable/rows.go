@@ -8,7 +8,7 @@ const (
 	subscription   = "Subscriptions are state of the connection. It is given back when the last one ends."
 	mayWait        = "It may wait, and would make everybody else's commands wait."
 	waitsWithBlock = "With BLOCK it may wait, and is sent on a connection of the client's own."
-	lastWrite      = "It waits for all of the client's earlier writes, those on the shared connection, too. On Redis 7.2 and newer the proxy sends a write of its own for that, a FUNCTION RESTORE of no functions, as the client's user, or if that may not as the [service account](OPERATIONS.md#who-may-lock). In a transaction it is an error there: see [adr/0032](adr/0032-wait-follows-a-write.md)."
+	lastWrite      = "It waits for all of the client's earlier writes, those on the shared connection, too. On Redis 7.2 and newer the proxy sends a write of its own for that, a FUNCTION RESTORE of no functions, as the client's user, or if that may not as the [service account](OPERATIONS.md#who-may-lock). In a transaction it is an error there."
 	replication    = "It turns the connection into a replica's."
 	kinOnly        = "Only relatives of Redis have it: it changes the connection."
 	scripts        = "Other commands do not wait for it, other scripts may. It cannot change the connection."

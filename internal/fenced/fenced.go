@@ -1,5 +1,7 @@
 // Package fenced runs a command if a lock is held, in one atomic step: the lock is WATCHed and looked at, and the
-// command is run by MULTI and EXEC, which Redis refuses if the lock has changed or expired since.
+// command is run by MULTI and EXEC, which Redis refuses if the lock has changed or expired since. A script would take one
+// round trip rather than two, but its reply is not the command's (nulls, maps, big integers, errors and NOPERM differ), and
+// scripts cannot be called in it.
 package fenced
 
 import (

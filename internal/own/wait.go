@@ -20,7 +20,9 @@ import (
 // WAIT and WAITAOF of Redis wait for the writes of the connection on which they come. The client's own writes went
 // over other connections. So such a call runs on a connection beside the client's own, one to each master, and the
 // smallest answer counts. Before 7.2 every command makes the present moment the one up to which a connection waits, so
-// a WAIT of ours in front is enough. Since then only a write does: see docs/adr/0032-wait-follows-a-write.md.
+// a WAIT of ours in front is enough. Since then only a write does, and without one all replicas count at once. PUBLISH does
+// not go into the AOF, a key that is set and deleted makes two keyspace events, and INFO's offsets tell nothing of the AOF: so
+// the write restores no functions.
 
 // noFunctions is what FUNCTION DUMP tells where there are no functions. To restore it adds none and touches no key,
 // and is a write all the same: it goes to replicas and into the AOF.

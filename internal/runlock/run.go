@@ -1,5 +1,6 @@
 // Package runlock is `lockproxy run`: a command that runs while locks are held. Their owner has a name, so that it may be renewed through any
-// proxy. See docs/adr/0028-run-through-a-proxy.md.
+// proxy: with a connection's lock each upgrade of a proxy would end all commands. It asks a proxy, since an engine of its own would need
+// Redis' password on every machine that runs jobs. After kill -9 of run its locks are held until their lease is over.
 package runlock
 
 import (

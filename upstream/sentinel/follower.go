@@ -18,7 +18,8 @@ import (
 //
 // It asks each Sentinel once a second, and all of them whenever one announces a change or a connection fails. The
 // newest config-epoch decides, so that a Sentinel that is cut off, with an old view, cannot bring the former master
-// back. While no Sentinel answers the last master known is used.
+// back. Within one epoch, or with an older one, a majority decides. While no Sentinel answers the last master known is used.
+// rueidis' own Sentinel mode cannot start while all Sentinels are down, and cannot be told to drop what it has.
 type Follower struct {
 	// Static after construction.
 	target  upstream.Target // Addr is empty
