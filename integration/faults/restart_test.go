@@ -184,3 +184,32 @@ func TestRedisKilledAndBackWithItsData(t *testing.T) {
 		t.Error("a loss was logged")
 	}
 }
+
+// Redis goes away under clients that hear messages and hold a lock: they are closed at once, and nobody gets their locks before the leases are
+// over, which nobody renews.
+func TestRedisGoesAwayUnderASubscriber(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	link := testredis.NewProxy(t, s.Addr())
+	p := harness.StartProxy(t, "redis://"+link.Addr())
+	subscriber, tracker, other := harness.Dial(t, p.Addr()), harness.Dial3(t, p.Addr()), harness.Dial(t, p.Addr())
+	for key, holder := range map[string]*harness.Wire{"s": subscriber, "t": tracker} {
+		harness.Expect(t, holder, "+OK\r\n", "LOCK", key)
+	}
+	subscriber.Do("SUBSCRIBE", "news")
+	harness.Expect(t, tracker, "+OK\r\n", "CLIENT", "TRACKING", "ON")
+	link.Disable()
+	if !subscriber.Closed() || !tracker.Closed() {
+		t.Error("a client that hears messages stays")
+	}
+	link.Enable()
+	for _, key := range []string{"s", "t"} {
+		harness.Eventually(t, "Redis is there", func() bool { return other.Do("LOCK", key)[0] != '-' })
+		harness.Expect(t, other, "$-1\r\n", "LOCK", key)
+		if left, _ := s.Do(t, "PTTL", key).(int64); left <= 0 || left > 30000 {
+			t.Errorf("PTTL %d: its lease is 30 s", left)
+		}
+		s.Do(t, "PEXPIRE", key, 1000) // which nobody wants to wait for
+		harness.Expect(t, other, "+OK\r\n", "LOCK", key, "BLOCK", "60000")
+	}
+}
