@@ -188,7 +188,7 @@ func TestLinks(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || pages < 50 || files < 300 {
+	if err != nil || pages < 40 || files < 300 {
 		t.Errorf("%d pages and %d other files were read, %v", pages, files, err)
 	}
 }

@@ -5,6 +5,10 @@ import "time"
 // The turns of other proxies and of Redisson: a proxy whose clients hand the lock on to each other leaves it to whoever
 // waits elsewhere now and then. The list of those that are woken, in Redis, says which proxy is next; Redisson's threads
 // are in no list, and the lock is left free for them. The rule is here, and neither reads a clock nor talks to Redis.
+//
+// A turn takes 2.2 to 2.8 scripts with 2 as with 200 proxies, where a message to all took 17 with 24 of them (TestHerd). A
+// pause of 2 ms for all never gave a busy JVM or a distant proxy a turn; and with proxies in the list only if they listen
+// already, releases woke all.
 
 const (
 	// While others wait they get a turn after as many grants in a row as wait here, at least handoffFew and at most

@@ -21,7 +21,9 @@ const (
 	// Write is the other side, which one owner holds alone; it may also read.
 	Write
 	// Limit is one place of a lock that as many owners may hold as each request says: of Redisson's
-	// RPermitExpirableSemaphore.
+	// RPermitExpirableSemaphore. A limit kept in Redis would need a command to change it, and somebody to give that command
+	// before each rollout. Redis keeps no count of an owner's: its proxy knows how often a connection is in the lock. A quorum
+	// has no such lock, since two majorities may count different owners.
 	Limit
 )
 

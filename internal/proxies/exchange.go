@@ -1,6 +1,9 @@
 // Package proxies is how the proxies before one Redis know of each other: the one that is to show all locks, or events, asks on a
 // channel, and each that hears it answers on another. That is for what people are shown. No lock waits for it, and what is
 // heard decides nothing about one: when a lock was freed by force elsewhere, the engine asks Redis about its holders here.
+// The force itself is done by the proxy that is asked, since one that was stopped would free a lock that its owner has taken
+// again. So proxies need no addresses, tokens or certificates for each other, and Redis' ACL says who may publish here. A
+// hash in Redis would be met by DBSIZE, KEYS * and FLUSHALL.
 package proxies
 
 import (
