@@ -63,7 +63,7 @@ soak: ## everything that takes long, its output in soak/: the race detector, lon
 simulation: ## the lock engine, its stores and Redis in simulated time, with new seeds until one fails; ARGS="-seed 7"
 	go test ./internal/simulation -run '^TestSimulation$$' -count=1 -v -timeout 0 -args -forever -gap 0 $(ARGS)
 
-flakes: ## every test RUNS (50) times alone and as often beside a load of 8; PKG=./cluster for one package; logs in flakes/
+flakes: ## every test RUNS (50) times alone and as often beside a load of 8; PKG=./cluster for one package; ARGS="-j 6 -t 60": six side by side, in an hour; logs in flakes/
 	@.ci/need redis-server redis-cli
 	.ci/flakes -n $(RUNS) $(ARGS) $(PKG)
 

@@ -129,7 +129,13 @@ func TestResetBehindAVerbOfUnknownOutcome(t *testing.T) {
 					left := ""
 					if again {
 						left = "1"
-						granted(t, locking(c, Request{Key: "k", Blocks: true, Block: 30000}), "LOCK after RESET")
+						eventually(t, time.Minute, "LOCK is sent, once the pause between two attempts to connect is over", func() bool {
+							_, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 30000})
+							if err != nil && !lockstore.NotSent(err) {
+								t.Errorf("LOCK after RESET: %v", err)
+							}
+							return !lockstore.NotSent(err)
+						})
 					}
 					time.Sleep(time.Minute)
 					if has := hash(t, s, "k")[c.Owner()]; has != left || lost.reasons() != "" {
