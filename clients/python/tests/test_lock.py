@@ -82,14 +82,14 @@ class Waiters(Case):
         def hold():
             with lock(r, "long"):
                 entered.set()
-                time.sleep(3)
+                time.sleep(5)
 
         holder = threading.Thread(target=hold)
         holder.start()
         entered.wait()
-        with lock(r, "long", wait=None, lease=1) as held:
-            self.assertGreater(time.monotonic() - began, 2.5)
-            for _ in range(20):
+        with lock(r, "long", wait=None, lease=4) as held:
+            self.assertGreater(time.monotonic() - began, 4.5)
+            for _ in range(50):
                 self.assertFalse(held.lost)
                 time.sleep(0.1)
         holder.join()

@@ -413,7 +413,7 @@ abstract class LocksCase {
     servers.proxy.kill();
     var back = Executors.newSingleThreadScheduledExecutor();
     back.schedule(this::restart, 1, TimeUnit.SECONDS);
-    try (var held = locks.lock("moment")) {
+    try (var held = locks.lock("moment", leased(300))) { // UNLOCK is asked four times, one sixtieth of the lease apart
       servers.proxy.kill();
       back.schedule(this::restart, 1, TimeUnit.SECONDS);
     }
