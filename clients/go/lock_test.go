@@ -267,24 +267,26 @@ func TestWaitLongerThanTheLease(t *testing.T) {
 	p, ctx := newPlace(t), context.Background()
 	for name, l := range p.locks {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := "long " + name
 			entered := make(chan struct{})
 			var holder sync.WaitGroup
 			goes(&holder, func() {
-				_ = l.With(ctx, "long", func(context.Context, lockproxy.Hold) error {
+				_ = l.With(ctx, key, func(context.Context, lockproxy.Hold) error {
 					close(entered)
-					time.Sleep(3 * time.Second)
+					time.Sleep(5 * time.Second)
 					return nil
 				})
 			})
 			<-entered
-			err := l.With(ctx, "long", func(ctx context.Context, _ lockproxy.Hold) error {
+			err := l.With(ctx, key, func(ctx context.Context, _ lockproxy.Hold) error {
 				select {
 				case <-ctx.Done():
 					return context.Cause(ctx)
-				case <-time.After(2 * time.Second):
+				case <-time.After(5 * time.Second):
 					return nil
 				}
-			}, lockproxy.Lease(time.Second))
+			}, lockproxy.Lease(4*time.Second))
 			if holder.Wait(); err != nil {
 				t.Error(err)
 			}
