@@ -9,7 +9,7 @@ TIMEOUT  ?= 20m
 RUNS     ?= 50
 ARGS     ?=
 DURATION ?= 2m
-MODES    ?= faults,quorum
+MODES    ?= aof,sentinel,cluster,quorum
 
 # Most tests with real servers wait rather than work, so more packages than there are processors run at once, and more tests of each.
 SIDE_BY_SIDE ?= 4

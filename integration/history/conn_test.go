@@ -22,7 +22,14 @@ func (r *round) reach(proxy, _ int) history.Conn {
 	if err != nil {
 		return nil
 	}
-	return &conn{tcp.(*net.TCPConn), redis.NewConn(tcp, 0, 5*time.Second)}
+	c := redis.NewConn(tcp, history.NoReply, 5*time.Second)
+	if r.password != "" {
+		if _, err := c.Do("AUTH", r.password); err != nil {
+			_ = tcp.Close()
+			return nil
+		}
+	}
+	return &conn{tcp.(*net.TCPConn), c}
 }
 
 // Do implements history.Conn.

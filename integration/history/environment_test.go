@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,11 +24,12 @@ import (
 // proxy is one lockproxy under test. It is killed and started again on the same port.
 type proxy struct {
 	t     testing.TB
+	up    upstream
 	addr  string
 	args  []string
 	dir   string
-	wire  *testredis.Proxy   // between it and Redis
-	links []*testredis.Proxy // between it and the nodes of a quorum
+	wire  *testredis.Proxy   // between it and the one Redis
+	links []*testredis.Proxy // between it and the nodes of a quorum, or of a cluster, or the Sentinels
 
 	mu    sync.Mutex // guards what follows
 	child *testredis.Child
@@ -36,20 +38,22 @@ type proxy struct {
 
 // environment is what one round runs on.
 type environment struct {
+	upstream
 	t       testing.TB
-	redis   *testredis.Server
 	nodes   []*node // of a quorum, which has the locks then
 	proxies []*proxy
 }
 
-// makeEnvironment starts a Redis and so many proxies before it, each over a wire of its own, and as many nodes of a quorum, or none.
-func makeEnvironment(t testing.TB, proxies, nodes int, args ...string) *environment {
-	b := &environment{t: t, redis: testredis.Start(t)}
-	b.addNodes(nodes)
+// makeEnvironment starts what the profile has upstream and so many proxies before it, each over wires of its own, and the nodes of a quorum, if
+// any.
+func makeEnvironment(t testing.TB, of *profile, proxies int) *environment {
+	b := &environment{t: t, upstream: startUpstream(t, of.upstream)}
+	b.addNodes(of.nodes)
 	for range proxies {
-		p := &proxy{t: t, wire: testredis.NewProxy(t, b.redis.Addr()), dir: t.TempDir()}
+		p := &proxy{t: t, up: b.upstream, dir: t.TempDir()}
+		url, args := b.reach(t, p)
 		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
-		p.args = append([]string{"--listen", p.addr, "--upstream", "redis://" + p.wire.Addr(), "--log-level", "error"}, args...)
+		p.args = slices.Concat([]string{"--listen", p.addr, "--upstream", url, "--log-level", "error"}, args, of.flags())
 		b.reachNodes(p)
 		t.Cleanup(p.showLogs)
 		p.start()
@@ -76,7 +80,7 @@ func (p *proxy) log(life int) string { return filepath.Join(p.dir, strconv.Itoa(
 func (p *proxy) ready() {
 	p.t.Helper()
 	for end := time.Now().Add(history.NoReply); ; time.Sleep(5 * time.Millisecond) {
-		if c, err := redis.Dial("tcp", p.addr); err == nil {
+		if c, err := p.up.dial(p.addr); err == nil {
 			_, err = c.Do("PING")
 			_ = c.Close()
 			if err == nil {
@@ -91,7 +95,7 @@ func (p *proxy) ready() {
 
 // ask sends one command on a connection of its own; what is said instead of a text is the error.
 func (p *proxy) ask(name string, args ...any) string {
-	c, err := redis.Dial("tcp", p.addr)
+	c, err := p.up.dial(p.addr)
 	if err != nil {
 		return err.Error()
 	}

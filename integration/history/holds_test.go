@@ -8,11 +8,23 @@ import (
 	"github.com/lockproxy/lockproxy/internal/history"
 )
 
+// leads says whether a server is a master.
+func leads(c redis.Conn) bool {
+	role, err := redis.Values(c.Do("ROLE"))
+	if err != nil {
+		return false
+	}
+	name, _ := redis.String(role[0], nil)
+	return name == "master"
+}
+
 // watchHolds looks every now and then for whom Redis, or a majority of the nodes, has which locks. The function it returns ends it.
 func (r *round) watchHolds() (end func()) {
-	addrs := []string{r.redis.Addr()}
-	if len(r.nodes) > 0 {
-		addrs = nil
+	var addrs []string
+	if len(r.nodes) == 0 {
+		for _, s := range r.servers() {
+			addrs = append(addrs, s.Addr())
+		}
 	}
 	for _, n := range r.nodes {
 		addrs = append(addrs, n.Addr())
@@ -23,9 +35,9 @@ func (r *round) watchHolds() (end func()) {
 		var c redis.Conn
 		nodes = append(nodes, func(words ...any) []string {
 			if c == nil || c.Err() != nil {
-				c, _ = redis.Dial("tcp", addr, redis.DialReadTimeout(history.NoReply))
+				c, _ = r.dial(addr, redis.DialReadTimeout(history.NoReply))
 			}
-			if c == nil {
+			if c == nil || words[0] == "KEYS" && !leads(c) {
 				return nil
 			}
 			list, _ := redis.Strings(c.Do(words[0].(string), words[1:]...))

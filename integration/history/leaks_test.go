@@ -23,7 +23,7 @@ func (r *round) leaks() {
 	if r.p.nodes > 0 { // they may be young, and explicit owners' run out
 		bound += 10 * time.Second
 	}
-	if r.killed() && *length >= 5*time.Second {
+	if r.orphans() && *length >= 5*time.Second {
 		bound += r.tidyQueues()
 	}
 	defer r.places(bound)
@@ -40,9 +40,12 @@ func (r *round) leaks() {
 	r.Blame(history.Violation{Oracle: "leaks", Text: fmt.Sprintf("%v after all clients had gone Redis has: %s", bound, strings.Join(left, "; "))})
 }
 
-// killed says whether a proxy was killed. The places of its waiters stay in the fair queue, in Redisson's format, which has no
-// TTL, until the next one asks for the lock.
-func (r *round) killed() bool {
+// orphans says whether a proxy was killed, or a failover brought back what was gone, or Redis was away, or full, when waiters gave up. Their places stay in the fair queue then, in
+// Redisson's format, which has no TTL, until the next one asks for the lock.
+func (r *round) orphans() bool {
+	if r.p.upstream != alone {
+		return true
+	}
 	for _, p := range r.proxies {
 		if p.lives > 1 {
 			return true
@@ -53,13 +56,7 @@ func (r *round) killed() bool {
 
 // tidyQueues asks for the locks of queues that are left, and says how long that may take: such a place counts for 10 s.
 func (r *round) tidyQueues() time.Duration {
-	c, err := redis.Dial("tcp", r.redis.Addr())
-	if err != nil {
-		return 0
-	}
-	defer c.Close()
-	queues, _ := redis.Strings(c.Do("KEYS", "redisson_lock_queue:*"))
-	for _, queue := range queues {
+	for _, queue := range r.names("redisson_lock_queue:*") {
 		name := strings.Trim(strings.TrimPrefix(queue, "redisson_lock_queue:"), "{}")
 		for end := time.Now().Add(30 * time.Second); !r.tidied(name) && time.Now().Before(end); {
 			time.Sleep(100 * time.Millisecond)
@@ -68,9 +65,23 @@ func (r *round) tidyQueues() time.Duration {
 	return 5 * time.Second
 }
 
+// names are the keys that fit a pattern, of all masters.
+func (r *round) names(pattern string) (all []string) {
+	for _, s := range r.masters() {
+		c, err := r.dial(s.Addr())
+		if err != nil {
+			continue
+		}
+		some, _ := redis.Strings(c.Do("KEYS", pattern))
+		all = append(all, some...)
+		_ = c.Close()
+	}
+	return all
+}
+
 // tidied says whether a lock was taken, which the places of dead waiters do not outlast. A proxy that has just begun again may not be able to.
 func (r *round) tidied(name string) bool {
-	c, err := redis.Dial("tcp", r.proxies[0].addr)
+	c, err := r.dial(r.proxies[0].addr)
 	if err != nil {
 		return false
 	}
@@ -94,15 +105,10 @@ func (r *round) unseen(c redis.Conn, name string) bool {
 // places has new owners take all places of locks with LIMIT when nobody has one: those of which Redis has something, and those of the last names.
 // None is lost, and there are no more of them. When they have left Redis has nothing.
 func (r *round) places(bound time.Duration) {
-	c, err := redis.Dial("tcp", r.redis.Addr())
-	if err != nil {
-		return
-	}
-	defer c.Close()
 	last := r.Now() - (bound + 5*time.Second).Nanoseconds()
 	names := history.Limited(slices.DeleteFunc(slices.Clone(r.History()), func(o *history.Op) bool { return o.Call < last }))
 	for name, most := range r.limited {
-		if n, _ := redis.Int(c.Do("EXISTS", name)); n > 0 {
+		if n, _ := r.sum("EXISTS", name); n > 0 {
 			names[name] = most
 		}
 	}
@@ -114,7 +120,7 @@ func (r *round) places(bound time.Duration) {
 	for end := time.Now().Add(10 * time.Second); !r.Blamed(); time.Sleep(20 * time.Millisecond) {
 		var left []string
 		for name := range names {
-			if n, _ := redis.Int(c.Do("EXISTS", name, "{"+name+"}:timeout")); n > 0 {
+			if n, _ := r.sum("EXISTS", name, "{"+name+"}:timeout"); n > 0 {
 				left = append(left, name)
 			}
 		}
@@ -130,7 +136,7 @@ func (r *round) places(bound time.Duration) {
 // takeAll has so many owners take a place, and one more be refused.
 func (r *round) takeAll(name string, most int) {
 	for i := range most + 1 {
-		c, err := redis.Dial("tcp", r.proxies[i%len(r.proxies)].addr)
+		c, err := r.dial(r.proxies[i%len(r.proxies)].addr)
 		if err != nil {
 			r.Blame(history.Violation{Oracle: "places", Key: name, Text: err.Error()})
 			return
@@ -146,7 +152,9 @@ func (r *round) takeAll(name string, most int) {
 
 // leftovers lists what should not be there for good.
 func (r *round) leftovers() (left []string) {
-	left = r.leftOn(r.redis.Addr())
+	for _, s := range r.masters() {
+		left = append(left, r.leftOn(s.Addr())...)
+	}
 	for i, n := range r.nodes {
 		for _, text := range r.leftOn(n.Addr()) {
 			left = append(left, fmt.Sprintf("node %d: %s", i, text))
@@ -157,7 +165,7 @@ func (r *round) leftovers() (left []string) {
 
 // leftOn lists what should not be on one server.
 func (r *round) leftOn(addr string) (left []string) {
-	c, err := redis.Dial("tcp", addr)
+	c, err := r.dial(addr)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -177,15 +185,19 @@ func (r *round) leftOn(addr string) (left []string) {
 		if ttl == -2 { // it has gone meanwhile
 			continue
 		}
-		if r.killed() && strings.HasPrefix(name, "lockproxy_wake:") && ttl > 0 {
+		if r.orphans() && strings.HasPrefix(name, "lockproxy_wake:") && ttl > 0 {
 			continue // the entries of a killed proxy go with its TTL, after a minute
 		}
-		if *length < 5*time.Second && r.killed() && strings.Contains(name, ":{f") {
+		if *length < 5*time.Second && r.orphans() && strings.Contains(name, ":{f") {
 			continue // of the fair queue: in a short run its ghosts are not waited for
 		}
 		left = append(left, fmt.Sprintf("%s for %d ms", name, ttl))
 	}
-	channels, _ := redis.Strings(c.Do("PUBSUB", "CHANNELS", "redisson_*"))
+	list := "CHANNELS"
+	if r.cluster != nil {
+		list = "SHARDCHANNELS"
+	}
+	channels, _ := redis.Strings(c.Do("PUBSUB", list, "redisson_*"))
 	if len(channels) > 0 {
 		left = append(left, fmt.Sprintf("%d channels subscribed to: %.200q", len(channels), channels))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/history"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // harm is one thing that goes wrong; it is over, and mended, when it returns.
@@ -62,10 +63,16 @@ func (n *nemesis) proxy() (*proxy, int) {
 	return n.proxies[i], i
 }
 
+// server picks a Redis.
+func (n *nemesis) server() *testredis.Server {
+	all := n.servers()
+	return all[n.dice.IntN(len(all))]
+}
+
 // tell sends Redis one command on a connection of its own.
 func (n *nemesis) tell(kind history.Kind, words ...any) {
 	n.r.Fault(kind, strings.TrimSpace(fmt.Sprintln(words...)))
-	c, err := redis.Dial("tcp", n.redis.Addr())
+	c, err := n.dial(n.server().Addr())
 	if err != nil {
 		return // it is stopped for a moment, at most
 	}
@@ -87,13 +94,13 @@ func pauseClients(n *nemesis) {
 	n.tell(history.ServerStopped, "CLIENT", "PAUSE", 20+n.dice.IntN(300), []string{"ALL", "WRITE"}[n.dice.IntN(2)])
 }
 
-// stopRedis freezes Redis for less than a lease.
+// stopRedis freezes a Redis for less than a lease.
 func stopRedis(n *nemesis) {
-	d := time.Duration(20+n.dice.IntN(500)) * time.Millisecond
-	n.r.Fault(history.ServerStopped, fmt.Sprint("stop Redis for ", d))
-	n.redis.Stop()
+	s, d := n.server(), time.Duration(20+n.dice.IntN(500))*time.Millisecond
+	n.r.Fault(history.ServerStopped, fmt.Sprintf("stop Redis at %s for %v", s.Addr(), d))
+	s.Stop()
 	n.wait(d)
-	n.redis.Cont()
+	s.Cont()
 }
 
 // stopProxy freezes a proxy past its leases.

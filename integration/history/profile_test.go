@@ -9,8 +9,11 @@ import (
 // profile is one kind of run.
 type profile struct {
 	name     string
+	named    bool // it runs only when -profile names it: many servers, whose failovers take long
 	about    string
 	proxies  int           // 0: drawn, 2 to 4
+	upstream string        // alone, unless it is another one
+	refusals []string      // the beginnings of errors that Redis answers
 	nodes    int           // of a quorum that has the locks; 0: none
 	clients  int           // at each proxy
 	all      int           // clients at all proxies together; 0: as many as clients says
@@ -70,6 +73,31 @@ var profiles = []*profile{
 		pause: 300 * time.Millisecond, latency: time.Millisecond,
 	},
 	{
+		name: "aof", about: "Redis keeps its data and is killed all the time, its disk is full, and links break: nothing is lost but by time", upstream: kept,
+		clients: 4, watchdog: 3 * time.Second, least: 4 * time.Second, args: []string{"--wait-poll", "1s"}, refusals: []string{"MISCONF ", "LOADING "},
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Limit: 2, Multi: true, Force: true, Deaths: true, Lapses: true,
+			MinLease: 200, MaxLease: 3000, PXShare: 0.4, MaxBlock: 600, Pause: 20 * time.Millisecond},
+		harms: []harm{killKept, killKept, fillDisk, refuseWrites, cutReplies, cutReplies, dropReplies, swallowLink, slowLink, stopRedis, stopProxy, killProxy},
+		pause: time.Second,
+	},
+	{
+		name: "sentinel", about: "masters are killed, stopped and cut off: what was granted then may be lost, and nothing else",
+		upstream: sentinels, named: true, clients: 4, watchdog: 3 * time.Second, least: 12 * time.Second, args: []string{"--wait-poll", "1s"},
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Limit: 2, Multi: true, Force: true, Deaths: true, Lapses: true,
+			MinLease: 200, MaxLease: 3000, PXShare: 0.4, MaxBlock: 600, Pause: 20 * time.Millisecond},
+		harms: []harm{orderMaster, killMaster, freezeMaster, partMaster, killReplica, killClients, killClients, closeLink, swallowLink, stopRedis, stopProxy, killProxy},
+		pause: 2 * time.Second,
+	},
+	{
+		name: "cluster", about: "slots move and links break, and nothing is lost; masters are killed and stopped: what was granted there may be lost",
+		upstream: clustered, named: true, clients: 4, watchdog: 3 * time.Second, least: 12 * time.Second, args: []string{"--wait-poll", "1s"},
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Limit: 2, Multi: true, Force: true, Deaths: true, Lapses: true,
+			MinLease: 200, MaxLease: 3000, PXShare: 0.4, MaxBlock: 600, Pause: 20 * time.Millisecond},
+		harms: []harm{moveSlots, moveSlots, moveSlots, orderNode, killNode, freezeNode, killReplica, killClients, resetLink, closeLink, dropReplies,
+			swallowLink, slowLink, stopRedis, stopProxy, killProxy},
+		pause: time.Second,
+	},
+	{
 		name: "replies", about: "replies are lost all the time: nothing is done twice, and nothing is forgotten",
 		proxies: 3, clients: 8, watchdog: 3 * time.Second, args: []string{"--wait-poll", "1s"},
 		work:  history.Workload{Plain: 3, RW: 3, Limit: 2, MinLease: 1000, MaxLease: 3000, PXShare: 0.2, MaxBlock: 300, Pause: 2 * time.Millisecond},
@@ -99,7 +127,7 @@ var profiles = []*profile{
 		args: []string{"--wait-poll", "300ms", "--quorum-max-lease", "1500ms", "--quorum-node-timeout", "100ms"},
 		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, Unfenced: true,
 			MinLease: 200, MaxLease: 1500, PXShare: 0.4, MaxBlock: 600, Pause: 40 * time.Millisecond},
-		harms: []harm{stopNode, stopNode, restartNode, resetLink, resetLink, closeLink, swallowLink, swallowLink, slowLink, isolate, stopMajority,
+		harms: []harm{stopNode, stopNode, restartNode, resetLink, resetLink, closeLink, dropReplies, swallowLink, slowLink, isolate, stopMajority,
 			stopProxy, killProxy},
 		pause: 800 * time.Millisecond,
 	},

@@ -136,6 +136,9 @@ func stopMajority(n *nemesis) {
 // link picks one proxy's wire to one node.
 func (n *nemesis) link() (*testredis.Proxy, string) {
 	p, i := n.proxy()
+	if len(p.links) == 0 {
+		return p.wire, fmt.Sprint("wire of proxy ", i)
+	}
 	k := n.dice.IntN(len(p.links))
 	return p.links[k], fmt.Sprintf("wire of proxy %d to node %d", i, k)
 }
@@ -162,6 +165,17 @@ func swallowLink(n *nemesis) {
 	l.BlackHole()
 	n.wait(d)
 	l.Clear()
+}
+
+// dropReplies has a link pass what goes to Redis, and nothing that comes back.
+func dropReplies(n *nemesis) {
+	l, name := n.link()
+	d := n.moment()
+	n.r.Fault(history.OneWay, fmt.Sprintf("drop the replies on the %s for %v", name, d))
+	l.Filter(func(toServer bool, _ []byte) bool { return toServer })
+	n.wait(d)
+	l.Filter(nil)
+	l.CutAll()
 }
 
 func slowLink(n *nemesis) {

@@ -145,6 +145,8 @@ func (c *Client) Conclude(o *Op, reply any, err error) {
 			o.Outcome = Failed
 		case begins(o.Text, unknownDone):
 			o.Outcome = Unknown
+		case begins(o.Text, c.Refusals):
+			o.Outcome, o.Code = Failed, "ERR"
 		default:
 			o.Outcome = Unknown
 			c.Blame(Violation{Oracle: "replies", Key: o.Key(), Ops: []*Op{o}, Text: "no such error is promised: " + o.Text})

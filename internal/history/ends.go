@@ -87,14 +87,18 @@ type stay struct {
 }
 
 // Ends finds owners who Redis had a lock for when they could not hold it any more. On a quorum nodes that a give-back, or a shorter lease,
-// has not reached keep what they had for a lease more.
+// has not reached keep what they had for a lease more. After a failover Redis may have for a lease more what was given back before it.
 func (r *Recorder) Ends(key string, ops []*Op, watchdog int64, faults, quorum bool) (wrong []Violation) {
+	lapses := r.Lapses(key)
 	more := int64(0)
 	if quorum {
 		more = watchdog
 	}
 	stays, told := staysOf(ops, watchdog, more, faults), map[string]bool{}
 	for _, s := range r.seen[key] {
+		if within(lapses, s.from-2*watchdog, s.to) {
+			continue
+		}
 		if told[s.owner] || slices.ContainsFunc(stays[s.owner], func(t stay) bool { return t.from <= s.to && t.to >= s.from }) {
 			continue
 		}

@@ -20,13 +20,14 @@ type span struct {
 	owner    string
 	side     Side
 	from, to int64
+	sure     int64 // when the owner asked last of those times at which it was told that it held
 	grant    *Op
 }
 
 // Intervals finds holders of one key who are certain at once when they must not be. Where the LIMIT changes the greater one counts.
-func Intervals(key string, ops []*Op, watchdog int64) (wrong []Violation) {
+func Intervals(key string, ops []*Op, watchdog int64, lapses ...Lapse) (wrong []Violation) {
 	_, places := Places(ops)
-	spans := certain(key, ops, watchdog)
+	spans := apart(certain(key, ops, watchdog), lapses)
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	var open []span
 	for _, s := range spans {
@@ -132,7 +133,7 @@ func (b *belief) add(o *Op, watchdog int64) {
 			b.count++
 		}
 		b.closeSure()
-		b.spans = append(b.spans, span{b.owner, b.side, o.Return, 0, o})
+		b.spans = append(b.spans, span{owner: b.owner, side: b.side, from: o.Return, grant: o})
 		b.sure, b.lease = append(b.sure, 0), append(b.lease, o.Call+lease-slack)
 	case o.Verb == "RENEW":
 		if o.Outcome == Failed {
@@ -198,7 +199,7 @@ func (b *belief) close(end int64) {
 
 func (b *belief) upTo(i int, to int64) span {
 	s := b.spans[i]
-	s.to = to
+	s.to, s.sure = to, b.sure[i]
 	return s
 }
 

@@ -20,11 +20,16 @@ func Losses(key string, ops []*Op) (wrong []Violation) {
 }
 
 // Forced finds connections that were not told of a FORCE: their UNLOCK gives back, or their RENEW renews, what it had ended. On a
-// quorum an UNLOCK does not tell, since a node that does not answer counts as one that had the lock.
-func Forced(key string, ops []*Op, quorum bool) (wrong []Violation) {
+// quorum an UNLOCK does not tell, since a node that does not answer counts as one that had the lock. A failover may undo a FORCE.
+func Forced(key string, ops []*Op, quorum bool, lapses ...Lapse) (wrong []Violation) {
 	for _, f := range ops {
-		if f.Force && f.Outcome == OK && f.N == 1 {
-			wrong = append(wrong, untold(key, ops, f, quorum)...)
+		if !f.Force || f.Outcome != OK || f.N != 1 {
+			continue
+		}
+		for _, v := range untold(key, ops, f, quorum) {
+			if !within(lapses, f.Call, v.Ops[1].Return) && !within(lapses, f.Call, f.Return+behind) {
+				wrong = append(wrong, v)
+			}
 		}
 	}
 	return wrong

@@ -122,6 +122,8 @@ func (o *Op) Command() []any {
 
 // Recorder gathers a history. Its clock is the one clock of all that is checked.
 type Recorder struct {
+	Refusals []string // the beginnings of errors with which Redis itself refuses a command in this run; nothing is done then
+
 	start time.Time
 	conns atomic.Int64
 
@@ -129,6 +131,7 @@ type Recorder struct {
 	ops    []*Op
 	fair   []*Op // FAIRLOCKs of named owners that wait and were not yet seen in the queue
 	faults []Fault
+	lapses []Lapse
 	wrong  []Violation
 	seen   map[string][]sighting // of each key
 }
@@ -201,6 +204,18 @@ func (r *Recorder) Queued(o *Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.Queued = r.Now()
+}
+
+// Recent are the keys of so many of the last calls.
+func (r *Recorder) Recent(calls int) (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.ops[max(0, len(r.ops)-calls):] {
+		if len(o.Keys) > 0 && !slices.Contains(keys, o.Keys[0]) {
+			keys = append(keys, o.Keys[0])
+		}
+	}
+	return keys
 }
 
 // Faults are those noted so far.

@@ -11,9 +11,14 @@ import (
 const searchFor = 5 * time.Second
 
 // Legal is porcupine's word on one key. It looks at the beginning of the history first: to see that there is no order takes a
-// search of all of them, which grows fast.
-func Legal(key string, ops []*Op, watchdog int64, faults bool) (wrong []Violation, decided bool) {
+// search of all of them, which grows fast. It looks at nothing that came after a failover which may have undone some of it.
+func Legal(key string, ops []*Op, watchdog int64, faults bool, lapses ...Lapse) (wrong []Violation, decided bool) {
 	things := lower(ops, watchdog, faults)
+	for _, l := range lapses {
+		if l.To >= ops[0].Call {
+			things = until(things, l.From)
+		}
+	}
 	sort.Slice(things, func(i, j int) bool { return things[i].Return < things[j].Return })
 	for n := 32; ; n *= 2 {
 		some := things

@@ -399,7 +399,7 @@ func (s *section) takeOneForLonger() {
 
 // increment is a read-modify-write of the lock's counter, each half run only while the lock is held.
 func (s *section) increment() {
-	counter := "n:" + s.keys[0]
+	counter := "n:{" + s.keys[0] + "}" // a cluster has it beside the lock
 	get := s.one(&Op{Verb: "FENCED", Side: s.side, Words: []string{"GET", counter}})
 	if get == nil || get.Outcome != OK && get.Outcome != Null {
 		return

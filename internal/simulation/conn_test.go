@@ -244,5 +244,5 @@ func (b *environment) owner(key string) *world.Node {
 	if b.cluster == nil {
 		return b.nodes[0]
 	}
-	return b.cluster.Owner(strings.TrimPrefix(key, "n:"))
+	return b.cluster.Owner(strings.Trim(strings.TrimPrefix(key, "n:"), "{}"))
 }

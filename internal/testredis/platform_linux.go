@@ -50,3 +50,10 @@ func reserve(port int) bool {
 	reserved.Store(port, ln)
 	return true
 }
+
+// mount puts a file system with so little room at dir.
+func mount(dir string, bytes int) error {
+	return syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprint("size=", bytes))
+}
+
+func unmount(dir string) { _ = syscall.Unmount(dir, syscall.MNT_DETACH) } // who has a file open keeps it until its end

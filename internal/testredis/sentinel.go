@@ -180,13 +180,13 @@ func (g *Group) AwaitSwitch(former *Server) (master *Server) {
 	g.t.Helper()
 	g.until("another master", func() bool {
 		master = g.seen()
-		return master != nil && master != former && master.leads()
+		return master != nil && master != former && master.Leads()
 	})
 	return master
 }
 
-// leads says whether the server takes itself for a master. The one that the Sentinels name may have been made a replica again by one of them.
-func (s *Server) leads() bool {
+// Leads says whether the server takes itself for a master. The one that the Sentinels name may have been made a replica again by one of them.
+func (s *Server) Leads() bool {
 	role, err := redis.Values(s.ask("ROLE"))
 	if err != nil || len(role) == 0 {
 		return false
@@ -202,7 +202,7 @@ func (g *Group) Failover() (master *Server) {
 	former := g.Master()
 	var asked time.Time
 	g.until("another master", func() bool {
-		if master = g.seen(); master != nil && master != former && master.leads() {
+		if master = g.seen(); master != nil && master != former && master.Leads() {
 			return true
 		}
 		if time.Since(asked) > failoverPatience {
