@@ -1,5 +1,5 @@
 <?php
-// Works while it holds a lock: php first.php HOST PORT LOCK PAGE...
+// Works while it holds a lock. apt install php-cli php-redis; php first.php localhost 6380 orders page1 page2
 [, $host, $port, $name] = $argv;
 $r = new Redis();
 $r->connect($host, (int) $port, 1, null, 0, 15); // an answer may take 15 s, which is longer than BLOCK

@@ -1,4 +1,4 @@
-# Works while it holds a lock: ruby first.rb redis://HOST:PORT LOCK PAGE...
+# Works while it holds a lock. gem install redis-client; ruby first.rb redis://localhost:6380 orders page1 page2
 require "redis-client"
 require "securerandom"
 

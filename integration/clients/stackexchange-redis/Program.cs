@@ -1,4 +1,4 @@
-// Works while it holds a lock: dotnet run HOST:PORT LOCK PAGE...
+// Works while it holds a lock. dotnet add package StackExchange.Redis; dotnet run localhost:6380 orders page1 page2
 using StackExchange.Redis;
 
 RedisKey name = args[1];

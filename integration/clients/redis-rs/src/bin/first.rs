@@ -1,4 +1,4 @@
-//! Works while it holds a lock: cargo run --bin first redis://HOST:PORT LOCK PAGE...
+//! Works while it holds a lock. cargo add redis uuid --features uuid/v4; cargo run redis://localhost:6380 orders page1 page2
 use redis::cmd;
 use std::{error::Error, thread::sleep, time::Duration};
 
