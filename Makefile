@@ -15,7 +15,7 @@ MODES    ?= aof,sentinel,cluster,quorum
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history faults quorum mutations nodes page alerts packaging simulation fuzz fmt cover weight dependencies tidy-check
+.PHONY: help build dist quick test newer soak long race flakes lint bench tcl interop history faults quorum mutations nodes upgrade page alerts packaging simulation fuzz fmt cover weight dependencies tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -51,7 +51,7 @@ race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
 	@$(call timed,race,go test -race -parallel $$(nproc) -timeout 45m $(PKG))
 
-soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, packages, histories, mutations, clusters, quorum, newer servers, suites, clients, speed; then the simulation until you stop it
+soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, packages, histories, mutations, clusters, quorum, upgrades, newer servers, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
 	@failed=; for part in race long faults nodes page alerts packaging history quorum mutations newer interop tcl bench; do \
 		start=$$SECONDS; code=0; $(MAKE) $$part DURATION=1h >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
@@ -121,6 +121,11 @@ nodes: ## locks counted through failovers, resharding and faults of clusters and
 	@.ci/need redis-server
 	TESTS_LONG=1 TESTS_FAILOVERS=12 go test ./integration/cluster ./integration/sentinel -count=1 -v -timeout 1h \
 		-run 'ClusterLock|ClusterReshard|ClusterResets|Partition|BlackHole|UnderLoad' $(ARGS)
+
+# make test runs the same tests once the last version is there; to build it takes a minute, for which make test has no time.
+upgrade: ## a proxy of the last version (the newest tag, or .ci/upgrade-from) beside one of this tree: builds it once, into the user's cache
+	@.ci/need redis-server
+	TESTS_UPGRADE=1 go test ./integration/stable -run '^TestUpgrade' -count=1 -v -timeout $(TIMEOUT)
 
 page: ## the page for operators in Chromium; ARGS="-run TestPictures -args -pictures ../../docs/img" makes the screenshots
 	@.ci/need chromium || { echo "page: *** Chromium is MISSING: the page for operators is NOT TESTED ***"; exit 1; }

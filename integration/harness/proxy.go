@@ -30,13 +30,24 @@ type Proxy struct {
 // Redis: the registry of the proxies is there only if args say so.
 func StartProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	t.Helper()
-	p := LaunchProxy(t, upstream, args...)
-	p.waitReady()
-	return p
+	return StartBinary(t, Binary(t), upstream, args...)
 }
 
 // LaunchProxy is startProxy for an upstream that is not there yet.
 func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
+	t.Helper()
+	return launch(t, Binary(t), upstream, args...)
+}
+
+// StartBinary is StartProxy with another lockproxy: see LastVersion.
+func StartBinary(t testing.TB, binary, upstream string, args ...string) *Proxy {
+	t.Helper()
+	p := launch(t, binary, upstream, args...)
+	p.waitReady()
+	return p
+}
+
+func launch(t testing.TB, binary, upstream string, args ...string) *Proxy {
 	t.Helper()
 	p := &Proxy{T: t, port: testredis.FreePort(t), logPath: filepath.Join(t.TempDir(), "lockproxy.log")}
 	p.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
@@ -44,7 +55,7 @@ func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	if upstream != "" {
 		flags = append(flags, "--upstream", upstream)
 	}
-	cmd := exec.Command(Binary(t), append(flags, args...)...)
+	cmd := exec.Command(binary, append(flags, args...)...)
 	t.Cleanup(p.report) // runs after the kill, which is registered later; a race or a panic fails the test
 	p.Child = testredis.Launch(t, cmd, p.logPath)
 	return p
