@@ -40,8 +40,9 @@ func askInfo(c *Client, args [][]byte) ([]byte, error) {
 }
 
 // added are the sections of INFO whose whole numbers are added up over all masters, since keys, and what waits for them, are
-// spread over these. All else is of the first master.
-var added = map[string]bool{"Clients": true, "Memory": true, "Stats": true, "Keyspace": true, "Commandstats": true, "Errorstats": true}
+// spread over these, and a field of another section. All else is of the first master.
+var added = map[string]bool{"Clients": true, "Memory": true, "Stats": true, "Keyspace": true, "Commandstats": true, "Errorstats": true,
+	"rdb_changes_since_last_save": true}
 
 // infoSection is a section of INFO: the fields by name, and their order.
 type infoSection struct {
@@ -104,7 +105,7 @@ func (s *infoSection) addUp(more *infoSection) {
 		case !has:
 			s.names = append(s.names, name)
 			s.values[name] = theirs
-		case added[s.title]:
+		case added[s.title], added[name]:
 			s.values[name] = sumOf(mine, theirs)
 		case s.title == "Persistence" && len(mine) == 1 && len(theirs) == 1:
 			s.values[name] = max(mine, theirs) // something goes on at any of them: 1

@@ -12,18 +12,18 @@ func TestSumInfo(t *testing.T) {
 	t.Parallel()
 	one := infoLines("# Server", "redis_version:7.0.15", "tcp_port:1", "", "# Clients", "blocked_clients:1", "maxclients:100", "",
 		"# Memory", "used_memory:1048576", "used_memory_human:1.00M", "used_memory_lua_human:32.00K", "",
-		"# Persistence", "loading:0", "rdb_bgsave_in_progress:0", "",
+		"# Persistence", "loading:0", "rdb_changes_since_last_save:7", "rdb_bgsave_in_progress:0", "",
 		"# Commandstats", "cmdstat_get:calls=1,usec=10,usec_per_call=10.00,rejected_calls=0,failed_calls=1", "",
 		"# Errorstats", "", "# Keyspace", "db0:keys=2,expires=1,avg_ttl=100")
 	two := infoLines("# Server", "redis_version:7.0.15", "tcp_port:2", "", "# Clients", "blocked_clients:2", "maxclients:100", "",
 		"# Memory", "used_memory:2097152", "used_memory_human:2.00M", "used_memory_lua_human:31.00K", "",
-		"# Persistence", "loading:0", "rdb_bgsave_in_progress:1", "",
+		"# Persistence", "loading:0", "rdb_changes_since_last_save:5", "rdb_bgsave_in_progress:1", "",
 		"# Commandstats", "cmdstat_get:calls=3,usec=10,usec_per_call=3.33,rejected_calls=1,failed_calls=0",
 		"cmdstat_set:calls=1,usec=2,usec_per_call=2.00,rejected_calls=0,failed_calls=0", "",
 		"# Errorstats", "errorstat_ERR:count=1", "", "# Keyspace", "db0:keys=3,expires=3,avg_ttl=200")
 	want := infoLines("# Server", "redis_version:7.0.15", "tcp_port:1", "", "# Clients", "blocked_clients:3", "maxclients:200", "",
 		"# Memory", "used_memory:3145728", "used_memory_human:1.00M", "used_memory_lua_human:32.00K", "",
-		"# Persistence", "loading:0", "rdb_bgsave_in_progress:1", "",
+		"# Persistence", "loading:0", "rdb_changes_since_last_save:12", "rdb_bgsave_in_progress:1", "",
 		"# Commandstats", "cmdstat_get:calls=4,usec=20,usec_per_call=10.00,rejected_calls=1,failed_calls=1",
 		"cmdstat_set:calls=1,usec=2,usec_per_call=2.00,rejected_calls=0,failed_calls=0", "",
 		"# Errorstats", "errorstat_ERR:count=1", "", "# Keyspace", "db0:keys=5,expires=4,avg_ttl=100")
