@@ -94,14 +94,15 @@ history: ## random histories, 2 minutes of each profile; ARGS="-seed 1 -profile 
 	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 2h -args -duration 2m $(ARGS)
 
 # What fails is in the table, too, so the page is written whatever comes of the rounds.
-faults: ## histories of a hundred clients, and the simulation, under faults, DURATION (2m) of each mode: writes docs/FAULTS.md; ARGS="-seed 7"
+faults: ## histories of a hundred clients, and the simulation, under faults, DURATION (2m) of each mode, and other locks: writes docs/FAULTS.md; ARGS="-seed 7"
 	@.ci/need redis-server cc
 	@mkdir -p soak; rm -f soak/faults.jsonl
 	@code=0; \
-	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 0 -args -profile $(MODES) -proxies 3 -clients 100 -round 20s \
+	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 0 -args -profile $(MODES) -proxies 3 -clients 100 -round 1m \
 		-duration $(DURATION) -figures $(CURDIR)/soak/faults.jsonl $(ARGS) || code=$$?; \
 	go test ./internal/simulation -run '^TestSimulation$$' -count=1 -v -timeout 0 -args -gap 0 -within $(DURATION) -figures $(CURDIR)/soak/faults.jsonl $(ARGS) || code=$$?; \
 	go test ./internal/history -run '^TestFaultsPage$$' -count=1 -args -page ../../docs/FAULTS.md -figures $(CURDIR)/soak/faults.jsonl || code=$$?; \
+	go test ./integration/redisson -run '^TestInteropFaults$$' -count=1 -v -timeout $(TIMEOUT) -args -faults-page ../../docs/FAULTS.md || code=$$?; \
 	exit $$code
 
 quorum: ## locks on five nodes under random faults for 10 minutes, checked as histories; ARGS="-seed 1"

@@ -32,7 +32,12 @@ var errJavaEnded = errors.New("the JVM has ended")
 func startJVM(t testing.TB, project harness.Project, dir string, run []string) *jvm {
 	t.Helper()
 	words := append([]string{run[0], "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, run[1:]...)
-	cmd := project.Command(context.Background(), dir, words)
+	return control(t, project.Command(context.Background(), dir, words))
+}
+
+// control starts a program that works off commands as Main.java does; it ends with the test.
+func control(t testing.TB, cmd *exec.Cmd) *jvm {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

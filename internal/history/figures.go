@@ -41,7 +41,7 @@ type Figures struct {
 	Commit           string
 	Date             time.Time
 	Processors       int
-	Seed, Last       uint64 // of the first round and of the last
+	Seed             uint64 // of the first round; the next ones count on from it
 	Rounds           int
 	Proxies, Clients int
 	Worked           time.Duration // simulated time, of a simulation
@@ -54,7 +54,7 @@ type Figures struct {
 
 // Round are the figures of one round that has just been played: in this tree, on this machine.
 func Round(mode string, seed uint64, proxies, clients int, worked time.Duration) Figures {
-	return Figures{Mode: mode, Commit: commit(), Date: time.Now().UTC(), Processors: runtime.NumCPU(), Seed: seed, Last: seed, Rounds: 1,
+	return Figures{Mode: mode, Commit: commit(), Date: time.Now().UTC(), Processors: runtime.NumCPU(), Seed: seed, Rounds: 1,
 		Proxies: proxies, Clients: clients, Worked: worked}
 }
 
@@ -99,7 +99,7 @@ func (f *Figures) Add(o Figures) {
 		*f = o
 		return
 	}
-	f.Seed, f.Last = min(f.Seed, o.Seed), max(f.Last, o.Last)
+	f.Seed = min(f.Seed, o.Seed)
 	f.Proxies, f.Clients = max(f.Proxies, o.Proxies), max(f.Clients, o.Clients)
 	f.Rounds += o.Rounds
 	f.Worked += o.Worked
@@ -169,7 +169,7 @@ func Table(modes []Figures) string {
 	row("proxies, clients", func(m Figures) string { return fmt.Sprintf("%d, %d", m.Proxies, m.Clients) })
 	row("time", func(m Figures) string { return m.Worked.Round(time.Second).String() })
 	row("rounds", func(m Figures) string { return grouped(m.Rounds) })
-	row("seeds", func(m Figures) string { return fmt.Sprintf("%d to %d", m.Seed, m.Last) })
+	row("first seed", func(m Figures) string { return fmt.Sprint(m.Seed) })
 	row("calls", func(m Figures) string { return grouped(m.Calls) })
 	row("grants", func(m Figures) string { return grouped(m.Grants) })
 	row("calls without a known outcome", func(m Figures) string { return grouped(m.Unknown) })

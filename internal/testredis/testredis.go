@@ -173,6 +173,16 @@ func (s *Server) Restart() {
 	}
 }
 
+// Forget is Restart for a server that keeps its data: it has lost them.
+func (s *Server) Forget() {
+	s.t.Helper()
+	s.Kill()
+	if err := os.RemoveAll(filepath.Join(s.dir, "appendonlydir")); err != nil {
+		s.t.Fatal(err)
+	}
+	s.Restart()
+}
+
 // Stop freezes the server with SIGSTOP: connections stay open, nothing answers.
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 
