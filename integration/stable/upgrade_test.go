@@ -27,8 +27,8 @@ type versions struct {
 	hold, other *harness.Wire // clients of from and to
 }
 
-// A waiter that nobody wakes waits for longer than any test.
-var upgradeFlags = []string{"--wait-poll", "10m", "--operators", "default", "--drain-timeout", "1m"}
+// A waiter that nobody wakes waits for longer than any test: it looks again by itself when wait-poll or the holder's lease is over.
+var upgradeFlags = []string{"--wait-poll", "10m", "--lock-watchdog-timeout", "10m", "--operators", "default", "--drain-timeout", "1m"}
 
 // eachWay runs f with the last version as from and this one as to, and the other way round.
 func eachWay(t *testing.T, f func(t *testing.T, v *versions)) {
@@ -102,8 +102,8 @@ func TestUpgradeLocks(t *testing.T) {
 			expect(v.other, "_", c.want)
 			w := v.waits(v.to, c.want)
 			v.hold.Do(strings.Fields(c.give)...)
-			if got := w.Read(); got[0] != '+' && got[0] != ':' {
-				t.Errorf("%s after %s: %q", c.want, c.give, got)
+			if got, err := w.TryRead(harness.Patience); err != nil || got[0] != '+' && got[0] != ':' {
+				t.Fatalf("%s after %s: %q, %v", c.want, c.give, got, err)
 			}
 			if got := w.Do(strings.Fields(c.end)...); got[0] != ':' {
 				t.Errorf("%s: %q", c.end, got)
@@ -155,19 +155,25 @@ func TestUpgradeHandoffs(t *testing.T) {
 					return harness.Object(t, info["waiting"])["queue"] == int64(i+1)
 				})
 				work.Go(func() {
-					if got := w.Read(); got != "+OK\r\n" {
-						t.Errorf("%s: %q", verb, got)
+					if got, err := w.TryRead(harness.Patience); got != "+OK\r\n" {
+						t.Errorf("%s: number %d is answered %q, %v", verb, i, got, err)
+						return
 					}
 					granted <- i
-					harness.Expect(t, w, ":1\r\n", "UNLOCK", key)
+					if got, err := w.Try("UNLOCK", key); got != ":1\r\n" {
+						t.Errorf("UNLOCK: %q, %v", got, err)
+					}
 				})
 			}
 			harness.Expect(t, v.hold, ":1\r\n", "UNLOCK", key)
 			work.Wait()
-			for i := range cap(granted) {
-				if got := <-granted; got != i && verb == "FAIRLOCK" {
-					t.Errorf("%s: number %d is the %dth", verb, got, i)
+			close(granted)
+			next := 0
+			for i := range granted {
+				if i != next && verb == "FAIRLOCK" {
+					t.Errorf("%s: number %d comes where %d is next", verb, i, next)
 				}
+				next++
 			}
 		}
 	})
