@@ -5,15 +5,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/imports.md")
 
+// house is the module, read once for all tests, none of which changes it.
+var house = sync.OnceValues(func() ([]source, error) { return readModule(os.DirFS(filepath.Join("..", ".."))) })
+
 func readHouse(t *testing.T) []source {
 	t.Helper()
-	files, err := readModule(os.DirFS(filepath.Join("..", "..")))
+	files, err := house()
 	if err != nil {
 		t.Fatal(err)
 	}
