@@ -3,6 +3,7 @@ package world
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -30,18 +31,25 @@ func compile(source string) (*lua.FunctionProto, error) {
 	}
 	p, err := lua.Compile(chunk, "user_script")
 	if err == nil {
+		p.IsVarArg &^= lua.VarArgNeedsArg // as in Lua 5.1, the main chunk has no table "arg", which costs as much as a small script
 		compiled.Store(source, p)
 	}
 	return p, err
 }
 
+// script is what a node keeps of one.
+type script struct {
+	source string
+	proto  *lua.FunctionProto
+}
+
 // scripting is one node's Lua. Its state lives on from script to script, which may not make globals.
 type scripting struct {
-	n       *Node
-	state   *lua.LState
-	sources map[string]string // by SHA
-	on      *session          // whose script runs
-	inner   *session          // by which it calls commands
+	n     *Node
+	state *lua.LState
+	known map[string]script // by SHA
+	on    *session          // whose script runs
+	inner *session          // by which it calls commands
 }
 
 func (s *scripting) open() {
@@ -187,35 +195,41 @@ func writeLua(w *server.Writer, v lua.LValue) {
 	}
 }
 
+// load keeps a script, and returns its SHA, or the error that Redis answers.
+func (s *scripting) load(source string) (sha string, err error) {
+	proto, err := compile(source)
+	if err != nil {
+		return "", fmt.Errorf("ERR Error compiling script (new function): %w", err)
+	}
+	sha = digest(source)
+	s.known[sha] = script{source, proto}
+	return sha, nil
+}
+
 // eval answers EVAL and EVALSHA; mu is held.
 func (s *scripting) eval(on *session, args []string, bySHA bool) {
 	if len(args) < 2 {
 		on.peer.WriteError("ERR wrong number of arguments for 'eval' command")
 		return
 	}
-	source, sha := args[0], ""
-	if bySHA {
-		sha = strings.ToLower(args[0])
-		known := false
-		if source, known = s.sources[sha]; !known {
-			on.peer.WriteError("NOSCRIPT No matching script. Please use EVAL.")
-			return
-		}
-	} else {
-		sha = digest(source)
-	}
 	keys, err := strconv.Atoi(args[1])
 	if err != nil || keys < 0 || keys > len(args)-2 {
 		on.peer.WriteError("ERR Number of keys can't be greater than number of args")
 		return
 	}
-	proto, err := compile(source)
-	if err != nil {
-		on.peer.WriteError("ERR Error compiling script (new function): " + err.Error())
+	sha := strings.ToLower(args[0])
+	if !bySHA {
+		if sha, err = s.load(args[0]); err != nil {
+			on.peer.WriteError(err.Error())
+			return
+		}
+	}
+	is, known := s.known[sha]
+	if !known {
+		on.peer.WriteError("NOSCRIPT No matching script. Please use EVAL.")
 		return
 	}
-	s.sources[sha] = source
-	s.run(on, sha, proto, args[2:2+keys], args[2+keys:])
+	s.run(on, sha, is.proto, args[2:2+keys], args[2+keys:])
 }
 
 func (s *scripting) run(on *session, sha string, proto *lua.FunctionProto, keys, args []string) {
@@ -256,20 +270,20 @@ func (s *scripting) run(on *session, sha string, proto *lua.FunctionProto, keys,
 func (s *scripting) script(on *session, args []string) {
 	switch verb := strings.ToUpper(slices.Concat(args, []string{""})[0]); {
 	case verb == "FLUSH":
-		clear(s.sources)
+		clear(s.known)
 		on.peer.WriteOK()
 	case verb == "LOAD" && len(args) == 2:
-		if _, err := compile(args[1]); err != nil {
-			on.peer.WriteError("ERR Error compiling script (new function): " + err.Error())
+		sha, err := s.load(args[1])
+		if err != nil {
+			on.peer.WriteError(err.Error())
 			return
 		}
-		s.sources[digest(args[1])] = args[1]
-		on.peer.WriteBulk(digest(args[1]))
+		on.peer.WriteBulk(sha)
 	case verb == "EXISTS":
 		on.peer.Block(func(w *server.Writer) {
 			w.WriteLen(len(args) - 1)
 			for _, sha := range args[1:] {
-				_, known := s.sources[strings.ToLower(sha)]
+				_, known := s.known[strings.ToLower(sha)]
 				writeLua(w, lua.LNumber(map[bool]int{true: 1}[known]))
 			}
 		})

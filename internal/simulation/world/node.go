@@ -44,7 +44,7 @@ func (w *World) NewNode(addr string) *Node {
 		panic("world: " + err.Error())
 	}
 	n.srv = n.redis.Server()
-	n.lua = scripting{n: n, sources: map[string]string{}}
+	n.lua = scripting{n: n, known: map[string]script{}}
 	n.srv.Close()
 	n.srv.SetPreHook(n.hook)
 	n.synced = time.Now()
@@ -249,8 +249,8 @@ func (n *Node) command(s *session, command []string) {
 		return
 	}
 	if s.queues && command[0] == "EVALSHA" && len(command) > 1 {
-		if source, known := n.lua.sources[strings.ToLower(command[1])]; known { // transactions are miniredis', which knows no script
-			command[0], command[1] = "EVAL", source
+		if its, known := n.lua.known[strings.ToLower(command[1])]; known { // transactions are miniredis', which knows no script
+			command[0], command[1] = "EVAL", its.source
 		}
 	}
 	n.srv.Dispatch(s.peer, command)
