@@ -31,7 +31,7 @@ func Duels(r *Crew) {
 }
 
 // Herd has all clients want one lock, each over a proxy of its own choice. They hold it for a moment, or for longer; some give up, some hang up
-// while they wait, and some rest. Every ten seconds it is another lock, by another verb.
+// while they wait, and some rest. Every two seconds it is another lock, by another verb.
 func Herd(r *Crew) {
 	for _, c := range r.Clients {
 		r.Working.Go(func() {
@@ -49,7 +49,7 @@ func (c *Client) wantsOne(l *Link) {
 		if l == nil || l.dead || c.Over() {
 			return
 		}
-		epoch := int(c.Now() / (10 * second))
+		epoch := int(c.Now() / (2 * second))
 		s := &section{Client: c, keys: []string{fmt.Sprintf("h%d", epoch)}, verb: "LOCK", count: 1, fixed: l}
 		switch kind := epoch % 6; {
 		case kind == 5:

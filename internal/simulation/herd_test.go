@@ -147,10 +147,10 @@ func TestHerd(t *testing.T) {
 // which each proxy refreshes every 3 s; and when the lock has gone without a message somebody finds out soon.
 func TestHerdThatOnlyWaits(t *testing.T) {
 	const poll = 3 * second
-	for verb, proxies := range map[string]int{"LOCK": 120, "FAIRLOCK": 24} {
-		most := 4.0 // one proxy asks 0.44 times
+	for verb, proxies := range map[string]int{"LOCK": 48, "FAIRLOCK": 24} {
+		most := 3.0 // one proxy asks 0.44 times
 		if verb == "FAIRLOCK" {
-			most += float64(proxies) / 3
+			most += 1 + float64(proxies)/3
 		}
 		p := &profile{name: "herd", proxies: proxies + 1, options: lock.ManagerOptions{Watchdog: 30 * second, Poll: poll}}
 		defer current.Store(nil)

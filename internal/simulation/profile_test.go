@@ -26,6 +26,7 @@ type profile struct {
 	drive   func(*environment) // what runs instead of users with a workload
 	strict  bool               // nothing but users dies: who waits for a free lock gets it
 	effects bool               // the counters live long
+	share   time.Duration      // a run has 1/share of -duration, because its users hardly rest; 0: all
 }
 
 func (p *profile) takes(s store) bool { return len(p.stores) == 0 || slices.Contains(p.stores, s.name) }
@@ -82,7 +83,7 @@ var profiles = []*profile{
 	},
 	{
 		name: "herd", about: "one lock is wanted through many proxies: nobody waits for it while it is free", stores: one,
-		proxies: 6, users: 2, strict: true, effects: true, gap: 3 * second, options: lock.ManagerOptions{Watchdog: 10 * second, Poll: time.Minute}, drive: func(b *environment) { history.Herd(b.Crew) },
+		proxies: 6, users: 2, strict: true, effects: true, share: 4, gap: 3 * second, options: lock.ManagerOptions{Watchdog: 10 * second, Poll: time.Minute}, drive: func(b *environment) { history.Herd(b.Crew) },
 	},
 	{
 		name: "late", about: "writers sleep past their leases", stores: []string{"single"}, effects: true,

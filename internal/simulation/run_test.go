@@ -33,7 +33,7 @@ type watched struct {
 	logs     slog.Handler // what proxies say; nil: nothing
 }
 
-// play runs one seed for d of simulated time, in a bubble of its own.
+// play runs one seed for d of simulated time, or its profile's share of that, in a bubble of its own.
 func play(t *testing.T, c combination, seed uint64, d time.Duration, o watched) (r *result) {
 	r = &result{}
 	if o.commands {
@@ -45,7 +45,7 @@ func play(t *testing.T, c combination, seed uint64, d time.Duration, o watched) 
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		b = newEnvironment(c, seed, o.logs, r.commands)
-		r.wrong = b.live(d)
+		r.wrong = b.live(d / max(c.p.share, 1))
 		for _, n := range b.nodes {
 			for _, name := range b.names(n.Ask("KEYS", "n:*")) {
 				finals[name] = n.Ask("GET", name)

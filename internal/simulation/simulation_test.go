@@ -21,7 +21,7 @@ import (
 var (
 	seed    = flag.Uint64("seed", 0, "of the first run; the next ones count on from it. 0: 1, with -forever the time")
 	runs    = flag.Int("runs", 100, "how many runs, each with a seed of its own")
-	length  = flag.Duration("duration", 3*time.Minute, "how much simulated time each run has, beside its end")
+	length  = flag.Duration("duration", 0, "how much simulated time each run has, beside its end, herd a quarter of it; 0: 3m, with -short 1m")
 	gap     = flag.Duration("gap", 20*time.Second, "most between two sections of a user; 0: 1 s, 5 s and 20 s in turn")
 	only    = flag.String("profile", "", "only these, with commas")
 	where   = flag.String("store", "", "only these: single, cluster, quorum3, quorum5")
@@ -58,6 +58,12 @@ func combinations() (all []combination) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	switch {
+	case *length == 0 && testing.Short():
+		*length = time.Minute
+	case *length == 0:
+		*length = 3 * time.Minute
+	}
 	repeatable()
 	runtime.GOMAXPROCS(1)   // two processors would run goroutines in an order that no seed decides
 	debug.SetGCPercent(400) // what is simulated is small, and makes much garbage
