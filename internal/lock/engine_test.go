@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	debug.SetGCPercent(400)            // what is simulated is small, and makes much garbage
 	_ = flag.Set("test.parallel", "6") // those that run side by side wait for leases and clusters most of the time
 	testredis.VerifyTestMain(m)
 }

@@ -91,7 +91,7 @@ func TestHandoffLeavesTurns(t *testing.T) {
 				pick := func() Request { return Request{Key: "k", Kind: kind, Blocks: true} }
 				many := crowd(t, m, 90, pick, 0, done.Load)
 				few := crowd(t, n, 10, pick, 0, done.Load)
-				eventually(t, 2*time.Minute, "2,000 grants", func() bool { return many.Load()+few.Load() >= 2000 })
+				eventually(t, 2*time.Minute, "1,000 grants", func() bool { return many.Load()+few.Load() >= 1000 })
 				a, b := many.Load(), few.Load()
 				done.Store(true)
 				t.Logf("the ninety %d, the ten %d", a, b)

@@ -14,7 +14,7 @@ import (
 // Clients of several proxies take turns at a lock while two nodes of five are dead, so that each of the other three is needed: nobody waits
 // for long, whether the dead ones refuse connections or say nothing, and whether the nodes are near or far.
 func TestQuorumTurns(t *testing.T) {
-	const clients, turns, longest = 20, 5, 8 * time.Second
+	const clients, turns, longest = 20, 3, 8 * time.Second
 	for _, far := range []time.Duration{0, 5 * time.Millisecond} {
 		for what, dead := range map[string]func(n *world.Node, first bool){
 			"killed":  func(n *world.Node, _ bool) { n.Kill() },

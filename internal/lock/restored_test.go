@@ -12,7 +12,7 @@ import (
 
 // What a connection was promised when it took a lock for a time of its own, or set that with RENEW, it keeps, whatever has cut the lease in Redis.
 func TestLeaseOfItsOwnIsRestored(t *testing.T) {
-	const promised = 15 * time.Minute // more than a clock is set ahead
+	const promised = 7 * time.Minute // more than a clock is set ahead
 	cutTo := func(left time.Duration) func(t *testing.T, n *world.Node) {
 		return func(t *testing.T, n *world.Node) {
 			keys, err := redis.Strings(n.Do(t, "KEYS", "*"), nil)
@@ -33,8 +33,8 @@ func TestLeaseOfItsOwnIsRestored(t *testing.T) {
 		"another reader's watchdog":                       {kind: Read, cut: func(t *testing.T, n *world.Node) { n.Do(t, "PEXPIRE", "k", 30000) }},
 		"a failover without the RENEW":                    {kind: Plain, cut: cutTo(20 * time.Second), lost: true},
 		"a failover without the RENEW of a writer":        {kind: Write, cut: cutTo(20 * time.Second), lost: true},
-		"a clock that is set ahead":                       {kind: Plain, cut: func(_ *testing.T, n *world.Node) { n.Jump(10 * time.Minute) }},
-		"a clock that is set ahead while somebody writes": {kind: Write, cut: func(_ *testing.T, n *world.Node) { n.Jump(10 * time.Minute) }},
+		"a clock that is set ahead":                       {kind: Plain, cut: func(_ *testing.T, n *world.Node) { n.Jump(4 * time.Minute) }},
+		"a clock that is set ahead while somebody writes": {kind: Write, cut: func(_ *testing.T, n *world.Node) { n.Jump(4 * time.Minute) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
