@@ -26,7 +26,7 @@ help: ## list the targets
 build: ## bin/lockproxy
 	go build -ldflags "-X main.commit=$$(git rev-parse --short=12 HEAD 2>/dev/null)" -o bin/lockproxy ./cmd/lockproxy
 
-dist: ## packages in dist/: tar.gz, Debian, SBOM, chart, image; says what is missing; VERSION=1.2.3 ARCHS="amd64 arm64"
+dist: ## packages in dist/: tar.gz, Debian, SBOM, chart, image, those for Python, Node, Go and Java; says what is missing; VERSION=1.2.3 ARCHS="amd64 arm64"
 	VERSION=$(VERSION) COMMIT=$(COMMIT) ARCHS="$(ARCHS)" deploy/dist
 
 # The simulation takes longest, so it begins first. What is in integration/ and needs no server is for make test. Tests are built without
@@ -137,7 +137,7 @@ alerts: ## the alerts for Prometheus, and the names of metrics, by Prometheus' o
 	@.ci/need promtool
 	go test ./internal/telemetry -run '^TestPromtool$$' -count=1 -v
 
-packaging: ## what users install, built, checked by Helm, Kubernetes' types, lintian, hadolint, systemd and others, and started; brings the tools
+packaging: ## what users install, built, checked by Helm, Kubernetes' types, lintian, hadolint, systemd, GoReleaser and others, installed and started; brings the tools
 	.ci/packaging all
 
 # Runs are counted, because Go sometimes takes the end of a time for a failure (golang/go#75804). Inputs that reach new code are not
