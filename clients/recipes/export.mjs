@@ -3,7 +3,7 @@
 import { createClient } from 'redis';
 import { Lost, withLock } from 'lockproxy';
 
-const client = await createClient({ url: 'redis://localhost:6380' }).connect();
+const client = await createClient({ url: 'redis://localhost:6380' }).on('error', console.error).connect();
 try {
   await withLock(client, 'export', async ({ check, signal }) => {
     for (const url of process.argv.slice(2)) {

@@ -3,7 +3,7 @@ import express from 'express';
 import { createClient } from 'redis';
 import { NotAcquired, withLock } from 'lockproxy';
 
-const client = await createClient({ url: 'redis://localhost:6380' }).connect();
+const client = await createClient({ url: 'redis://localhost:6380' }).on('error', console.error).connect();
 const app = express();
 
 app.post('/orders/:order/pay', async (req, res) => {
