@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,13 +62,7 @@ func (s *Server) learn() error {
 	s.learnErrors()
 	err := s.learnTable()
 	s.facts.trouble.Store(&err)
-	if limits := s.learnLimits(); err == nil {
-		err = limits
-	}
-	if auth := s.learnAuth(); err == nil {
-		err = auth
-	}
-	return err
+	return cmp.Or(err, s.learnLimits(), s.learnAuth())
 }
 
 // learnErrors finds out whether an error of a script may look like several replies. Until Redis has said that it may
@@ -219,13 +214,18 @@ func (f *facts) listed() bool {
 
 // awaitTable waits until Redis has listed its commands, but only for as long as a command is retried, and finds the
 // command. Before that nobody knows what it does to the connection on which it is sent, nor, in a cluster, to which
-// node it goes.
+// node it goes. A Redis that has been asked for the first time and has not answered yet, as on a busy machine, is waited
+// for as long as such an answer may take.
 func (s *Session) awaitTable(c *call) {
 	if c.answer != nil || s.srv.facts.table.Load().Learned() {
 		return
 	}
 	s.pipes.Send()
-	ctx, cancel := context.WithTimeout(s.client.Context(), s.srv.up.backend.RetryFor())
+	patience := s.srv.up.backend.RetryFor()
+	if s.srv.facts.trouble.Load() == nil {
+		patience = backend.QuestionTime
+	}
+	ctx, cancel := context.WithTimeout(s.client.Context(), patience)
 	defer cancel()
 	select {
 	case <-s.srv.facts.known:

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -35,5 +36,23 @@ func TestNothingIsForwardedBeforeCommandsAreKnown(t *testing.T) {
 	}
 	if got, err := redis.String(c.Do("PING")); got != "QUEUED" {
 		t.Errorf("its own: %q, %v", got, err)
+	}
+}
+
+// A Redis that answers late, as at the start on a busy machine, is waited for by the first commands.
+func TestFirstCommandsWaitForTheCommandTable(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	server.Stop()
+	defer server.Cont()
+	addr := twoWires(t, server.Addr(), server.Addr(), lock.ManagerOptions{})
+	c := connect(t, addr)
+	if err := errors.Join(c.Send("SET", "k", "v"), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second / 2) // longer than a command is tried again
+	server.Cont()
+	if got, err := redis.String(c.Receive()); got != "OK" {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
