@@ -46,10 +46,11 @@ test: ## quick, and the tests with real servers, a few of them newer ones: under
 newer: ## drop-in, locks, clusters and the real Redisson on Redis 8.2 and Valkey 8.1, a part of which make test has; SERVERS="/path/to/redis-server" for others
 	.ci/newer
 
-# internal/lock has one processor there, and go test would run only as many of its tests at once.
+# internal/lock has one processor there, and go test would run only as many of its tests at once. So one package more than there are
+# processors has something to do.
 race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
-	@$(call timed,race,go test -race -parallel $$(nproc) -timeout 45m $(PKG))
+	@$(call timed,race,go test -race -p $$(($$(nproc) + 1)) -parallel $$(nproc) -timeout 45m $(PKG))
 
 soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, packages, histories, mutations, clusters, quorum, upgrades, newer servers, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
