@@ -87,8 +87,8 @@ func TestPlaceOutlastsRedissonsTime(t *testing.T) {
 	}{{10_000, 0, false}, {10_000, 0, true}, {300_000, 0, true}, {300_000, 60_000, false}, {300_000, 200_000, true}} {
 		s.Do(t, "FLUSHALL")
 		s.Do(t, "HSET", "k", "you", 1)
+		first := time.Now().UnixMilli() + 30000 // not later than the lock's end
 		s.Do(t, "PEXPIRE", "k", 30000)
-		first := time.Now().UnixMilli() + 30000
 		if c.behind {
 			enter("a")
 			first = score("a")
