@@ -39,7 +39,7 @@ quick: ## vet, and the tests that start no process, among them a hundred simulat
 # What takes longest begins first here, too, so that no package is left to run by itself at the end.
 WHOLE = $(if $(filter ./...,$(PKG)),./integration/cluster ./integration/locks ./internal/session ./integration/faults ./integration/quorum ./internal/simulation ./internal/lock ./cluster )$(PKG)
 
-test: ## quick, and the tests with real servers, a few of them newer ones: under six minutes on two processors; PKG=./upstream for one package
+test: ## quick, and the tests with real servers, a few of them newer ones: some ten minutes on two processors; PKG=./upstream for one package
 	@.ci/need redis-server redis-cli
 	@$(call timed,test,{ go vet $(PKG) && go test -vet=off -ldflags=-w -p $(SIDE_BY_SIDE) -parallel $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(WHOLE)$(if $(filter ./...,$(PKG)), && .ci/newer short); })
 

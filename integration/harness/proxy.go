@@ -33,7 +33,7 @@ func StartProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	return StartBinary(t, Binary(t), upstream, args...)
 }
 
-// LaunchProxy is startProxy for an upstream that is not there yet.
+// LaunchProxy is StartProxy for an upstream that is not there yet.
 func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	t.Helper()
 	return launch(t, Binary(t), upstream, args...)

@@ -224,7 +224,7 @@ func freezeNode(n *nemesis) {
 	n.replaceNode("stop a master until its replica has its place", func(master *testredis.Server) func() {
 		n.r.Fault(history.ServerStopped, "a master")
 		master.Stop()
-		soon := time.AfterFunc(5*time.Second, master.Cont) // who waits for all nodes waits for it, too
+		soon := time.AfterFunc(5*time.Second, master.Cont) // whoever waits for all nodes waits for it, too
 		return func() {
 			if soon.Stop() {
 				master.Cont()

@@ -56,4 +56,4 @@ func mount(dir string, bytes int) error {
 	return syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprint("size=", bytes))
 }
 
-func unmount(dir string) { _ = syscall.Unmount(dir, syscall.MNT_DETACH) } // who has a file open keeps it until its end
+func unmount(dir string) { _ = syscall.Unmount(dir, syscall.MNT_DETACH) } // whoever has a file open keeps it until it is closed

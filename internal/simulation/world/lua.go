@@ -37,7 +37,7 @@ func compile(source string) (*lua.FunctionProto, error) {
 	return p, err
 }
 
-// script is what a node keeps of one.
+// script is what a node keeps of a script.
 type script struct {
 	source string
 	proto  *lua.FunctionProto
@@ -224,12 +224,12 @@ func (s *scripting) eval(on *session, args []string, bySHA bool) {
 			return
 		}
 	}
-	is, known := s.known[sha]
+	kept, known := s.known[sha]
 	if !known {
 		on.peer.WriteError("NOSCRIPT No matching script. Please use EVAL.")
 		return
 	}
-	s.run(on, sha, is.proto, args[2:2+keys], args[2+keys:])
+	s.run(on, sha, kept.proto, args[2:2+keys], args[2+keys:])
 }
 
 func (s *scripting) run(on *session, sha string, proto *lua.FunctionProto, keys, args []string) {

@@ -249,8 +249,8 @@ func (n *Node) command(s *session, command []string) {
 		return
 	}
 	if s.queues && command[0] == "EVALSHA" && len(command) > 1 {
-		if its, known := n.lua.known[strings.ToLower(command[1])]; known { // transactions are miniredis', which knows no script
-			command[0], command[1] = "EVAL", its.source
+		if kept, known := n.lua.known[strings.ToLower(command[1])]; known { // transactions are miniredis', which knows no script
+			command[0], command[1] = "EVAL", kept.source
 		}
 	}
 	n.srv.Dispatch(s.peer, command)
