@@ -33,7 +33,7 @@ dist: ## packages in dist/: tar.gz, Debian, SBOM, chart, image, those for Python
 # a vet of their own, which is for a part of what go vet has just looked at, and without a debugger's tables, a third of the linker's work.
 UNIT = $(if $(filter ./...,$(PKG)),./internal/simulation $$(go list ./... | grep -v /integration/),$(PKG))
 
-quick: ## vet, and the tests that start no process, among them a hundred simulated runs of a minute: under a minute
+quick: ## vet, and the tests that start no process, among them a hundred simulated runs of a minute
 	@$(call timed,quick,{ go vet $(PKG) && go test -vet=off -ldflags=-w -short -timeout $(TIMEOUT) $(ARGS) $(UNIT); })
 
 # What takes longest begins first here, too, so that no package is left to run by itself at the end.
