@@ -4,8 +4,7 @@ package scripts
 import (
 	"crypto/sha1"
 	"embed"
-	"encoding/hex"
-	"regexp"
+	"fmt"
 	"strings"
 )
 
@@ -125,35 +124,33 @@ end
 	Publishes = load("publishes", "-- include publishes")
 )
 
-// include is a line of a script in whose place the text of some files stands.
-var include = regexp.MustCompile(`(?m)^( *)-- include (.+)\n`)
-
-// expand puts into a text what it includes. What is included at the beginning of a line is there for all that follows, and stands there once; whole
-// names what there is. What is included in a block is defined only when a step comes there, since to define a function takes time at each run.
-func expand(text string, whole map[string]bool, inBlock bool) string {
-	return include.ReplaceAllStringFunc(text, func(line string) string {
-		words := include.FindStringSubmatch(line)
-		inBlock := inBlock || words[1] != ""
-		var all strings.Builder
-		for _, name := range strings.Fields(words[2]) {
+// expand writes a text with what it includes: a line "-- include …" names files, whose text stands in its place. What is included at the beginning of
+// a line is there for all that follows, and stands there once; whole names what there is. What is included in a block is defined only when a step comes
+// there, since to define a function takes time at each run. Every start of lockproxy does this, which is why it has no regular expression.
+func expand(to *strings.Builder, text string, whole map[string]bool, inBlock bool) {
+	for line := range strings.Lines(text) {
+		indent, names, includes := strings.Cut(line, "-- include ")
+		if !includes {
+			to.WriteString(line)
+			continue
+		}
+		inBlock := inBlock || indent != ""
+		for _, name := range strings.Fields(names) {
 			if whole[name] {
 				continue
 			}
-			if !inBlock {
-				whole[name] = true
-			}
+			whole[name] = !inBlock
 			file, err := files.ReadFile(name + ".lua")
 			if err != nil {
 				panic(err) // it is embedded; every test finds it
 			}
-			all.WriteString(expand(string(file), whole, inBlock))
+			expand(to, string(file), whole, inBlock)
 		}
-		return all.String()
-	})
+	}
 }
 
 func load(name, text string) *Script {
-	source := expand(text+"\n", map[string]bool{}, false)
-	sum := sha1.Sum([]byte(source))
-	return &Script{Name: name, Span: "script " + name, Source: source, SHA: hex.EncodeToString(sum[:])}
+	var source strings.Builder
+	expand(&source, text, map[string]bool{}, false)
+	return &Script{Name: name, Span: "script " + name, Source: source.String(), SHA: fmt.Sprintf("%x", sha1.Sum([]byte(source.String())))}
 }
