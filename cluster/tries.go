@@ -36,6 +36,13 @@ func (c *Cluster) Tries(slot int) *Tries {
 	return &Tries{c: c, slot: slot, Until: time.Now().Add(c.opts.RetryFor)}
 }
 
+// Waited has the tries begin again if the last one, which was sent then, has waited at Redis: its refusal is one of what has changed since.
+func (t *Tries) Waited(sent time.Time) {
+	if time.Since(sent) > time.Second {
+		t.Until = time.Now().Add(t.c.opts.RetryFor)
+	}
+}
+
 // Slot is that of the request's keys.
 func (t *Tries) Slot() int { return t.slot }
 
@@ -62,7 +69,7 @@ func (t *Tries) Again(ctx context.Context, r Refusal) bool {
 		return false
 	case Look:
 		t.c.Refreshed(ctx)
-		retry.Sleep(ctx, triesPause, t.c.ctx.Done())
+		fallthrough
 	case Pause:
 		retry.Sleep(ctx, triesPause, t.c.ctx.Done())
 	}

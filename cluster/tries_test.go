@@ -75,3 +75,17 @@ func TestTriesInCircles(t *testing.T) {
 		t.Errorf("steps when the time is up %s, want %s", steps, want)
 	}
 }
+
+// A refusal after a wait at Redis begins a new series of tries; one that comes soon does not.
+func TestTriesAfterAWait(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	tries := Tries{c: &Cluster{opts: Options{RetryFor: time.Minute}}, Until: now, slot: -1}
+	refused := Refusal{kind: demoted}
+	if tries.Waited(now); tries.After(refused, now) != Stop {
+		t.Error("a try that has not waited begins a new series")
+	}
+	if tries.Waited(now.Add(-2 * time.Second)); tries.After(refused, now) != Look {
+		t.Error("a try that has waited for two seconds is the last one")
+	}
+}

@@ -128,11 +128,9 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	forwarded()
 	t := u.nodes.Tries(slot)
 	u.follow(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal, err error) {
-		sent, wait := time.Now(), dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}
-		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: wait}, cmd.Raw, t.Ask)
-		if now := time.Now(); now.Sub(sent) > time.Second { // a redirect that comes after a wait begins a new series
-			t.Until = now.Add(u.nodes.RetryFor())
-		}
+		sent := time.Now()
+		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}}, cmd.Raw, t.Ask)
+		t.Waited(sent)
 		if p.slots.watched == backend.NoSlot {
 			r = u.nodes.Refusal(p.Node, refusal)
 		}
@@ -282,12 +280,13 @@ func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *clus
 // masters has run use a connection to each master. It tries for as long as commands are retried on the cluster.
 func (u *clustered) masters(id upstream.Identity, run func(conns) error) error {
 	for t := u.nodes.Tries(backend.NoSlot); ; {
-		all, err := u.connectAll(id, u.nodes.Snapshot().Masters)
+		all, err := u.connectAll(id)
 		r := unreached(err)
 		if err == nil {
-			n := all[0].Node
+			sent := time.Now()
 			err = run(all)
-			r = u.nodes.RefusalIn(n, err)
+			t.Waited(sent) // a master that is about to hand its place over holds writes back, for seconds
+			r = u.nodes.RefusalIn(all[0].Node, err)
 		}
 		if !t.Again(u.client.Context(), r) {
 			return err
@@ -295,9 +294,9 @@ func (u *clustered) masters(id upstream.Identity, run func(conns) error) error {
 	}
 }
 
-// connectAll makes a connection to each of the nodes, or else none.
-func (u *clustered) connectAll(id upstream.Identity, nodes []*cluster.Node) (all conns, err error) {
-	for _, n := range nodes {
+// connectAll makes a connection to each master, or else none.
+func (u *clustered) connectAll(id upstream.Identity) (all conns, err error) {
+	for _, n := range u.nodes.Snapshot().Masters {
 		p, err := u.connectAs(u.Context, id, n, new(dedicated.View))
 		if err != nil {
 			all.end()
