@@ -21,26 +21,29 @@ import (
 // compiled are scripts by their source, for all nodes: they never change.
 var compiled sync.Map
 
-func compile(source string) (*lua.FunctionProto, error) {
-	if p, known := compiled.Load(source); known {
-		return p.(*lua.FunctionProto), nil
-	}
-	chunk, err := parse.Parse(strings.NewReader(source), "user_script")
-	if err != nil {
-		return nil, err
-	}
-	p, err := lua.Compile(chunk, "user_script")
-	if err == nil {
-		p.IsVarArg &^= lua.VarArgNeedsArg // as in Lua 5.1, the main chunk has no table "arg", which costs as much as a small script
-		compiled.Store(source, p)
-	}
-	return p, err
-}
-
 // script is what a node keeps of a script.
 type script struct {
 	source string
+	sha    string
 	proto  *lua.FunctionProto
+}
+
+func compile(source string) (script, error) {
+	if made, known := compiled.Load(source); known {
+		return made.(script), nil
+	}
+	chunk, err := parse.Parse(strings.NewReader(source), "user_script")
+	if err != nil {
+		return script{}, err
+	}
+	p, err := lua.Compile(chunk, "user_script")
+	if err != nil {
+		return script{}, err
+	}
+	p.IsVarArg &^= lua.VarArgNeedsArg // as in Lua 5.1, the main chunk has no table "arg", which costs as much as a small script
+	made := script{source, digest(source), p}
+	compiled.Store(source, made)
+	return made, nil
 }
 
 // scripting is one node's Lua. Its state lives on from script to script, which may not make globals.
@@ -197,13 +200,12 @@ func writeLua(w *server.Writer, v lua.LValue) {
 
 // load keeps a script, and returns its SHA, or the error that Redis answers.
 func (s *scripting) load(source string) (sha string, err error) {
-	proto, err := compile(source)
+	made, err := compile(source)
 	if err != nil {
 		return "", fmt.Errorf("ERR Error compiling script (new function): %w", err)
 	}
-	sha = digest(source)
-	s.known[sha] = script{source, proto}
-	return sha, nil
+	s.known[made.sha] = made
+	return made.sha, nil
 }
 
 // eval answers EVAL and EVALSHA; mu is held.
@@ -217,12 +219,12 @@ func (s *scripting) eval(on *session, args []string, bySHA bool) {
 		on.peer.WriteError("ERR Number of keys can't be greater than number of args")
 		return
 	}
-	sha := strings.ToLower(args[0])
-	if !bySHA {
-		if sha, err = s.load(args[0]); err != nil {
-			on.peer.WriteError(err.Error())
-			return
-		}
+	var sha string
+	if bySHA {
+		sha = strings.ToLower(args[0])
+	} else if sha, err = s.load(args[0]); err != nil {
+		on.peer.WriteError(err.Error())
+		return
 	}
 	kept, known := s.known[sha]
 	if !known {
