@@ -33,7 +33,7 @@ dist: ## packages in dist/: tar.gz, Debian, SBOM, chart, image, those for Python
 # a vet of their own, which is for a part of what go vet has just looked at, and without a debugger's tables, a third of the linker's work.
 UNIT = $(if $(filter ./...,$(PKG)),./internal/simulation $$(go list ./... | grep -v /integration/),$(PKG))
 
-quick: ## vet, and the tests that start no process, among them a hundred simulated runs of a minute
+quick: ## vet, and the tests that start no process, among them fifty simulated runs of a minute
 	@$(call timed,quick,{ go vet $(PKG) && go test -vet=off -ldflags=-w -short -timeout $(TIMEOUT) $(ARGS) $(UNIT); })
 
 # What takes longest begins first here, too, so that no package is left to run by itself at the end.
@@ -115,9 +115,9 @@ mutations: ## do the simulation and the histories find mistakes made on purpose?
 	go test ./internal/simulation -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
 	go test ./integration/history -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
 
-long: ## the long forms of tests before one Redis: minutes of coming and going, every command often
+long: ## the long forms of tests before one Redis: minutes of coming and going, every command often; a hundred simulated runs of three minutes
 	@.ci/need redis-server redis-cli
-	TESTS_LONG=1 go test ./cmd/lockproxy ./integration/dropin ./integration/faults ./integration/locks -count=1 -timeout 1h $(ARGS)
+	TESTS_LONG=1 go test ./cmd/lockproxy ./integration/dropin ./integration/faults ./integration/locks ./internal/simulation -count=1 -timeout 1h $(ARGS)
 
 nodes: ## locks counted through failovers, resharding and faults of clusters and Sentinels: the long forms, with their figures
 	@.ci/need redis-server

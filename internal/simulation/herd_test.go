@@ -130,7 +130,7 @@ func TestHerd(t *testing.T) {
 		}
 		for _, verb := range []string{"LOCK", "FAIRLOCK", "WLOCK"} {
 			for _, work := range []time.Duration{0, 5 * ms} {
-				h := contend(t, verb, n, work, second/4+10*time.Duration(n)*(ms+herdUsers*work))
+				h := contend(t, verb, n, work, 50*max(work, ms)+10*time.Duration(n)*(ms+herdUsers*work))
 				least, most := h.spread()
 				said := fmt.Sprintf("%s, %d proxies, %v of work: %.1f scripts a grant, %d grants, fair wait %v, longest %v, grants of a user %d to %d",
 					verb, n, work, h.perGrant(), h.grants, h.fair().Round(10*time.Microsecond), h.longest.Round(10*time.Microsecond), least, most)

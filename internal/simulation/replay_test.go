@@ -11,15 +11,19 @@ import (
 const (
 	// plays is how often a seed may be played until it comes out as before.
 	plays = 3
-	// mayDiffer is how many of the combinations may never do so: about one seed in fifty comes out in one of two ways, see README.md.
-	mayDiffer = 4
+	// mayDiffer: one in so many of the combinations may never do so. About one seed in fifty comes out in one of two ways, see README.md.
+	mayDiffer = 6
 )
 
 // A seed is played again exactly: every call at the same nanosecond, with the same reply at the same nanosecond. The race detector has
 // goroutines take turns by chance, so this test is not for it.
 func TestReplay(t *testing.T) {
-	differ := 0
+	played, differ := 0, 0
 	for i, c := range combinations() {
+		if !long && i%3 != 0 {
+			continue // every third: each kind of store is among them
+		}
+		played++
 		s := *seed + uint64(1000+i)
 		first := play(t, c, s, 20*time.Second, watched{commands: true})
 		same := false
@@ -38,8 +42,8 @@ func TestReplay(t *testing.T) {
 			differ++
 		}
 	}
-	if differ > mayDiffer {
-		t.Errorf("%d of %d seeds are never the same when they are played again", differ, len(combinations()))
+	if differ > played/mayDiffer {
+		t.Errorf("%d of %d seeds are never the same when they are played again", differ, played)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 
 var (
 	seed    = flag.Uint64("seed", 0, "of the first run; the next ones count on from it. 0: 1, with -forever the time")
-	runs    = flag.Int("runs", 100, "how many runs, each with a seed of its own")
-	length  = flag.Duration("duration", 0, "how much simulated time each run has, beside its end, herd a quarter of it; 0: 3m, with -short 1m")
+	runs    = flag.Int("runs", 0, "how many runs, each with a seed of its own; 0: 100, with -short 50")
+	length  = flag.Duration("duration", 0, "how much simulated time each run has, beside its end, herd a quarter of it; 0: 1m, in the long forms 3m")
 	gap     = flag.Duration("gap", 20*time.Second, "most between two sections of a user; 0: 1 s, 5 s and 20 s in turn")
 	only    = flag.String("profile", "", "only these, with commas")
 	where   = flag.String("store", "", "only these: single, cluster, quorum3, quorum5")
@@ -33,6 +33,9 @@ var (
 	odd     = flag.Bool("odd", false, "this is the second process of TestSimulation, which plays every other run")
 	out     = flag.String("out", "", "where the log of a failed run goes; empty: the folder for temporary files")
 )
+
+// long says whether tests are to have their long form.
+var long = os.Getenv("TESTS_LONG") == "1"
 
 // combination is a profile on a store that it takes.
 type combination struct {
@@ -58,11 +61,12 @@ func combinations() (all []combination) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	switch {
-	case *length == 0 && testing.Short():
+	*runs = cmp.Or(*runs, map[bool]int{false: 100, true: 50}[testing.Short()])
+	if *length == 0 {
 		*length = time.Minute
-	case *length == 0:
-		*length = 3 * time.Minute
+		if long || *forever || *within > 0 || *mutants {
+			*length = 3 * time.Minute
+		}
 	}
 	repeatable()
 	runtime.GOMAXPROCS(1)   // two processors would run goroutines in an order that no seed decides
