@@ -66,9 +66,9 @@ func linkOnce(root, file string) error {
 	}
 	sum := sha256.Sum256([]byte(root))
 	kept := filepath.Join(cache, "lockproxy-test", hex.EncodeToString(sum[:6]))
-	args := []string{"build", "-o", filepath.Join(kept, "lockproxy")}
+	args := []string{"build", "-ldflags=-w", "-o", filepath.Join(kept, "lockproxy")} // without a debugger's tables, as the Makefile links tests
 	if RaceEnabled {
-		args[2] += "-race"
+		args[3] += "-race"
 		args = append(args, "-race")
 	}
 	if err := os.MkdirAll(kept, 0o755); err != nil {
@@ -82,7 +82,7 @@ func linkOnce(root, file string) error {
 	if out, err := exec.Command("go", append(args, "github.com/lockproxy/lockproxy/cmd/lockproxy")...).CombinedOutput(); err != nil {
 		return fmt.Errorf("building lockproxy: %w\n%s", err, out)
 	}
-	return copyFile(args[2], file)
+	return copyFile(args[3], file)
 }
 
 // lockFile waits for its turn among the processes that want the same file locked.
