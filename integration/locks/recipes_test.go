@@ -160,7 +160,7 @@ func built(t *testing.T, p *harness.Proxy, b harness.Block) string {
 	write(t, dir, "main.go", b.At(t, p.Addr(), ""))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*harness.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", "recipe", ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-gcflags=-l", "-ldflags=-w", "-o", "recipe", ".") // it runs once: no time for the optimizer, nor for a debugger
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
