@@ -54,7 +54,7 @@ func bulk(reply string) string {
 func TestMutualExclusion(t *testing.T) {
 	t.Parallel()
 	const connections, proxies = 64, 2
-	increments := int64(4000)
+	increments := int64(1000)
 	if harness.Long() {
 		increments = 20000
 	}

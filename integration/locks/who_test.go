@@ -182,6 +182,15 @@ func TestOwnerEndsOnAnotherProxy(t *testing.T) {
 // An owner may go on through another proxy; what the first one still believes must not keep the lock alive, nor cry.
 func TestOwnerMovesToAnotherProxy(t *testing.T) {
 	t.Parallel()
+	s := testredis.Start(t)
+	two := func(watchdog string) (pair [2]*harness.Proxy) {
+		for i := range pair {
+			pair[i] = harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", watchdog)
+		}
+		return pair
+	}
+	proxies := map[string][2]*harness.Proxy{"6s": two("6s"), "18s": two("18s")}
+	tests := map[string]func(*testing.T){}
 	for name, c := range map[string]struct {
 		watchdog string
 		there    [][]string
@@ -197,21 +206,18 @@ func TestOwnerMovesToAnotherProxy(t *testing.T) {
 		"LOCK again there, UNLOCK":          {"6s", [][]string{{"LOCK", "EX", "60"}, {"UNLOCK"}}, 0},
 		"LOCK EX again there, UNLOCK":       {"6s", [][]string{{"LOCK", "EX", "30"}, {"UNLOCK"}}, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := testredis.Start(t)
-			first := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
-			second := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
-			here, there := harness.Dial3(t, first.Addr()), harness.Dial3(t, second.Addr())
-			harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me", "EX", "30")
+		tests[name] = func(t *testing.T) {
+			pair := proxies[c.watchdog]
+			here, there := harness.Dial3(t, pair[0].Addr()), harness.Dial3(t, pair[1].Addr())
+			harness.Expect(t, here, "+OK\r\n", "LOCK", name, "OWNER", "me", "EX", "30")
 			began := time.Now()
 			for _, args := range c.there {
-				got := there.Do(append([]string{args[0], "k", "OWNER", "me"}, args[1:]...)...)
+				got := there.Do(append([]string{args[0], name, "OWNER", "me"}, args[1:]...)...)
 				if got[0] == '-' {
 					t.Fatalf("%q on the other proxy: %q", args, got)
 				}
 			}
-			harness.Eventually(t, "the lock is gone", func() bool { return !exists(t, s, "k") })
+			harness.Eventually(t, "the lock is gone", func() bool { return !exists(t, s, name) })
 			if d := time.Since(began); d < c.gone-10*time.Millisecond {
 				t.Errorf("gone after %v", d)
 			}
@@ -220,12 +226,13 @@ func TestOwnerMovesToAnotherProxy(t *testing.T) {
 				t.Errorf("the first connection got %q", here.Read())
 			}
 			// Sent again on the connection that began: the hold is over, not lost.
-			if got := here.Do("UNLOCK", "k", "OWNER", "me"); got != ":1\r\n" && !strings.HasPrefix(got, "-NOTHELD ") {
+			if got := here.Do("UNLOCK", name, "OWNER", "me"); got != ":1\r\n" && !strings.HasPrefix(got, "-NOTHELD ") {
 				t.Errorf("UNLOCK on the first connection: %q", got)
 			}
 			if !there.Silent(time.Millisecond) {
 				t.Errorf("the second connection got %q", there.Read())
 			}
-		})
+		}
 	}
+	sideBySide(t, tests)
 }
