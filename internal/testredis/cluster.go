@@ -21,7 +21,9 @@ const (
 	clusterPatience = 60 * time.Second
 	// failoverPatience is how long Redis tries a failover that was ordered, and a little more.
 	failoverPatience = 6 * time.Second
-	clusterLook      = 20 * time.Millisecond
+	// look is how often servers are asked whether they have come to what a test waits for. Each time costs every one of them connections,
+	// and they think about it for seconds.
+	look = 100 * time.Millisecond
 )
 
 // QuickFailover is what StartCluster is told by tests that want a dead master noticed soon. The others have a cluster in which that takes
@@ -116,7 +118,7 @@ func (c *Cluster) until(check func() error) error {
 			return err
 		}
 		select {
-		case <-time.After(clusterLook):
+		case <-time.After(look):
 		case <-c.t.Context().Done():
 			return err
 		}

@@ -245,7 +245,7 @@ func (g *Group) until(what string, ok func() bool) {
 	over := time.After(groupPatience)
 	for !ok() {
 		select {
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(look):
 		case <-over:
 			g.t.Fatalf("testredis: never: %s", what)
 		}
