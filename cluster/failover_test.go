@@ -105,7 +105,7 @@ func TestFailoverOrdered(t *testing.T) {
 		if err := l.run(cl); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond) // which leaves the processors to other tests
+		time.Sleep(30 * time.Millisecond) // which leaves the processors to other tests
 		select {
 		case err := <-done:
 			t.Logf("%d pipelines, %+v", l.n, c.Stats())

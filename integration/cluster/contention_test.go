@@ -30,7 +30,7 @@ func numbered(prefix string, n int) (all []string) {
 // TestClusterLockCounts: the clients of 4 proxies count under 50 locks of all kinds, all exactly.
 func TestClusterLockCounts(t *testing.T) {
 	t.Parallel()
-	total := int64(2000)
+	total := int64(1000)
 	if harness.Long() {
 		total = 20000
 	}
@@ -207,7 +207,7 @@ func reshardForHeld(tc *testredis.Cluster, these []int, least time.Duration, sto
 				done <- err
 				return
 			}
-			time.Sleep(harness.Breath(5 * time.Millisecond))
+			time.Sleep(harness.Breath(20 * time.Millisecond))
 		}
 		// A slot that comes back before all nodes have heard of its leaving can end with nobody.
 		if err := tc.WaitOK(); err != nil {

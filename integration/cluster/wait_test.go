@@ -107,6 +107,7 @@ func TestClusterWaitDuringFailovers(t *testing.T) {
 				t.Errorf("%q %v", got, err)
 				return
 			}
+			time.Sleep(harness.Breath(time.Millisecond))
 		}
 	}()
 	for range 3 {

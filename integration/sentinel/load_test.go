@@ -61,7 +61,7 @@ func (w *writer) run(t *testing.T, addr string, stop *atomic.Bool) {
 			c = nil
 		case reply == "+OK\r\n":
 			w.acked = append(w.acked, acked{key, sent, time.Now()})
-			time.Sleep(harness.Breath(2 * time.Millisecond))
+			time.Sleep(harness.Breath(5 * time.Millisecond))
 		default:
 			word, _, _ := strings.Cut(strings.TrimSpace(reply), " ")
 			w.other[word]++
@@ -106,7 +106,7 @@ func (l *locker) run(t *testing.T, addr string, stop *atomic.Bool, inside *atomi
 			c = nil
 		case reply == ":1\r\n":
 			l.done.Add(1)
-			time.Sleep(harness.Breath(2 * time.Millisecond))
+			time.Sleep(harness.Breath(5 * time.Millisecond))
 		case strings.HasPrefix(reply, "-LOCKLOST "):
 			l.lost++
 		default: // it may still hold the lock, and its next LOCK would enter it once more: its end gives that back
