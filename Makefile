@@ -117,12 +117,12 @@ mutations: ## do the simulation and the histories find mistakes made on purpose?
 
 long: ## the long forms of tests before one Redis: minutes of coming and going, every command often; a hundred simulated runs of three minutes
 	@.ci/need redis-server redis-cli
-	TESTS_LONG=1 go test ./cmd/lockproxy ./integration/dropin ./integration/faults ./integration/locks ./internal/simulation -count=1 -timeout 1h $(ARGS)
+	TESTS_LONG=1 go test ./cmd/lockproxy ./internal/session ./integration/dropin ./integration/faults ./integration/locks ./internal/simulation -count=1 -timeout 1h $(ARGS)
 
 nodes: ## locks counted through failovers, resharding and faults of clusters and Sentinels: the long forms, with their figures
 	@.ci/need redis-server
 	TESTS_LONG=1 TESTS_FAILOVERS=12 go test ./integration/cluster ./integration/sentinel -count=1 -v -timeout 1h \
-		-run 'ClusterLock|ClusterReshard|ClusterResets|Partition|BlackHole|UnderLoad' $(ARGS)
+		-run 'ClusterLock|ClusterReshard|ClusterResets|Partition|BlackHole|UnderLoad|ClusterWait' $(ARGS)
 
 # make test runs the same tests once the last version is there; to build it takes a minute, for which make test has no time.
 upgrade: ## a proxy of the last version (the newest tag, or .ci/upgrade-from) beside one of this tree: builds it once, into the user's cache

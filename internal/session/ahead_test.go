@@ -23,7 +23,7 @@ func TestLongPipelineIsWrittenBeforeAnyReplyIsRead(t *testing.T) {
 		before, first string
 		megabytes     int
 	}{
-		"shared":    {megabytes: 64},
+		"shared":    {megabytes: rounds(64, 24)},
 		"dedicated": {before: "CLIENT TRACKING on BCAST PREFIX other\r\n", first: "+OK\r\n", megabytes: 24},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func TestChangedTimeOuts(t *testing.T) {
 		idle.expect("+PONG\r\n", "PING")
 		b.changed(Limits{IdleTimeout: 2 * time.Second})
 		ended("who is idle", idle, 2*time.Second)
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		holder.expect(":1\r\n", "UNLOCK", "l")
 		ended("who holds nothing any more", holder, 2*time.Second)
 	})

@@ -67,7 +67,7 @@ func errorsOfSeveralLines(t *testing.T, p *proxy) {
 		w := dialWire(t, p.addr)
 		bystanders.Go(func() { w.bystander(fmt.Sprint("of-", i, "-"), calls, &over) })
 	}
-	for range 100 {
+	for range rounds(100, 20) {
 		for _, call := range forged {
 			w := dialWire(t, p.addr)
 			if call[0] == "EVAL" { // it is known to be quick then

@@ -31,6 +31,14 @@ func TestMain(m *testing.M) {
 	testredis.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
 }
 
+// rounds is how often a test does what a fault would show in at every time: so many times in the long forms, fewer beside all other tests.
+func rounds(long, short int) int {
+	if os.Getenv("TESTS_LONG") == "1" {
+		return long
+	}
+	return short
+}
+
 // notInMulti is what Redis says, and this proxy, to what is barred from transactions.
 const notInMulti = "ERR Command not allowed inside a transaction"
 

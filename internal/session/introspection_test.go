@@ -113,12 +113,12 @@ func TestKillOfTheOld(t *testing.T) {
 		old, killer := b.dial(t), b.dial(t)
 		old.expect("+PONG\r\n", "PING")
 		killer.expect("+PONG\r\n", "PING")
-		time.Sleep(time.Hour - time.Second)
+		time.Sleep(10*time.Minute - time.Second)
 		young := b.dial(t)
 		young.expect("+PONG\r\n", "PING")
-		killer.expect(":0\r\n", "CLIENT", "KILL", "MAXAGE", "3600")
+		killer.expect(":0\r\n", "CLIENT", "KILL", "MAXAGE", "600")
 		time.Sleep(2 * time.Second)
-		killer.expect(":1\r\n", "CLIENT", "KILL", "MAXAGE", "3600")
+		killer.expect(":1\r\n", "CLIENT", "KILL", "MAXAGE", "600")
 		if got := old.frame(); got != "<end>" {
 			t.Errorf("the old one: %q", got)
 		}

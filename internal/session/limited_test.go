@@ -15,7 +15,7 @@ func TestRedisClosesOneClientForItsReplies(t *testing.T) {
 	t.Run("one Redis", func(t *testing.T) {
 		t.Parallel()
 		_, p := startBoth(t, nil, "--client-output-buffer-limit", limit)
-		closesOneClient(t, p, 5)
+		closesOneClient(t, p, rounds(5, 2))
 	})
 	t.Run("a cluster", func(t *testing.T) {
 		t.Parallel()

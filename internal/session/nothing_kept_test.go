@@ -87,12 +87,13 @@ func TestNothingIsKept(t *testing.T) {
 // kept of each round grows each time.
 func keepsNothing(t *testing.T, many func(rounds int)) {
 	t.Helper()
-	const rounds, most = 300, 200
+	const most = 200
+	n := rounds(300, 150)
 	var each []int
 	for before := settledHeap(); len(each) < 6; {
-		many(rounds)
+		many(n)
 		now := settledHeap()
-		if each = append(each, (now-before)/rounds); len(each) > 1 && each[len(each)-1] < most {
+		if each = append(each, (now-before)/n); len(each) > 1 && each[len(each)-1] < most {
 			return
 		}
 		before = now
