@@ -22,7 +22,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "of the first run; the next ones count on from it. 0: 1, with -forever the time")
 	runs    = flag.Int("runs", 0, "how many runs, each with a seed of its own; 0: 100, with -short 50")
 	length  = flag.Duration("duration", 0, "how much simulated time each run has, beside its end, herd a quarter of it; 0: 1m, in the long forms 3m")
-	gap     = flag.Duration("gap", 20*time.Second, "most between two sections of a user; 0: 1 s, 5 s and 20 s in turn")
+	gap     = flag.Duration("gap", 5*time.Second, "most between two sections of a user; 0: 1 s, 5 s and 20 s in turn")
 	only    = flag.String("profile", "", "only these, with commas")
 	where   = flag.String("store", "", "only these: single, cluster, quorum3, quorum5")
 	forever = flag.Bool("forever", false, "with new seeds until one fails")
