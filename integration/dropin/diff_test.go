@@ -97,12 +97,16 @@ func (p *pair) check(t *testing.T, n int, args []string, want, got string, same 
 // Random commands one by one: every reply is Redis' own.
 func TestDropinRandomCommands(t *testing.T) {
 	t.Parallel()
+	count := 1000
+	if harness.Long() {
+		count = 2500
+	}
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
 		direct, through := p.dialsWarm(t, proto)
 		kinds := map[byte]int{}
-		for n := range 2500 {
+		for n := range count {
 			args := g.next()
 			want := direct.Do(args...)
 			got := through.Do(args...)
@@ -110,7 +114,7 @@ func TestDropinRandomCommands(t *testing.T) {
 			kinds[want[0]]++
 		}
 		p.mustEqual(t)
-		t.Logf("2500 commands, replies by kind: %s", counts(kinds))
+		t.Logf("%d commands, replies by kind: %s", count, counts(kinds))
 	})
 }
 
@@ -127,11 +131,15 @@ func counts(kinds map[byte]int) string {
 // Pipelines of 1,000 commands in one write. Redis gets them one by one: 8.2.3 loses the error of an AUTH for which others wait in a pipeline.
 func TestDropinDeepPipelines(t *testing.T) {
 	t.Parallel()
+	rounds := 2
+	if harness.Long() {
+		rounds = 4
+	}
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
 		direct, through := p.dialsWarm(t, proto)
-		for range 4 {
+		for range rounds {
 			commands := make([][]string, 1000)
 			for i := range commands {
 				commands[i] = g.next()

@@ -139,7 +139,7 @@ func (g *generator) takeDumps(t *testing.T, w *harness.Wire) {
 // Every command and subcommand the server lists, often, over data that templates make between them.
 func TestDropinEveryCommand(t *testing.T) {
 	t.Parallel()
-	rounds := 6
+	rounds := 3
 	if harness.Long() {
 		rounds = 16
 	}

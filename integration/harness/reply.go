@@ -122,14 +122,21 @@ func Number(t testing.TB, reply string) int64 {
 
 // EncodeAll writes commands behind each other.
 func EncodeAll(commands [][]string) string {
-	var b strings.Builder
+	var b []byte
 	for _, args := range commands {
-		fmt.Fprintf(&b, "*%d\r\n", len(args))
-		for _, a := range args {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-		}
+		b = encode(b, args)
 	}
-	return b.String()
+	return string(b)
+}
+
+// encode writes a command behind b.
+func encode(b []byte, args []string) []byte {
+	b = append(strconv.AppendInt(append(b, '*'), int64(len(args)), 10), "\r\n"...)
+	for _, a := range args {
+		b = append(strconv.AppendInt(append(b, '$'), int64(len(a)), 10), "\r\n"...)
+		b = append(append(b, a...), "\r\n"...)
+	}
+	return b
 }
 
 // Keys lists every key past the proxy.

@@ -87,12 +87,7 @@ func (w *Wire) Send(args ...string) {
 }
 
 func (w *Wire) TrySend(args ...string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	_, err := io.WriteString(w.C, b.String())
+	_, err := w.C.Write(encode(nil, args))
 	return err
 }
 
@@ -149,7 +144,13 @@ func (w *Wire) frame(b *strings.Builder) error {
 		if n < 0 {
 			return nil
 		}
-		_, err := io.CopyN(b, w.R, int64(n)+2)
+		if n+2 > w.R.Buffered() {
+			_, err := io.CopyN(b, w.R, int64(n)+2)
+			return err
+		}
+		text, _ := w.R.Peek(n + 2) // it is there, as nearly always: tests read millions of them
+		b.Write(text)
+		_, err := w.R.Discard(n + 2)
 		return err
 	case '%':
 		n *= 2
