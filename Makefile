@@ -30,7 +30,7 @@ dist: ## packages in dist/: tar.gz, Debian, SBOM, chart, image, those for Python
 	VERSION=$(VERSION) COMMIT=$(COMMIT) ARCHS="$(ARCHS)" deploy/dist
 
 # The simulation takes longest, so it begins first. What is in integration/ and needs no server is for make test. Tests are built without
-# a vet of their own, which is for a part of what go vet has just looked at, and without a debugger's tables, a third of the linker's work.
+# a vet of their own, which is for a part of what go vet looks at in quick and in lint, and without a debugger's tables, a third of the linker's work.
 UNIT = $(if $(filter ./...,$(PKG)),./internal/simulation $$(go list ./... | grep -v /integration/),$(PKG))
 
 quick: ## vet, and the tests that start no process, among them fifty simulated runs of a minute
@@ -39,9 +39,9 @@ quick: ## vet, and the tests that start no process, among them fifty simulated r
 # What takes longest begins first here, too, so that no package is left to run by itself at the end.
 WHOLE = $(if $(filter ./...,$(PKG)),./integration/cluster ./integration/locks ./internal/session ./integration/faults ./integration/quorum ./internal/simulation ./internal/lock ./cluster )$(PKG)
 
-test: ## quick, and the tests with real servers, a few of them newer ones: some ten minutes on two processors; PKG=./upstream for one package
+test: ## quick's tests, and those with real servers, a few of them newer ones: some ten minutes on two processors; PKG=./upstream for one package
 	@.ci/need redis-server redis-cli
-	@$(call timed,test,{ go vet $(PKG) && go test -vet=off -ldflags=-w -p $(SIDE_BY_SIDE) -parallel $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(WHOLE)$(if $(filter ./...,$(PKG)), && .ci/newer short); })
+	@$(call timed,test,{ go test -vet=off -ldflags=-w -p $(SIDE_BY_SIDE) -parallel $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(WHOLE)$(if $(filter ./...,$(PKG)), && .ci/newer short); })
 
 newer: ## drop-in, locks, clusters and the real Redisson on Redis 8.2 and Valkey 8.1, a part of which make test has; SERVERS="/path/to/redis-server" for others
 	.ci/newer
