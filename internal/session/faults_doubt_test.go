@@ -239,15 +239,17 @@ func (d doubtful) live(c, other, waiter *client, key string, redis past) (o outc
 	o.replies = append(o.replies, d.then(c, other, key)...)
 	var got sync.WaitGroup
 	got.Go(func() { o.waiterGot = waiter.hear() })
-	for left, end := o.ttl, time.Now().Add(longEnough); time.Now().Before(end); time.Sleep(max(left/32, 5*time.Millisecond)) { // the nearer the end, the more often
+	for end := time.Now().Add(longEnough); time.Now().Before(end); {
 		asked := time.Now()
-		if left = redis.leaseOf(key, owner); left <= 0 {
+		left := redis.leaseOf(key, owner)
+		if left <= 0 {
 			break
 		}
 		if asked.Add(left).After(due.Add(5 * time.Millisecond)) { // whole milliseconds, too
 			o.renewed++
 			due = time.Now().Add(left)
 		}
+		time.Sleep(max(left/32, 5*time.Millisecond)) // the nearer the end, the more often
 	}
 	o.freed = time.Now()
 	got.Wait()
