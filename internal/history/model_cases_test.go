@@ -67,6 +67,18 @@ func TestModel(t *testing.T) {
 		{"nil although the lease was over", true, `
 			0 1 #1 LOCK k PX 100 -> OK
 			200 210 #2 LOCK k -> nil`},
+		{"an owner whose LOCK was granted too late, and gives it back before its proxy does", false, `
+			0 1 a RLOCK k PX 204 -> OK
+			2 221 a RLOCK k PX 204 -> nil
+			222 223 a UNLOCK k -> 1`},
+		{"and one that had not held it before", false, `
+			2 221 a LOCK k PX 204 -> nil
+			222 223 a UNLOCK k -> 1
+			224 225 b LOCK k -> OK`},
+		{"an owner whose LOCK was refused in time, and gives it back", true, `
+			0 1 a RLOCK k PX 204 -> OK
+			2 190 b WLOCK k PX 204 -> nil
+			191 192 b UNLOCK k -> 1`},
 		{"nil to a re-entry whose lease is over before the answer", false, `
 			0 1 #1 LOCK k PX 100 -> OK
 			90 140 #1 LOCK k PX 100 -> nil`},
