@@ -1,6 +1,7 @@
 package testredis
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -76,5 +77,26 @@ func TestClusterFailover(t *testing.T) {
 	}
 	if err := c.WaitOK(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A replica that was elected a moment ago, and elected out, keeps its place when it is elected again: a master that comes back does not take it.
+func TestReplacedSoonAgain(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, 2, 1)
+	master, replica := c.Servers[0], c.Servers[2]
+	for _, s := range []*Server{replica, master} {
+		if err := errors.Join(c.Failover(s), c.WaitOK()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	master.Kill()
+	err := c.Replace(replica)
+	master.Restart()
+	if err = errors.Join(err, c.WaitOK()); err != nil {
+		t.Fatal(err)
+	}
+	if !replica.Leads() || master.Leads() {
+		t.Error("the master that was killed has its place again")
 	}
 }
