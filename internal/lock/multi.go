@@ -69,7 +69,7 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 		b.giveBack()
 		return nil, err
 	}
-	tokens := make(map[string]int64, len(b.taken))
+	tokens := map[string]int64{}
 	for _, t := range b.taken {
 		tokens[t.id.Key] = t.token
 	}
@@ -110,11 +110,11 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 		}
 	}
 	// Side by side, so that the leases begin together, with that of the last one; of which a named owner may have had
-	// the lock, too.
+	// the lock, too, or on a quorum some nodes.
 	var group errgroup.Group
 	group.SetLimit(releaseAtOnce)
 	for i, t := range b.taken {
-		if i < len(b.taken)-1 || b.r.Owner != "" && t.expiry == nil {
+		if i < len(b.taken)-1 || b.r.Owner != "" && (t.expiry == nil || b.c.m.rules.Votes) {
 			group.Go(func() error { return b.settle(ctx, t) })
 		}
 	}
@@ -191,16 +191,14 @@ func (b *multiLock) settle(ctx context.Context, t *taken) error {
 	one := b.r
 	one.Key, one.Blocks, one.Replicas = t.id.Key, false, 0
 	g, err := b.c.try(ctx, one, nil, always)
+	t.token = g.Token
 	switch {
-	case err == nil:
-		if t.token = g.Token; g.Made {
-			t.expiry = g.Expiry
-		}
-		if g.Made && !had {
-			return notHeld(t.id.Key, false) // it was free meanwhile
-		}
 	case errors.Is(err, ErrNotAcquired):
 		m.leases.forget(t.id) // another one has it
+	case err == nil && g.Made:
+		if t.expiry = g.Expiry; !had {
+			return notHeld(t.id.Key, false) // it was free meanwhile
+		}
 	}
 	return err
 }

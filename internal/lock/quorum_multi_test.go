@@ -225,6 +225,34 @@ func TestQuorumMultiLockDoesNotShorten(t *testing.T) {
 	})
 }
 
+// A MULTILOCK of what just under half of the nodes have already gets its lease there, too, when fewer than a majority have made the hold.
+func TestQuorumMultiLockOfWhatSomeNodesHave(t *testing.T) {
+	for _, kind := range lockstore.Kinds[:3] {
+		for _, keys := range [][]string{{"m"}, {"k", "m"}} {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				ns := bubbleNodes(w, 5)
+				_, c, _ := ns.jobs(t, "one", "two")
+				r := Request{Key: "m", Kind: kind, Owner: "job", Lease: 1000}
+				mustLock(t, c["one"], r)
+				for _, s := range ns.servers[2:] {
+					s.Do(t, "FLUSHALL")
+				}
+				ns.link("one", 4).Cut()
+				r.Lease = 20_000
+				if _, err := c["one"].MultiLock(context.Background(), keys, r); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(15 * time.Second)
+				if _, err := c["two"].Lock(context.Background(), Request{Key: "m", Kind: alone(kind)}); !errors.Is(err, ErrNotAcquired) {
+					t.Errorf("%v: %q: another one gets it 5 s before its end: %v", kind, keys, err)
+				}
+				time.Sleep(10 * time.Second)
+				heldOn(t, ns, "m", 0, "its lease is over")
+			})
+		}
+	}
+}
+
 // A MULTILOCK that has its last lock renews the earlier ones on the nodes, too, that gave their votes when the lock had been won without them.
 func TestQuorumMultiLockRenewsLateVotes(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
