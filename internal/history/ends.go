@@ -9,6 +9,10 @@ import (
 // The ends oracle: whoever Redis is seen to have a lock for may still hold it. A lease of EX or PX ends when its time is over unless its
 // owner has said otherwise, and nobody renews it; what was given back is gone.
 
+// visitLate is by how much a connection's lease of EX or PX may end later over a slow wire: the watchdog comes to such a hold, too, after the wire
+// was cut, and asks for what is left of it. Redis does nothing of that after so long.
+const visitLate = second
+
 // Asker asks a node for a list of strings, which is empty if the node does not answer.
 type Asker func(words ...any) []string
 
@@ -150,6 +154,9 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 			lease = max(lease, watchdog)
 		}
 		s := stay{side: o.Side, from: o.Call, to: o.Return + lease + lease/100 + 2*slack, op: o}
+		if faults && !o.Named && !renewed {
+			s.to += visitLate
+		}
 		if o.Named { // each step that joins moves the end of the lease, if it is later, by up to 2 ms: see docs/adr/0036
 			s.to += slack * int64(len(known[o.Owner]))
 		}

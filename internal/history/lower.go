@@ -238,7 +238,11 @@ func (l *lowering) follow(o *Op, t *thing) {
 	if o.Named {
 		life.latest += slack // a step that joins moves the end of the lease, if it is later, by up to 2 ms: see docs/adr/0036
 	}
-	life.latest = max(life.latest, o.Return+l.leaseOf(o)+slack)
+	latest := o.Return + l.leaseOf(o) + slack
+	if l.faults && !o.Named {
+		latest += visitLate
+	}
+	life.latest = max(life.latest, latest)
 	if other := l.lives[holder{o.Owner, map[Side]Side{Read: Write, Write: Read}[o.Side]}]; other != nil && !o.Named { // they have one lease
 		life.watched, life.latest = life.watched || other.watched, max(life.latest, other.latest)
 		other.watched, other.latest = life.watched, life.latest

@@ -403,6 +403,15 @@ func TestEnds(t *testing.T) {
 			0 1 #1 LOCK k -> OK
 			2 2 #1 CLOSE -> OK
 			6000 6001 #1 SEEN k -> OK`},
+		{"a connection's, over a wire that is slow", false, `
+			0 1 #1 LOCK k PX 500 -> OK
+			700 701 #1 SEEN k -> OK`},
+		{"a connection's, for longer than a wire may be slow", true, `
+			0 1 #1 LOCK k PX 500 -> OK
+			1600 1601 #1 SEEN k -> OK`},
+		{"a named owner's, which nobody renews", true, `
+			0 1 a LOCK k PX 500 -> OK
+			700 701 a SEEN k -> OK`},
 	}, oracle(true, false))
 	judge(t, []verdict{
 		{"nodes that the UNLOCK has not reached", false, `
