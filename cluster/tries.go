@@ -36,7 +36,8 @@ func (c *Cluster) Tries(slot int) *Tries {
 	return &Tries{c: c, slot: slot, Until: time.Now().Add(c.opts.RetryFor)}
 }
 
-// Waited has the tries begin again if the last one, which was sent then, has waited at Redis: its refusal is one of what has changed since.
+// Waited begins a new series of tries if Redis has held the last one back, which was sent at that time, for more than a second: the refusal is then
+// about a change that came after it was sent.
 func (t *Tries) Waited(sent time.Time) {
 	if time.Since(sent) > time.Second {
 		t.Until = time.Now().Add(t.c.opts.RetryFor)

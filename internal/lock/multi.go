@@ -109,8 +109,8 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 			return err
 		}
 	}
-	// Side by side, so that the leases begin together, with that of the last one; of which a named owner may have had
-	// the lock, too, or on a quorum some nodes.
+	// Side by side, so that the leases begin together, with that of the last one. That one is asked for, too, if a named owner
+	// had it before, and on a quorum, where some nodes may have had it.
 	var group errgroup.Group
 	group.SetLimit(releaseAtOnce)
 	for i, t := range b.taken {

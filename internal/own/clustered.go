@@ -129,7 +129,8 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	t := u.nodes.Tries(slot)
 	u.follow(c, p, t, func(p *conn) (refusal []byte, r cluster.Refusal, err error) {
 		sent := time.Now()
-		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}}, cmd.Raw, t.Ask)
+		refusal, _ = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn,
+			Wait: dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}}, cmd.Raw, t.Ask)
 		t.Waited(sent)
 		if p.slots.watched == backend.NoSlot {
 			r = u.nodes.Refusal(p.Node, refusal)
@@ -285,7 +286,7 @@ func (u *clustered) masters(id upstream.Identity, run func(conns) error) error {
 		if err == nil {
 			sent := time.Now()
 			err = run(all)
-			t.Waited(sent) // a master that is about to hand its place over holds writes back, for seconds
+			t.Waited(sent) // a master that is about to become a replica holds writes back for seconds
 			r = u.nodes.RefusalIn(all[0].Node, err)
 		}
 		if !t.Again(u.client.Context(), r) {

@@ -21,8 +21,8 @@ const (
 	clusterPatience = 60 * time.Second
 	// failoverPatience is how long Redis tries a failover that was ordered, and a little more.
 	failoverPatience = 6 * time.Second
-	// look is how often servers are asked whether they have come to what a test waits for. Each time costs every one of them connections,
-	// and they think about it for seconds.
+	// look is how often servers are asked whether they have come to what a test waits for. Each look costs every server new
+	// connections.
 	look = 100 * time.Millisecond
 )
 
@@ -336,8 +336,8 @@ func (c *Cluster) failOver(replica *Server, how ...any) error {
 		}
 		kind, _ := redis.String(role[0], nil)
 		if kind == "master" {
-			// Redis counts the votes of an election before, when that was less than four node time-outs ago: its master's epoch is the
-			// higher one then, and takes the place back.
+			// A replica counts the votes of its last election again when that was less than four node time-outs ago. Its epoch is lower than
+			// its former master's then, and that one would take its slots back.
 			_, err := replica.try("CLUSTER", "BUMPEPOCH")
 			return err
 		}
