@@ -256,8 +256,11 @@ func (l *lowering) expiries(h holder, life *life, back int64) {
 	}
 	for i, g := range life.gens {
 		until := back
-		if i+1 < len(life.gens) {
-			until = min(until, life.gens[i+1].Op.Return)
+		for _, next := range life.gens[i+1:] {
+			if next.Op.Call >= g.Op.Return { // not beside this one, which may have set the lease after it
+				until = min(until, next.Op.Return)
+				break
+			}
 		}
 		if g.earliest >= until {
 			continue

@@ -37,6 +37,16 @@ func TestModel(t *testing.T) {
 		{"an owner whose lease was over", false, `
 			0 1 a LOCK k PX 5 -> OK
 			20 21 a UNLOCK k -> NOTHELD`},
+		{"an owner that takes two leases at once, of which the second is forced to end before the first begins", false, `
+			0 400 a MULTILOCK k PX 1000 -> OK
+			1 2 a LOCK k PX 3000 -> OK
+			200 300 b UNLOCK k FORCE -> 1
+			600 700 b LOCK k BLOCK 100 -> nil
+			1450 1451 a UNLOCK k ALL -> NOTHELD`},
+		{"an owner whose later lease is not over", true, `
+			0 1 a MULTILOCK k PX 1000 -> OK
+			2 3 a LOCK k PX 3000 -> OK
+			1450 1451 a UNLOCK k ALL -> NOTHELD`},
 		{"an owner that is counted", true, `
 			0 1 a LOCK k -> OK
 			2 3 a LOCK k -> OK
