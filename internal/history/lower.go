@@ -146,7 +146,8 @@ func (l *lowering) add(o *Op) {
 	}
 	t := &thing{Op: o, holder: l.number(o.Owner), gen: o.ID, excused: l.excused(o), settled: l.faults && o.Settled(), last: l.last[o.Owner] == o}
 	switch {
-	case o.Acquires() && o.Outcome == Null && o.Named && o.tooLate(): // Redis has the hold until the proxy has given it back
+	case o.Acquires() && o.Outcome == Null && o.Named && o.tooLate(),
+		l.faults && o.Verb == "MULTILOCK" && o.Outcome != OK && o.Named: // Redis has the hold until the proxy has given it back
 		l.vanish(o)
 		return
 	case t.excused && (o.Acquires() && o.Outcome == Null || o.Code == "LOCKKIND"):

@@ -290,6 +290,14 @@ func TestModelAmongFaults(t *testing.T) {
 			0 1 #1 LOCK k -> OK
 			2 3 #1 UNLOCK k -> 1
 			6 9000 #1 UNLOCK k -> LOCKLOST`},
+		{"a MULTILOCK that was refused, and could not give back what it had meanwhile", false, `
+			0 300 b LOCK k -> ?
+			350 400 b UNLOCK k ALL -> 1
+			500 900 a MULTILOCK k PX 3000 BLOCK 400 -> nil
+			1400 1401 a UNLOCK k ALL -> 1`},
+		{"a MULTILOCK that failed, and could not give back what it had", false, `
+			500 900 a MULTILOCK k PX 3000 BLOCK 400 -> ERR
+			1400 1401 a UNLOCK k ALL -> 1`},
 		{"a RENEW that was done and over, and what its owner has had since", false, `
 			0 1 a LOCK k PX 1000 -> OK
 			2 2000 a RENEW k PX 500 -> NOTHELD
