@@ -362,14 +362,12 @@ func (outlived) on(h hold, now moment, t terms) (hold, effects) {
 type unlocked struct{ counts lockstore.Counts }
 
 func (e unlocked) on(h hold, _ moment, _ terms) (hold, effects) {
-	if !h.live() { // it was lost while the UNLOCK was under way, and stays so
-		return h, effects{}
+	if h.live() { // what was lost while the UNLOCK was under way stays so
+		if h.counts, h.clear = e.counts, 0; !h.live() {
+			return h.ended(0)
+		}
 	}
-	h.counts, h.clear = e.counts, 0
-	if h.live() {
-		return h, effects{}
-	}
-	return h.ended(0)
+	return h, effects{}
 }
 
 // notUnlocked: Redis has refused the UNLOCK, or its reply was lost and it can no longer be done after final. Without a
@@ -381,18 +379,16 @@ type notUnlocked struct {
 }
 
 func (e notUnlocked) on(h hold, _ moment, _ terms) (hold, effects) {
-	if e.counts.Total() > 0 {
+	switch {
+	case e.counts.Total() > 0:
 		if e.unknown && h.live() {
 			h.counts, h.clear = e.counts, e.final
 		}
-		return h, effects{}
-	}
-	if h.is == runsOut {
-		return h, effects{}
-	}
-	h.is, h.end = givenUp, h.sure
-	if e.unknown {
-		h.clear = e.final
+	case h.is != runsOut:
+		h.is, h.end = givenUp, h.sure
+		if e.unknown {
+			h.clear = e.final
+		}
 	}
 	return h, effects{}
 }
@@ -405,14 +401,14 @@ type cleared struct {
 
 func (e cleared) on(h hold, now moment, _ terms) (hold, effects) {
 	over := !e.rw && now > max(h.sure, h.late).add(expirySlack)
-	if !e.done && !over {
+	switch {
+	case !e.done && !over:
 		h.clear = now.add(clearPause)
-		return h, effects{}
-	}
-	if h.is == givenUp {
+	case h.is == givenUp:
 		return h.ended(0)
+	default:
+		h.clear = 0
 	}
-	h.clear = 0
 	return h, effects{}
 }
 

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,6 +40,57 @@ func TestLockWithoutItsReply(t *testing.T) {
 			}
 			if time.Sleep(5 * time.Second); pttl(t, s, "k") > 0 {
 				t.Errorf("%v: %d ms are left", kind, pttl(t, s, "k"))
+			}
+		})
+	}
+}
+
+// refusesNext is a store that loses the reply to an UNLOCK which hands on the lock, and whose Redis then refuses what comes next.
+type refusesNext struct {
+	lockstore.Store
+	done    bool // what has no reply was done
+	refuses int
+}
+
+func (s *refusesNext) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
+	if r.Next != nil {
+		if s.done {
+			_, err = s.Store.Release(ctx, r)
+		}
+		s.refuses = 3
+		return lockstore.Released{Final: time.Now()}, errors.Join(err, &upstream.LostError{Cause: context.DeadlineExceeded})
+	}
+	if s.refuses > 0 {
+		s.refuses--
+		return done, &upstream.ReplyError{Line: "LOADING Redis is loading the dataset in memory"}
+	}
+	return s.Store.Release(ctx, r)
+}
+
+// TestHandoffWithoutItsReplyIsRefused: that Redis refuses the second request does not say that the first was not done. The owner is told that nobody
+// knows, and Redis that it does not want the lock, so that the next one does not wait for the end of the lease.
+func TestHandoffWithoutItsReplyIsRefused(t *testing.T) {
+	for _, done := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", ManagerOptions{})
+			a, _ := client(m)
+			b, _ := client(m)
+			mustLock(t, a, Request{Key: "k"})
+			m.giveBacks.store = &refusesNext{Store: m.store, done: done}
+			r := Request{Key: "k", Blocks: true}
+			got := make(chan error, 1)
+			go func() { _, err := b.Lock(context.Background(), r); got <- err }()
+			eventually(t, time.Second, "it waits", func() bool { return parkedAt(m, r) })
+			if _, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"}); err == nil || !strings.Contains(err.Error(), "was lost") {
+				t.Error(done, err)
+			}
+			select {
+			case err := <-got:
+				if err != nil {
+					t.Error(done, err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error(done, "the next one has not got it")
 			}
 		})
 	}

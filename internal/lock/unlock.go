@@ -188,19 +188,27 @@ func (hs *holds) unlock(u *unlocking, err error) (free bool, _ error) {
 // send sends the request. One that hands the lock on is sent once; if it was not done, or (see lockstore.Lost) may not
 // have been, the release alone is sent then.
 func (u *unlocking) send(ctx context.Context, g *giveBacks) (err error) {
-	again := false
+	var lost error // that the first has no answer
 	if u.next != nil {
 		u.Next = &u.next.Handoff
 		alone := u.IfLost().Then == lockstore.Alone
 		u.done, err = g.store.Release(ctx, &u.Release)
 		u.next.given(u.done, err)
-		u.Next, again = nil, alone && lockstore.Unknown(err)
-		if !lockstore.NotSent(err) && !(again && g.sleep(ctx, time.Until(u.done.Final))) {
+		if u.Next = nil; alone && lockstore.Unknown(err) {
+			lost = err
+		}
+		if !lockstore.NotSent(err) && (lost == nil || !g.sleep(ctx, time.Until(u.done.Final))) {
 			return err
 		}
 	}
-	u.done, err = g.store.Release(ctx, &u.Release)
-	u.done.Again = u.done.Again || again
+	done, err := g.store.Release(ctx, &u.Release)
+	if lost != nil {
+		if err != nil { // it tells nothing of the first
+			return lost
+		}
+		done.Again = true
+	}
+	u.done = done
 	return err
 }
 

@@ -26,16 +26,17 @@ func (d *store) inTime(ctx context.Context, r *request) (out []int64, err error)
 }
 
 // step sends a request that changes something until Redis answers. Of one whose reply was lost see lockstore.Lost: for so
-// long it is sent again, each time when the not-after of the one before has passed.
+// long it is sent again, each time when the not-after of the one before has passed, and also when Redis refuses it
+// (LOADING, MISCONF): that tells nothing of the one before.
 func (d *store) step(ctx context.Context, lost time.Duration, r *request) (out []int64, err error) {
 	giveUp := time.Now().Add(lost)
-	var last error // only a reply to a later request ends the doubt
+	var last error // only what a later script did ends the doubt
 	for failures := retry.Insist(); ; {
 		out, err = d.inTime(ctx, r)
 		switch {
 		case lockstore.Unknown(err):
 			last = err
-		case last == nil || !lockstore.NotSent(err):
+		case last == nil || err == nil || lockstore.WrongType(err):
 			r.final = time.Time{}
 			return out, err
 		}
