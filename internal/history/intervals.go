@@ -160,7 +160,7 @@ func (b *belief) add(o *Op, watchdog int64) {
 			b.close(o.Call)
 		}
 	case o.Verb == "UNLOCK", o.Verb == "MULTIUNLOCK":
-		if o.Outcome == Failed && o.Code == "ERR" {
+		if o.Outcome == Failed && o.Code == "ERR" && o.Verb == "UNLOCK" {
 			return // nothing was sent
 		}
 		if o.Outcome == OK && !b.reused && (o.Verb == "UNLOCK" || int(o.N) == len(o.Keys)) {

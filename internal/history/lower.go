@@ -95,6 +95,8 @@ func (l *lowering) doubtsOf(o *Op) {
 		until = o.Return + l.leaseOf(o)
 	case l.faults && o.Acquires() && o.Outcome != Failed && (o.Settled() || o.tooLate()): // granted, and lost while it was settled, or again
 		until = o.Return + l.leaseOf(o)
+	case l.faults && o.Acquires() && o.Outcome == OK: // asked for again when the first reply was cut off
+		until = o.Return
 	case o.Acquires() && o.Outcome == Null && o.Return-o.Call >= l.leaseOf(o): // granted too late, and given back
 		until = o.Return + l.leaseOf(o)
 	}
@@ -167,7 +169,7 @@ func (l *lowering) add(o *Op) {
 		return
 	case o.Outcome == Failed && o.Code == "ERR" && o.Verb == "UNLOCK" && !o.Named:
 		t.kind = doRefuse
-	case o.Outcome == Failed && o.Code == "ERR":
+	case o.Outcome == Failed && o.Code == "ERR" && o.Verb != "MULTIUNLOCK": // of which some may have been done
 		return // nothing was done, and nothing said of the lock
 	case o.Outcome == Unknown && o.Verb == "FENCED":
 		return

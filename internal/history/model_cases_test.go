@@ -298,6 +298,22 @@ func TestModelAmongFaults(t *testing.T) {
 		{"a MULTILOCK that failed, and could not give back what it had", false, `
 			500 900 a MULTILOCK k PX 3000 BLOCK 400 -> ERR
 			1400 1401 a UNLOCK k ALL -> 1`},
+		{"a MULTIUNLOCK that gave back some before Redis refused the rest", false, `
+			0 1 a MULTILOCK k PX 3000 -> OK
+			2 3 a MULTIUNLOCK k -> ERR
+			4 5 a UNLOCK k ALL -> NOTHELD`},
+		{"an UNLOCK that was refused", true, `
+			0 1 a LOCK k PX 3000 -> OK
+			2 3 a UNLOCK k -> ERR
+			4 5 a UNLOCK k ALL -> NOTHELD`},
+		{"FORCE between a grant without a reply and the second request", false, `
+			0 50 a RLOCK k PX 3000 -> OK
+			20 21 b UNLOCK k FORCE -> 1
+			60 61 a UNLOCK k READ -> 1`},
+		{"FORCE of what nobody asked for", true, `
+			0 1 b UNLOCK k FORCE -> 1
+			20 50 a RLOCK k PX 3000 -> OK
+			60 61 a UNLOCK k READ -> 1`},
 		{"a RENEW that was done and over, and what its owner has had since", false, `
 			0 1 a LOCK k PX 1000 -> OK
 			2 2000 a RENEW k PX 500 -> NOTHELD

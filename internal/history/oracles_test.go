@@ -50,6 +50,14 @@ func TestIntervals(t *testing.T) {
 		{"the lease was over", false, `
 			0 1 #1 LOCK k PX 100 -> OK
 			101 102 #2 LOCK k -> OK`},
+		{"one of several was given back before Redis refused the rest", false, `
+			0 1 a MULTILOCK k PX 900 -> OK
+			2 9 a MULTIUNLOCK k -> ERR
+			10 11 #2 LOCK k -> OK`},
+		{"an UNLOCK that Redis refused", true, `
+			0 1 a LOCK k PX 900 -> OK
+			2 9 a UNLOCK k -> ERR
+			10 11 #2 LOCK k -> OK`},
 		{"the lease was not over", true, `
 			0 1 #1 LOCK k PX 100 -> OK
 			90 92 #2 LOCK k -> OK`},
@@ -167,6 +175,9 @@ func TestTokens(t *testing.T) {
 		{"sent again", true, `
 			0 1 a LOCK k FENCE -> 5
 			2 3 a LOCK k FENCE -> 5`},
+		{"twice at once for one owner", false, `
+			0 3 a LOCK k FENCE -> 5
+			1 2 a LOCK k FENCE -> 5`},
 	}, func(ops []*Op) []Violation { return Tokens("k", ops) })
 }
 

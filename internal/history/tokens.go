@@ -5,7 +5,8 @@ import (
 	"sort"
 )
 
-// The token oracle: the fencing tokens of one key rise from grant to grant, and none comes twice.
+// The token oracle: the fencing tokens of one key rise from grant to grant, and none comes twice, except when one owner asks twice at
+// once: the nodes of a quorum may propose the same to both.
 
 // Tokens finds grants of one key whose token is not higher than that of a grant which was over before they were asked for.
 func Tokens(key string, ops []*Op) (wrong []Violation) {
@@ -43,7 +44,7 @@ func Tokens(key string, ops []*Op) (wrong []Violation) {
 		if highest.Op != nil && g.token <= highest.token {
 			blame(highest, g, "the earlier one was answered before the later one was asked for")
 		}
-		if before, twice := seen[g.token]; twice {
+		if before, twice := seen[g.token]; twice && (before.Owner != g.Owner || before.Return < g.Call) {
 			blame(before, g, "the same one twice")
 		}
 		seen[g.token] = g
