@@ -45,7 +45,10 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 	if p := passwordIn(o.Node); p != "" {
 		node = append(node, "--masterauth", p)
 	}
-	g := &Group{t: t, Nodes: []*Server{Start(t, node...)}}
+	first := newServer(t, node)
+	first.writesTo("redis.conf", `save ""`, "appendonly no") // else it is a master again for a while when it restarts as a replica
+	startAll(t, []*Server{first})
+	g := &Group{t: t, Nodes: []*Server{first}}
 	g.Nodes = append(g.Nodes, StartSet(t, o.Replicas, append(node, "--replicaof", "127.0.0.1", strconv.Itoa(g.Nodes[0].Port()))...)...)
 	g.until("the replicas are in step", func() bool {
 		info, err := redis.String(g.Nodes[0].Do(t, "INFO", "replication"), nil)
@@ -110,11 +113,18 @@ func StartSentinel(t testing.TB, password string, lines ...string) *Server {
 func newSentinel(t testing.TB, password string, lines []string) *Server {
 	t.Helper()
 	s := newServer(t, []string{"--sentinel"})
-	s.file, s.password = filepath.Join(s.dir, "sentinel.conf"), password
-	if err := os.WriteFile(s.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.password = password
+	s.writesTo("sentinel.conf", lines...)
 	return s
+}
+
+// writesTo gives the server a configuration file, of these lines at first, that it writes to.
+func (s *Server) writesTo(name string, lines ...string) {
+	s.t.Helper()
+	s.file = filepath.Join(s.dir, name)
+	if err := os.WriteFile(s.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // URL is the group's address for the proxy, with the credentials of both kinds.
