@@ -32,7 +32,10 @@ func (r *round) leaks() {
 		if left = r.leftovers(); len(left) == 0 {
 			return
 		}
-		if r.Blamed() || time.Now().After(end) {
+		if r.Blamed() { // its clients were stopped, and left what they had
+			return
+		}
+		if time.Now().After(end) {
 			break
 		}
 	}

@@ -79,8 +79,8 @@ func (p *Proxy) BlackHole() {
 	p.toxic(`"timeout","attributes":{"timeout":0}`, "upstream", "downstream")
 }
 
-// Filter has pass see all bytes from now on, and swallow those of which it says false; nil ends it. It is called by the
-// connections' goroutines, and may call CutAll.
+// Filter has pass see all bytes from now on, and swallow those of which it says false, and what follows them in that direction of the
+// connection, as TCP never leaves a gap; nil ends it. It is called by the connections' goroutines, and may call CutAll.
 func (p *Proxy) Filter(pass func(toServer bool, b []byte) bool) {
 	if pass == nil {
 		p.filter.Store(nil)
@@ -207,8 +207,8 @@ func (p *Proxy) connect(ln net.Listener, client net.Conn) {
 	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
 	p.serial++
 	p.wg.Add(2)
-	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "up"), client, &sink{p, server, client, true}, stream.Upstream)
-	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "down"), server, &sink{p, client, server, false}, stream.Downstream)
+	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "up"), client, &sink{p: p, to: server, from: client, toServer: true}, stream.Upstream)
+	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "down"), server, &sink{p: p, to: client, from: server}, stream.Downstream)
 }
 
 func (p *Proxy) cut(reset bool) {
@@ -233,11 +233,15 @@ type sink struct {
 	p        *Proxy
 	to, from net.Conn
 	toServer bool
+	gap      bool // bytes were swallowed
 }
 
 // Write passes b on, or ends the link's source when the destination is gone.
 func (s *sink) Write(b []byte) (int, error) {
 	if pass := s.p.filter.Load(); pass != nil && !(*pass)(s.toServer, b) {
+		s.gap = true
+	}
+	if s.gap {
 		return len(b), nil
 	}
 	if _, err := s.to.Write(b); err != nil {

@@ -45,8 +45,10 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 	if p := passwordIn(o.Node); p != "" {
 		node = append(node, "--masterauth", p)
 	}
-	first := newServer(t, node)
-	first.writesTo("redis.conf", `save ""`, "appendonly no") // else it is a master again for a while when it restarts as a replica
+	first := newServer(t, nil)
+	first.password = passwordIn(node)
+	lines := strings.Split(" "+strings.Join(node, " "), " --")[1:]
+	first.writesTo("redis.conf", append(lines, `save ""`, "appendonly no")...) // else it restarts as a master when it has become a replica
 	startAll(t, []*Server{first})
 	g := &Group{t: t, Nodes: []*Server{first}}
 	g.Nodes = append(g.Nodes, StartSet(t, o.Replicas, append(node, "--replicaof", "127.0.0.1", strconv.Itoa(g.Nodes[0].Port()))...)...)
