@@ -199,19 +199,22 @@ func (l *lowering) add(o *Op) {
 	}
 }
 
-// vanish ends what is believed of an owner: from the call on it may hold or not.
+// vanish ends what is believed of an owner: from the call on it may hold or not, also by calls that were beside this one.
 func (l *lowering) vanish(o *Op) {
 	l.gone[o.Owner] = true
-	held := false
+	held, back := false, o.Return
 	for h, life := range l.lives {
 		if h.owner == o.Owner {
-			l.expiries(h, life, o.Return)
+			for _, g := range life.gens {
+				back = max(back, g.Op.Return)
+			}
+			l.expiries(h, life, back)
 			delete(l.lives, h)
 			held = true
 		}
 	}
 	if held {
-		l.emit(&thing{Op: o, kind: doVanish, holder: l.number(o.Owner)}, o.Call, o.Return)
+		l.emit(&thing{Op: o, kind: doVanish, holder: l.number(o.Owner)}, o.Call, back)
 	}
 }
 

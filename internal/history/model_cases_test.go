@@ -298,6 +298,13 @@ func TestModelAmongFaults(t *testing.T) {
 		{"a MULTILOCK that failed, and could not give back what it had", false, `
 			500 900 a MULTILOCK k PX 3000 BLOCK 400 -> ERR
 			1400 1401 a UNLOCK k ALL -> 1`},
+		{"a MULTILOCK that was granted after a LOCK beside it whose outcome is not known", false, `
+			0 1 c LOCK k PX 3000 -> OK
+			2 400 a MULTILOCK k PX 3000 -> OK
+			10 11 a LOCK k PX 3000 -> ?
+			300 301 c UNLOCK k -> 1
+			410 411 a UNLOCK k ALL -> 1
+			420 421 b LOCK k -> OK`},
 		{"a MULTIUNLOCK that gave back some before Redis refused the rest", false, `
 			0 1 a MULTILOCK k PX 3000 -> OK
 			2 3 a MULTIUNLOCK k -> ERR
