@@ -110,6 +110,13 @@ func (l *lowering) mayBeDone(o *Op) bool {
 	return o.Verb == "RENEW" && o.Outcome == Failed && o.Code != "ERR" && (l.faults && o.Settled() || o.tooLate())
 }
 
+// heldOn says whether Redis may have for a moment longer what a connection was told to have lost: it is for Redis to say whether FENCED may run.
+func (l *lowering) heldOn(o *Op) bool {
+	return l.faults && slices.ContainsFunc(l.ops, func(told *Op) bool {
+		return told.Owner == o.Owner && told.Code == "LOCKLOST" && told.Return <= o.Call && o.Call < told.Return+l.watchdog
+	})
+}
+
 // excused says whether a refusal may have a reason that is not in the model.
 func (l *lowering) excused(o *Op) bool {
 	if slices.ContainsFunc(l.doubts, func(d [2]int64) bool { return d[0] < o.Return && d[1] > o.Call }) {
@@ -183,6 +190,8 @@ func (l *lowering) add(o *Op) {
 		return
 	case o.Verb == "RENEW":
 		t.kind = doRenew
+	case o.Verb == "FENCED" && o.Outcome != Failed && l.heldOn(o):
+		return
 	case o.Verb == "FENCED":
 		t.kind = doCheck
 	case o.Verb == "MULTIUNLOCK": // each of them is free

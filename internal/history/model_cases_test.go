@@ -305,6 +305,15 @@ func TestModelAmongFaults(t *testing.T) {
 			300 301 c UNLOCK k -> 1
 			410 411 a UNLOCK k ALL -> 1
 			420 421 b LOCK k -> OK`},
+		{"FENCED of what a connection was told to have lost, and Redis had for a moment longer", false, `
+			0 700 #1 LOCK k PX 1100 -> OK
+			700 1300 #1 RENEW k -> LOCKLOST
+			1301 1302 #1 FENCED k SET n 1 -> OK
+			1303 1304 #1 UNLOCK k -> NOTHELD`},
+		{"FENCED long after the loss", true, `
+			0 700 #1 LOCK k PX 1100 -> OK
+			700 1300 #1 RENEW k -> LOCKLOST
+			11400 11401 #1 FENCED k SET n 1 -> OK`},
 		{"a MULTIUNLOCK that gave back some before Redis refused the rest", false, `
 			0 1 a MULTILOCK k PX 3000 -> OK
 			2 3 a MULTIUNLOCK k -> ERR
