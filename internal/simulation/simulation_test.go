@@ -61,7 +61,7 @@ func combinations() (all []combination) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	*runs = cmp.Or(*runs, map[bool]int{false: 100, true: 50}[testing.Short()])
+	*runs = cmp.Or(*runs, map[bool]int{false: 100, true: 25}[testing.Short()])
 	if *length == 0 {
 		*length = time.Minute
 		if long || *forever || *within > 0 || *mutants {
