@@ -110,6 +110,11 @@ func (l *lowering) mayBeDone(o *Op) bool {
 	return o.Verb == "RENEW" && o.Outcome == Failed && o.Code != "ERR" && (l.faults && o.Settled() || o.tooLate())
 }
 
+// forced says whether somebody ended the owner's hold by FORCE during a call.
+func (l *lowering) forced(o *Op) bool {
+	return slices.ContainsFunc(l.ops, func(f *Op) bool { return f.Force && f.Call < o.Return && f.Return > o.Call })
+}
+
 // heldOn says whether Redis may have for a moment longer what a connection was told to have lost: it is for Redis to say whether FENCED may run.
 func (l *lowering) heldOn(o *Op) bool {
 	return l.faults && slices.ContainsFunc(l.ops, func(told *Op) bool {
@@ -272,10 +277,11 @@ func (l *lowering) expiries(h holder, life *life, back int64) {
 	for i, g := range life.gens {
 		until := back
 		for _, next := range life.gens[i+1:] {
-			if next.Op.Call >= g.Op.Return { // not beside this one, which may have set the lease after it
-				until = min(until, next.Op.Return)
-				break
+			if next.Op.Call < g.Op.Return && l.forced(g.Op) { // beside this one, which may have made a new hold after it
+				continue
 			}
+			until = min(until, next.Op.Return)
+			break
 		}
 		if g.earliest >= until {
 			continue

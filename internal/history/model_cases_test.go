@@ -43,6 +43,10 @@ func TestModel(t *testing.T) {
 			200 300 b UNLOCK k FORCE -> 1
 			600 700 b LOCK k BLOCK 100 -> nil
 			1450 1451 a UNLOCK k ALL -> NOTHELD`},
+		{"an owner that takes two leases at once, of which the longer one counts", true, `
+			0 400 a MULTILOCK k PX 1000 -> OK
+			1 2 a LOCK k PX 3000 -> OK
+			1450 1451 a UNLOCK k ALL -> NOTHELD`},
 		{"an owner whose later lease is not over", true, `
 			0 1 a MULTILOCK k PX 1000 -> OK
 			2 3 a LOCK k PX 3000 -> OK
