@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ func TestLockWithoutItsReply(t *testing.T) {
 type refusesNext struct {
 	lockstore.Store
 	done    bool // what has no reply was done
-	refuses int
+	refuses atomic.Int64
 }
 
 func (s *refusesNext) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
@@ -57,11 +58,10 @@ func (s *refusesNext) Release(ctx context.Context, r *lockstore.Release) (done l
 		if s.done {
 			_, err = s.Store.Release(ctx, r)
 		}
-		s.refuses = 3
+		s.refuses.Store(3)
 		return lockstore.Released{Final: time.Now()}, errors.Join(err, &upstream.LostError{Cause: context.DeadlineExceeded})
 	}
-	if s.refuses > 0 {
-		s.refuses--
+	if s.refuses.Add(-1) >= 0 {
 		return done, &upstream.ReplyError{Line: "LOADING Redis is loading the dataset in memory"}
 	}
 	return s.Store.Release(ctx, r)
