@@ -115,8 +115,8 @@ func (l *lowering) forced(o *Op) bool {
 	return slices.ContainsFunc(l.ops, func(f *Op) bool { return f.Force && f.Call < o.Return && f.Return > o.Call })
 }
 
-// heldOn says whether Redis may have for a moment longer what a connection was told to have lost: it is for Redis to say whether FENCED may run.
-func (l *lowering) heldOn(o *Op) bool {
+// mayLinger says whether Redis may still have what a connection was told to have lost. Until then Redis decides whether its FENCED runs.
+func (l *lowering) mayLinger(o *Op) bool {
 	return l.faults && slices.ContainsFunc(l.ops, func(told *Op) bool {
 		return told.Owner == o.Owner && told.Code == "LOCKLOST" && told.Return <= o.Call && o.Call < told.Return+l.watchdog
 	})
@@ -195,7 +195,7 @@ func (l *lowering) add(o *Op) {
 		return
 	case o.Verb == "RENEW":
 		t.kind = doRenew
-	case o.Verb == "FENCED" && o.Outcome != Failed && l.heldOn(o):
+	case o.Verb == "FENCED" && o.Outcome != Failed && l.mayLinger(o):
 		return
 	case o.Verb == "FENCED":
 		t.kind = doCheck

@@ -188,7 +188,7 @@ func (hs *holds) unlock(u *unlocking, err error) (free bool, _ error) {
 // send sends the request. One that hands the lock on is sent once; if it was not done, or (see lockstore.Lost) may not
 // have been, the release alone is sent then.
 func (u *unlocking) send(ctx context.Context, g *giveBacks) (err error) {
-	var lost error // that the first has no answer
+	var lost error // set when the reply to the request that hands the lock on was lost
 	if u.next != nil {
 		u.Next = &u.next.Handoff
 		alone := u.IfLost().Then == lockstore.Alone
@@ -203,7 +203,7 @@ func (u *unlocking) send(ctx context.Context, g *giveBacks) (err error) {
 	}
 	done, err := g.store.Release(ctx, &u.Release)
 	if lost != nil {
-		if err != nil { // it tells nothing of the first
+		if err != nil { // a refusal does not say what became of the first request
 			return lost
 		}
 		done.Again = true

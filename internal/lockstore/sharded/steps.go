@@ -30,7 +30,7 @@ func (d *store) inTime(ctx context.Context, r *request) (out []int64, err error)
 // (LOADING, MISCONF): that tells nothing of the one before.
 func (d *store) step(ctx context.Context, lost time.Duration, r *request) (out []int64, err error) {
 	giveUp := time.Now().Add(lost)
-	var last error // only what a later script did ends the doubt
+	var last error // only a later script ends the doubt, also one that ran and found another type at the key
 	for failures := retry.Insist(); ; {
 		out, err = d.inTime(ctx, r)
 		switch {
