@@ -203,8 +203,8 @@ func TestPrivatePipesAreUsedAgain(t *testing.T) {
 	if again := take((*Node).Private, id); again != one || other == one {
 		t.Error("the one that was given back is not the next client's")
 	}
-	one.dropLink(ErrLeft)
 	one.Release()
+	one.dropLink(ErrLeft) // only now: while the pipe is in use it would connect again, and could then be handed out
 	if again := take((*Node).Private, id); again == one {
 		t.Error("a pipe without a connection was handed out")
 	}
