@@ -93,6 +93,8 @@ func (l *lowering) doubtsOf(o *Op) {
 		until = o.Return + doubtLasts
 	case (l.faults || o.Acquires()) && o.Code == "LOCKLOST": // told before Redis drops it, which may also have renewed it without being heard
 		until = o.Return + l.leaseOf(o)
+	case l.faults && !o.Named && o.Code == "NOTHELD": // its lease counts from when the request was sent, which Redis may have got later
+		until = l.leasesEnd(o)
 	case l.faults && o.Acquires() && o.Outcome != Failed && (o.Settled() || o.tooLate()): // granted, and lost while it was settled, or again
 		until = o.Return + l.leaseOf(o)
 	case l.faults && o.Acquires() && o.Outcome == OK: // asked for again when the first reply was cut off
@@ -103,6 +105,16 @@ func (l *lowering) doubtsOf(o *Op) {
 	if until > 0 {
 		l.doubts = append(l.doubts, [2]int64{o.Call, until})
 	}
+}
+
+// leasesEnd is when those leases of the owner are over in Redis at the latest that it took before a call.
+func (l *lowering) leasesEnd(o *Op) (end int64) {
+	for _, g := range l.ops {
+		if g.Owner == o.Owner && g.Call < o.Call && g.Outcome == OK && g.Lease > 0 {
+			end = max(end, g.Return+g.Lease*ms+visitLate)
+		}
+	}
+	return end
 }
 
 // mayBeDone says whether a RENEW that found no hold may have been done, and have been over by then.

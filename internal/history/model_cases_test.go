@@ -318,6 +318,16 @@ func TestModelAmongFaults(t *testing.T) {
 			0 700 #1 LOCK k PX 1100 -> OK
 			700 1300 #1 RENEW k -> LOCKLOST
 			11400 11401 #1 FENCED k SET n 1 -> OK`},
+		{"an UNLOCK that did not reach Redis, and a lease that was over before Redis ended it", false, `
+			0 565 #1 LOCK k PX 726 -> OK
+			570 580 #1 UNLOCK k -> ERR
+			900 901 #1 UNLOCK k -> NOTHELD
+			960 970 #2 LOCK k -> nil`},
+		{"an UNLOCK that did not reach Redis, and a lease that was over long ago", true, `
+			0 565 #1 LOCK k PX 726 -> OK
+			570 580 #1 UNLOCK k -> ERR
+			900 901 #1 UNLOCK k -> NOTHELD
+			2300 2301 #2 LOCK k -> nil`},
 		{"a MULTIUNLOCK that gave back some before Redis refused the rest", false, `
 			0 1 a MULTILOCK k PX 3000 -> OK
 			2 3 a MULTIUNLOCK k -> ERR
