@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -18,19 +19,11 @@ func (e *ReplyError) Error() string { return e.Line }
 // ofUser says that the error concerns the user, the password or the database of one connection, and no other
 // connection.
 func (e *ReplyError) ofUser() bool {
-	return e.ofPassword() || code(e.Line) == "NOPERM" || strings.HasPrefix(e.Line, "ERR DB index ")
+	return RefusedWith(e, "WRONGPASS", "NOAUTH", "NOPERM") || strings.HasPrefix(e.Line, "ERR DB index ")
 }
 
 // refusesPassword says that err is Redis' refusal to let a user in.
-func refusesPassword(err error) bool {
-	refusal := Refused(err)
-	return refusal != nil && refusal.ofPassword()
-}
-
-// ofPassword says that Redis does not let the user in: the password is wrong, or there is none.
-func (e *ReplyError) ofPassword() bool {
-	return code(e.Line) == "WRONGPASS" || code(e.Line) == "NOAUTH"
-}
+func refusesPassword(err error) bool { return RefusedWith(err, "WRONGPASS", "NOAUTH") }
 
 // code is the first word of an error's line.
 func code(line string) string {
@@ -98,6 +91,12 @@ func violation(format string, args ...any) error {
 func Refused(err error) *ReplyError {
 	re, _ := errors.AsType[*ReplyError](err)
 	return re
+}
+
+// RefusedWith says that err is an error that Redis answered, with one of these codes.
+func RefusedWith(err error, codes ...string) bool {
+	re := Refused(err)
+	return re != nil && slices.Contains(codes, code(re.Line))
 }
 
 // ErrorIn returns a reply that is an error as a *ReplyError, else nil.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,7 +122,7 @@ func (c *Control) Ints(db int, sha, source string, keys, args []string, ask bool
 		jitter.Turn(keys[0], args)
 	}
 	out, err := c.scripts.runScript(p, "EVALSHA", sha, keys, args, ask)
-	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {
+	if RefusedWith(err, "NOSCRIPT") {
 		return c.scripts.runScript(p, "EVAL", source, keys, args, ask)
 	}
 	return out, err

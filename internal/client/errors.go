@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -11,19 +10,14 @@ import (
 
 // PasswordRefused says that Redis refuses a user's password.
 func PasswordRefused(err error) bool {
-	return refusedWith(err, "WRONGPASS")
+	return upstream.RefusedWith(err, "WRONGPASS")
 }
 
 // LogIn says that the client must log in first.
-func LogIn(err error) bool { return refusedWith(err, "NOAUTH") }
-
-func refusedWith(err error, code string) bool {
-	refusal := upstream.Refused(err)
-	return refusal != nil && strings.HasPrefix(refusal.Line, code)
-}
+func LogIn(err error) bool { return upstream.RefusedWith(err, "NOAUTH") }
 
 // Denied says that Redis does not let a user in, or do something.
-func Denied(err error) bool { return PasswordRefused(err) || LogIn(err) || refusedWith(err, "NOPERM ") }
+func Denied(err error) bool { return upstream.RefusedWith(err, "WRONGPASS", "NOAUTH", "NOPERM") }
 
 // TooMany says that the budget allows no further connection upstream.
 func TooMany(err error) bool { return upstream.IsFull(err) }

@@ -104,7 +104,7 @@ func (f *Fence) explain(err error) error {
 	if lockstore.WrongType(err) {
 		return &upstream.ReplyError{Line: refusal.Line + "; FENCED is not for a lock with LIMIT, which several may hold"}
 	}
-	if len(f.Holds) == 0 || refusal == nil || !strings.HasPrefix(refusal.Line, "NOPERM ") {
+	if len(f.Holds) == 0 || !lockstore.Forbidden(err) {
 		return err
 	}
 	return &upstream.ReplyError{Line: refusal.Line +

@@ -46,6 +46,36 @@ func TestLockWithoutItsReply(t *testing.T) {
 	}
 }
 
+// losesAndRefuses is a store that does the first LOCK and loses the reply to it, and whose Redis refuses all later ones.
+type losesAndRefuses struct {
+	lockstore.Store
+	asked atomic.Int64
+}
+
+func (s *losesAndRefuses) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
+	if s.asked.Add(1) == 1 {
+		return losesReplies{s.Store}.Acquire(ctx, a)
+	}
+	return lockstore.Acquired{}, &upstream.ReplyError{Line: "MISCONF Errors writing to the AOF file"}
+}
+
+// TestWaitWithoutItsReplyIsRefused: the same of one that may wait, which asks again. That Redis refuses this says nothing of what was asked first.
+func TestWaitWithoutItsReplyIsRefused(t *testing.T) {
+	for _, owner := range []string{"", "ann"} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", ManagerOptions{})
+			synctest.Wait()
+			s := &losesAndRefuses{Store: m.store}
+			m.store = s
+			a, _ := client(m)
+			_, err := a.Lock(context.Background(), Request{Key: "k", Owner: owner, Lease: 20_000, Blocks: true})
+			if err == nil || !strings.Contains(err.Error(), "was lost") || s.asked.Load() != 2 {
+				t.Errorf("%q %d %v", owner, s.asked.Load(), err)
+			}
+		})
+	}
+}
+
 // refusesNext is a store that loses the reply to an UNLOCK which hands on the lock, and whose Redis then refuses what comes next.
 type refusesNext struct {
 	lockstore.Store

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -31,7 +32,10 @@ func (w *waiter) wait(ctx context.Context, place int64) (g Grant, err error) {
 		over = timer.C
 	}
 	g, err = w.stand(ctx, over)
-	if w.trouble != nil && errors.Is(err, ErrNotAcquired) {
+	switch {
+	case errors.Is(err, ErrNotAcquired):
+		err = cmp.Or(w.trouble, err)
+	case lockstore.Unknown(w.trouble) && lockstore.RefusedByRedis(err): // that tells nothing of the try before
 		err = w.trouble
 	}
 	return g, err

@@ -2,7 +2,6 @@ package lockstore
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -51,31 +50,25 @@ func NotSent(err error) bool {
 }
 
 // Forbidden says that Redis refused something for want of a right.
-func Forbidden(err error) bool { return refusedWith(err, "NOPERM ") }
+func Forbidden(err error) bool { return upstream.RefusedWith(err, "NOPERM") }
 
 // WrongType says that Redis refused something because of what the key holds.
-func WrongType(err error) bool { return refusedWith(err, "WRONGTYPE ") }
+func WrongType(err error) bool { return upstream.RefusedWith(err, "WRONGTYPE") }
 
-func refusedWith(err error, code string) bool {
-	refusal, is := errors.AsType[*upstream.ReplyError](err)
-	return is && strings.HasPrefix(refusal.Line, code)
-}
+// RefusedByRedis says that Redis answered a request with an error.
+func RefusedByRedis(err error) bool { return upstream.Refused(err) != nil }
 
 // Passing says whether a waiter waits until err has passed: Redis is away, starting, between masters, or busy with
 // somebody's script, or has too few replicas (min-replicas-to-write), as a new master has until they have found it.
 func Passing(err error) bool {
-	var reply *upstream.ReplyError
 	var e *Error
 	switch {
 	case NotSent(err), Unknown(err):
 		return true
 	case errors.As(err, &e):
 		return e.Code == "NOQUORUM"
-	case !errors.As(err, &reply):
-		return false
 	}
-	code, _, _ := strings.Cut(reply.Line, " ")
-	return slices.Contains([]string{"LOADING", "MASTERDOWN", "READONLY", "NOREPLICAS", "BUSY"}, code)
+	return upstream.RefusedWith(err, "LOADING", "MASTERDOWN", "READONLY", "NOREPLICAS", "BUSY")
 }
 
 // Unreached says whether err tells that a node is in trouble, rather than a slot or a script.

@@ -2,7 +2,6 @@ package own
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -66,10 +65,7 @@ func (u *clustered) fencedOnce(t *cluster.Tries, f *fenced.Fence) (done bool, r 
 }
 
 // isAsk says that a node has sent on what was asked of it, but not for good.
-func isAsk(err error) bool {
-	refused := upstream.Refused(err)
-	return refused != nil && strings.HasPrefix(refused.Line, "ASK ")
-}
+func isAsk(err error) bool { return upstream.RefusedWith(err, "ASK") }
 
 // halfWay returns err as clients get it, who must not follow a node's ASK.
 func halfWay(err error) error {

@@ -17,17 +17,10 @@ var passing = []string{"DRAINING", "NOQUORUM", "NOREPLICAS", "LOADING", "BUSY", 
 // mayPass says that another try may do better.
 func mayPass(err error) bool {
 	said := upstream.Refused(err)
-	return said == nil || begins(said.Line, passing...)
+	return said == nil || slices.ContainsFunc(passing, func(begin string) bool { return strings.HasPrefix(said.Line, begin) })
 }
 
-func isLoss(err error) bool {
-	said := upstream.Refused(err)
-	return said != nil && begins(said.Line, "LOCKLOST", "NOTHELD")
-}
-
-func begins(line string, words ...string) bool {
-	return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(line, word) })
-}
+func isLoss(err error) bool { return upstream.RefusedWith(err, "LOCKLOST", "NOTHELD") }
 
 // askProxy sends commands together and returns their replies, of which none is an error. It waits so long for them if limit
 // is not 0. After an error that may pass the next question goes over a new connection, maybe to another proxy.
