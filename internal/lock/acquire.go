@@ -225,21 +225,26 @@ func (c *Client) hasLeft(ctx context.Context, waits bool) bool {
 }
 
 // undo gives back a grant that does not count and that nobody was told of: what a connection had before stays, and what
-// a named owner had. done says that Redis has given back what the connection got.
+// a named owner had. done says that Redis has given back what the connection got. It does so later of a hold that was
+// lost while the connection counts on it: see hold.lost.
 func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) (done bool) {
 	m := a.c.m
 	if a.rec == nil {
 		m.giveBacks.takeBack(a.ID, got)
 		return false
 	}
-	h := m.holds.peek(a.ID).wanted()
-	rel := &lockstore.Release{ID: a.ID, Counts: h.counts, Whole: !h.live()}
-	released, err := m.store.Release(ctx, rel)
-	if err != nil {
-		final := m.holds.moment(released.Final)
-		m.holds.apply(a.rec, unanswered{final, lockstore.Milliseconds(max(got.TTL, a.Lease))})
+	hs := m.holds
+	h, final := hs.peek(a.ID).wanted(), hs.now()
+	if h.live() || h.clear <= final {
+		rel := &lockstore.Release{ID: a.ID, Counts: h.counts, Whole: !h.live()}
+		released, err := m.store.Release(ctx, rel)
+		if err == nil {
+			return true
+		}
+		final = hs.moment(released.Final)
 	}
-	return err == nil
+	hs.apply(a.rec, unanswered{final, lockstore.Milliseconds(max(got.TTL, a.Lease))})
+	return false
 }
 
 // grant notes a grant to a connection, and leaves the record. It returns false, and does nothing, if the hold that was

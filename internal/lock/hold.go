@@ -255,7 +255,7 @@ type unanswered struct {
 func (e unanswered) on(h hold, now moment, _ terms) (hold, effects) {
 	h.late = max(h.late, max(now, e.final).add(e.lease))
 	if h.is != runsOut {
-		h.clear = e.final // the connection has been told of no grant
+		h.clear = max(h.clear, e.final) // the connection has been told of no grant
 	}
 	return h, effects{}
 }

@@ -126,6 +126,65 @@ func TestHandoffWithoutItsReplyIsRefused(t *testing.T) {
 	}
 }
 
+// untilLost is a store of a Redis that does nothing for the watchdog from a moment on, and whose answers to verbs that take or renew a lock come
+// so much later.
+type untilLost struct {
+	lockstore.Store
+	by atomic.Int64 // ns; 0: all is well
+}
+
+func (s *untilLost) Renew(ctx context.Context, r lockstore.Renewal) ([]int64, error) {
+	if s.by.Load() != 0 {
+		return nil, &upstream.NotSentError{Cause: context.DeadlineExceeded}
+	}
+	return s.Store.Renew(ctx, r)
+}
+
+func (s *untilLost) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
+	defer func() { time.Sleep(time.Duration(s.by.Load())) }()
+	return s.Store.Acquire(ctx, a)
+}
+
+func (s *untilLost) Extend(ctx context.Context, e lockstore.Extension) (lockstore.Extended, error) {
+	defer func() { time.Sleep(time.Duration(s.by.Load())) }()
+	return s.Store.Extend(ctx, e)
+}
+
+// TestVerbThatOutlastsItsLock: a lock is lost while a verb about it is under way, which then turns out to have been done. Redis keeps it as long as the
+// connection may have counted on it, which may hear of the loss last of all, and then for nobody.
+func TestVerbThatOutlastsItsLock(t *testing.T) {
+	lock := func(r Request) func(*Client) error {
+		return func(c *Client) error { _, err := c.Lock(context.Background(), r); return err }
+	}
+	for name, verb := range map[string]func(*Client) error{
+		"LOCK":          lock(Request{Key: "k"}),
+		"LOCK REPLICAS": lock(Request{Key: "k", Replicas: 1}), // which it does not get: it hears that first
+		"RENEW":         func(c *Client) error { return c.Renew(context.Background(), RenewRequest{Key: "k", Lease: 60_000}) },
+	} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, s, "one", ManagerOptions{})
+			synctest.Wait()
+			slow := &untilLost{Store: m.store}
+			m.store, m.watchdog.store = slow, slow
+			time.Sleep(time.Second)
+			a, told := client(m)
+			mustLock(t, a, Request{Key: "k"})
+			slow.by.Store(int64(200 * time.Millisecond))
+			time.Sleep(27_900 * time.Millisecond) // of 30 s, of which the last two are for telling
+			if err := verb(a); !isCode(err, "LOCKLOST") && !isCode(err, "NOREPLICAS") || told.reasons() != "k:unrenewed " {
+				t.Fatalf("%s: %v, told %q", name, err, told.reasons())
+			}
+			if time.Sleep(1800 * time.Millisecond); pttl(t, s, "k") < 0 {
+				t.Error(name, "it was given back while the connection could count on it")
+			}
+			if time.Sleep(2 * time.Second); pttl(t, s, "k") > 0 {
+				t.Errorf("%s: %d ms are left", name, pttl(t, s, "k"))
+			}
+		})
+	}
+}
+
 // TestReentryOfWhatHasGone: a connection that enters its lock again when that has gone is told of the loss once, and then holds it once, whether or
 // not somebody else had the lock meanwhile, or shares it now.
 func TestReentryOfWhatHasGone(t *testing.T) {
