@@ -174,7 +174,9 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 				}
 			}
 		case takes && (o.Outcome == Unknown || o.Verb == "RENEW" && o.Code != "ERR" && o.Settled()):
-			s.to += doubtLasts
+			if s.to += doubtLasts; faults { // so long a proxy is stopped at most; it does what was sent to it meanwhile when it goes on
+				s.to += 2 * watchdog
+			}
 			s.least = s.to
 			if renewed {
 				s.to = never

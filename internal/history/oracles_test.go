@@ -420,6 +420,12 @@ func TestEnds(t *testing.T) {
 		{"a connection's, for longer than a wire may be slow", true, `
 			0 1 #1 LOCK k PX 500 -> OK
 			1600 1601 #1 SEEN k -> OK`},
+		{"a LOCK that its proxy did when it was stopped no more", false, `
+			0 1 a LOCK k PX 500 -> ?
+			24000 24001 a SEEN k -> OK`},
+		{"long after that", true, `
+			0 1 a LOCK k PX 500 -> ?
+			26000 26001 a SEEN k -> OK`},
 		{"a named owner's, which nobody renews", true, `
 			0 1 a LOCK k PX 500 -> OK
 			700 701 a SEEN k -> OK`},
