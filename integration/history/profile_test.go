@@ -91,6 +91,7 @@ var profiles = []*profile{
 	{
 		name: "cluster", about: "slots move and links break, and nothing is lost; masters are killed and stopped: what was granted there may be lost",
 		upstream: clustered, named: true, clients: 4, watchdog: 3 * time.Second, least: 12 * time.Second, args: []string{"--wait-poll", "1s"},
+		refusals: []string{"CLUSTERDOWN "}, // of FENCED, after --cluster-retry
 		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Limit: 2, Multi: true, Force: true, Deaths: true, Lapses: true,
 			MinLease: 200, MaxLease: 3000, PXShare: 0.4, MaxBlock: 600, Pause: 20 * time.Millisecond},
 		harms: []harm{moveSlots, moveSlots, moveSlots, orderNode, killNode, freezeNode, killReplica, killClients, resetLink, closeLink, dropReplies,
