@@ -108,8 +108,9 @@ func certain(key string, ops []*Op, watchdog int64) (spans []span) {
 // belief is what one owner can be sure of.
 type belief struct {
 	holder
-	reused bool // the owner's name has been used for other sections: an answer may be about one of those
-	count  int  // at least
+	reused bool  // the owner's name has been used for other sections: an answer may be about one of those
+	doubt  int64 // until then a LOCK of unknown outcome may be done: what the owner is told may be about that hold
+	count  int   // at least
 	spans  []span
 	sure   []int64 // for each span: told at this time, last
 	lease  []int64 // for each span: its lease lasts at least until then
@@ -126,6 +127,9 @@ func (b *belief) add(o *Op, watchdog int64) {
 		if o.Outcome != OK {
 			if o.Outcome == Unknown {
 				b.closeSure()
+				if o.Named {
+					b.doubt = o.Return + doubtLasts + 2*watchdog
+				}
 			}
 			return
 		}
@@ -135,6 +139,9 @@ func (b *belief) add(o *Op, watchdog int64) {
 		b.closeSure()
 		b.spans = append(b.spans, span{owner: b.owner, side: b.side, from: o.Return, grant: o})
 		b.sure, b.lease = append(b.sure, 0), append(b.lease, o.Call+lease-slack)
+		if o.Call < b.doubt {
+			b.closeSure()
+		}
 	case o.Verb == "RENEW":
 		if o.Outcome == Failed {
 			if o.Code != "ERR" {

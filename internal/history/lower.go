@@ -39,6 +39,8 @@ type gen struct {
 // placeKept is for how long a FAIRLOCK whose BLOCK has run out may have its place still.
 const placeKept = 3 * second
 
+const clockDoubt = second // at most, of a new master
+
 const doubtLasts = 5 * second // longer than a proxy needs to give back what nobody heard of, on a busy machine
 
 func lower(ops []*Op, watchdog int64, faults bool) []porcupine.Operation {
@@ -247,6 +249,9 @@ func (l *lowering) vanish(o *Op) {
 // follow keeps book of an owner's leases.
 func (l *lowering) follow(o *Op, t *thing) {
 	h := holder{o.Owner, o.Side}
+	if l.faults && o.Code == "LOCKLOST" {
+		l.endsEarlier(o.Owner)
+	}
 	if t.kind == doRelease {
 		if o.Outcome == Failed || o.N == 1 {
 			l.expiries(h, l.lives[h], o.Return)
@@ -278,6 +283,18 @@ func (l *lowering) follow(o *Op, t *thing) {
 	if other := l.lives[holder{o.Owner, map[Side]Side{Read: Write, Write: Read}[o.Side]}]; other != nil && !o.Named { // they have one lease
 		life.watched, life.latest = life.watched || other.watched, max(life.latest, other.latest)
 		other.watched, other.latest = life.watched, life.latest
+	}
+}
+
+// endsEarlier has the leases that a connection was told to have lost end earlier: by as much as the clock of a new master may be ahead, as far as the
+// proxy can tell by how long that took to answer.
+func (l *lowering) endsEarlier(owner string) {
+	for h, life := range l.lives {
+		for _, g := range life.gens {
+			if h.owner == owner && !g.Op.Named && g.Op.Lease > 0 {
+				g.earliest -= clockDoubt
+			}
+		}
 	}
 }
 

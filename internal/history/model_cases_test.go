@@ -318,6 +318,12 @@ func TestModelAmongFaults(t *testing.T) {
 			0 700 #1 LOCK k PX 1100 -> OK
 			700 1300 #1 RENEW k -> LOCKLOST
 			11400 11401 #1 FENCED k SET n 1 -> OK`},
+		{"a lease that a new master ends sooner by its clock, as far as can be told", false, `
+			0 100 #1 RLOCK k PX 862 -> OK
+			110 793 #1 RLOCK k PX 862 -> LOCKLOST`},
+		{"a loss long before its lease is over", true, `
+			0 100 #1 RLOCK k PX 2862 -> OK
+			110 793 #1 RLOCK k PX 2862 -> LOCKLOST`},
 		{"an UNLOCK that did not reach Redis, and a lease that was over before Redis ended it", false, `
 			0 565 #1 LOCK k PX 726 -> OK
 			570 580 #1 UNLOCK k -> ERR

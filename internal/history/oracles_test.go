@@ -64,6 +64,19 @@ func TestIntervals(t *testing.T) {
 		{"the reply came late, and is about less than a lease", false, `
 			0 90 #1 LOCK k PX 50 -> OK
 			60 95 #2 LOCK k -> OK`},
+		{"a LOCK that nobody waits for is done when the lease is over, and RENEW finds that", false, `
+			0 1 a LOCK k PX 100 -> ?
+			2 3 a LOCK k PX 100 -> OK
+			104 200 #2 LOCK k PX 100 -> OK
+			201 202 #2 UNLOCK k -> 1
+			50 210 a RENEW k PX 300 -> 1
+			211 212 a UNLOCK k -> 1`},
+		{"and none such is under way", true, `
+			2 3 a LOCK k PX 100 -> OK
+			104 200 #2 LOCK k PX 100 -> OK
+			201 202 #2 UNLOCK k -> 1
+			50 210 a RENEW k PX 300 -> 1
+			211 212 a UNLOCK k -> 1`},
 		{"entered again so late that it was a grant of its own", false, `
 			0 1 #1 RLOCK k PX 100 -> OK
 			2 1500 #1 RLOCK k PX 100 -> OK
