@@ -395,3 +395,23 @@ func TestLateLookSparesTheNextScript(t *testing.T) {
 	}
 	p.calls.Add(-1)
 }
+
+// A script that waits for a connection when its node is closed, as that of a master that was replaced, is told so: that a context was cancelled means
+// that the client has gone.
+func TestScriptWhenItsNodeIsClosed(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		c := newControl(t, silent(t))
+		got := make(chan error)
+		go func() { _, err := c.Ints(0, "", "return 1", nil, nil, false); got <- err }()
+		eventually(t, "it waits for Redis", func() bool {
+			c.scripts.node.mu.Lock()
+			defer c.scripts.node.mu.Unlock()
+			return len(c.scripts.node.shared) == 1
+		})
+		c.Close()
+		if err := <-got; !errors.Is(err, ErrClosed) || !IsNotSent(err) || errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+}

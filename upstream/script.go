@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strconv"
 	"sync"
@@ -98,7 +99,7 @@ func (s *scripts) pipe(db int) (*scriptPipe, error) {
 	}
 	service := s.node.target.Service()
 	service.DB = db
-	p, err := s.node.Open(s.node.ctx, service)
+	p, err := s.node.Open(context.Background(), service) // which ends when the node is closed
 	if err != nil {
 		return nil, err
 	}
