@@ -396,8 +396,8 @@ func TestLateLookSparesTheNextScript(t *testing.T) {
 	p.calls.Add(-1)
 }
 
-// A script that waits for a connection when its node is closed, as that of a master that was replaced, is told so: that a context was cancelled means
-// that the client has gone.
+// A script that waits for a connection gets ErrClosed when its node is closed, as the node of a replaced master is. With context.Canceled the client
+// would be told that its connection has ended.
 func TestScriptWhenItsNodeIsClosed(t *testing.T) {
 	t.Parallel()
 	for range 20 {

@@ -99,7 +99,7 @@ func (s *scripts) pipe(db int) (*scriptPipe, error) {
 	}
 	service := s.node.target.Service()
 	service.DB = db
-	p, err := s.node.Open(context.Background(), service) // which ends when the node is closed
+	p, err := s.node.Open(context.Background(), service) // Open ends when the node is closed
 	if err != nil {
 		return nil, err
 	}

@@ -174,8 +174,8 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 				}
 			}
 		case takes && (o.Outcome == Unknown || o.Verb == "RENEW" && o.Code != "ERR" && o.Settled()):
-			if s.to += doubtLasts; faults { // so long a proxy is stopped at most; it does what was sent to it meanwhile when it goes on
-				s.to += 2 * watchdog
+			if s.to += doubtLasts; faults {
+				s.to += 2 * watchdog // a proxy is stopped for so long at most, and does then what was sent to it meanwhile
 			}
 			s.least = s.to
 			if renewed {

@@ -109,7 +109,7 @@ func certain(key string, ops []*Op, watchdog int64) (spans []span) {
 type belief struct {
 	holder
 	reused bool  // the owner's name has been used for other sections: an answer may be about one of those
-	doubt  int64 // until then a LOCK of unknown outcome may be done: what the owner is told may be about that hold
+	doubt  int64 // until then a LOCK of unknown outcome may be done, and replies may be about the hold that it makes
 	count  int   // at least
 	spans  []span
 	sure   []int64 // for each span: told at this time, last

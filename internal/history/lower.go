@@ -39,7 +39,9 @@ type gen struct {
 // placeKept is for how long a FAIRLOCK whose BLOCK has run out may have its place still.
 const placeKept = 3 * second
 
-const clockDoubt = second // at most, of a new master
+// clockDoubt is how much too early a proxy may tell a connection that its lease is over: after a failover the new master's clock is known only as well
+// as its answer was quick.
+const clockDoubt = second
 
 const doubtLasts = 5 * second // longer than a proxy needs to give back what nobody heard of, on a busy machine
 
@@ -95,7 +97,7 @@ func (l *lowering) doubtsOf(o *Op) {
 		until = o.Return + doubtLasts
 	case (l.faults || o.Acquires()) && o.Code == "LOCKLOST": // told before Redis drops it, which may also have renewed it without being heard
 		until = o.Return + l.leaseOf(o)
-	case l.faults && !o.Named && o.Code == "NOTHELD": // its lease counts from when the request was sent, which Redis may have got later
+	case l.faults && !o.Named && o.Code == "NOTHELD": // Redis may have begun the lease later than the proxy
 		until = l.leasesEnd(o)
 	case l.faults && o.Acquires() && o.Outcome != Failed && (o.Settled() || o.tooLate()): // granted, and lost while it was settled, or again
 		until = o.Return + l.leaseOf(o)
@@ -109,7 +111,7 @@ func (l *lowering) doubtsOf(o *Op) {
 	}
 }
 
-// leasesEnd is when those leases of the owner are over in Redis at the latest that it took before a call.
+// leasesEnd is when the leases are surely over in Redis that the owner of a call took before the call.
 func (l *lowering) leasesEnd(o *Op) (end int64) {
 	for _, g := range l.ops {
 		if g.Owner == o.Owner && g.Call < o.Call && g.Outcome == OK && g.Lease > 0 {
@@ -286,13 +288,12 @@ func (l *lowering) follow(o *Op, t *thing) {
 	}
 }
 
-// endsEarlier has the leases that a connection was told to have lost end earlier: by as much as the clock of a new master may be ahead, as far as the
-// proxy can tell by how long that took to answer.
+// endsEarlier lets the leases end earlier, by clockDoubt, that a connection was told to have lost.
 func (l *lowering) endsEarlier(owner string) {
 	for h, life := range l.lives {
 		for _, g := range life.gens {
 			if h.owner == owner && !g.Op.Named && g.Op.Lease > 0 {
-				g.earliest -= clockDoubt
+				g.earliest = g.Op.Call + l.leaseOf(g.Op) - slack - clockDoubt
 			}
 		}
 	}

@@ -225,8 +225,8 @@ func (c *Client) hasLeft(ctx context.Context, waits bool) bool {
 }
 
 // undo gives back a grant that does not count and that nobody was told of: what a connection had before stays, and what
-// a named owner had. done says that Redis has given back what the connection got. It does so later of a hold that was
-// lost while the connection counts on it: see hold.lost.
+// a named owner had. done says that Redis has given back what the connection got. A hold that was lost is given
+// back once the connection can no longer count on it: see hold.lost.
 func (a *acquire) undo(ctx context.Context, got lockstore.Acquired) (done bool) {
 	m := a.c.m
 	if a.rec == nil {

@@ -59,7 +59,8 @@ func (s *losesAndRefuses) Acquire(ctx context.Context, a *lockstore.Acquire) (lo
 	return lockstore.Acquired{}, &upstream.ReplyError{Line: "MISCONF Errors writing to the AOF file"}
 }
 
-// TestWaitWithoutItsReplyIsRefused: the same of one that may wait, which asks again. That Redis refuses this says nothing of what was asked first.
+// TestWaitWithoutItsReplyIsRefused: a LOCK that may wait asks again when its first reply was lost. That Redis refuses the second request does not say
+// that the first was not done.
 func TestWaitWithoutItsReplyIsRefused(t *testing.T) {
 	for _, owner := range []string{"", "ann"} {
 		inBubble(t, func(t *testing.T, w *world.World) {
@@ -150,8 +151,8 @@ func (s *untilLost) Extend(ctx context.Context, e lockstore.Extension) (lockstor
 	return s.Store.Extend(ctx, e)
 }
 
-// TestVerbThatOutlastsItsLock: a lock is lost while a verb about it is under way, which then turns out to have been done. Redis keeps it as long as the
-// connection may have counted on it, which may hear of the loss last of all, and then for nobody.
+// TestVerbThatOutlastsItsLock: a lock is told lost while a verb about the lock is under way, and then Redis answers that the verb was done. Redis keeps
+// the lock until the connection can no longer count on it, and is told after that to give the lock back.
 func TestVerbThatOutlastsItsLock(t *testing.T) {
 	lock := func(r Request) func(*Client) error {
 		return func(c *Client) error { _, err := c.Lock(context.Background(), r); return err }

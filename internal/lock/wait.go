@@ -35,7 +35,7 @@ func (w *waiter) wait(ctx context.Context, place int64) (g Grant, err error) {
 	switch {
 	case errors.Is(err, ErrNotAcquired):
 		err = cmp.Or(w.trouble, err)
-	case lockstore.Unknown(w.trouble) && lockstore.RefusedByRedis(err): // that tells nothing of the try before
+	case lockstore.Unknown(w.trouble) && lockstore.RefusedByRedis(err): // a refusal tells nothing of the try before
 		err = w.trouble
 	}
 	return g, err
