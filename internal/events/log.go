@@ -2,7 +2,6 @@ package events
 
 import (
 	"cmp"
-	"hash/maphash"
 	"io"
 	"math"
 	"slices"
@@ -40,7 +39,11 @@ type kept struct {
 // New makes a Log, which writes each event that it keeps as a line of JSON that names the proxy. nil: it writes none.
 // lines must not block.
 func New(lines io.Writer, proxy string) *Log {
-	return &Log{lines: lines, proxy: proxy}
+	l := &Log{lines: lines, proxy: proxy}
+	for of := range kinds {
+		l.byKind[of].pace.bySource = map[string]uint8{}
+	}
+	return l
 }
 
 // Add keeps an event, if there is room for it in this second.
@@ -53,16 +56,13 @@ func (l *Log) Add(e Event) {
 		e.Kind = Wait
 	}
 	size := e.bound()
-	from := uint8(maphash.String(seed, e.source()))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.beginSecond(e.Kind, e.At.Unix())
-	if l.byKind[e.Kind].pace.admits(size, from) {
+	if l.byKind[e.Kind].pace.admits(size, e.source()) {
 		l.keepEvent(e, size)
 	}
 }
-
-var seed = maphash.MakeSeed()
 
 // keepEvent puts an event into its ring and, as a line, out. mu is held.
 func (l *Log) keepEvent(e Event, size int) {
@@ -83,7 +83,8 @@ func (l *Log) beginSecond(of Kind, second int64) {
 		return
 	}
 	end, left := time.Unix(p.second+1, 0), p.left
-	*p = pace{second: second}
+	clear(p.bySource)
+	*p = pace{second: second, bySource: p.bySource}
 	if left > 0 {
 		l.keepEvent(Event{At: end, Kind: of, More: left}, 256)
 	}
@@ -146,12 +147,12 @@ func (k *kept) keepInRing(e Event, size int) {
 type pace struct {
 	second      int64
 	kept, bytes int
-	left        int64      // left out
-	bySource    [256]uint8 // kept, by a part of the source's hash
+	left        int64            // left out
+	bySource    map[string]uint8 // kept, by source
 }
 
 // admits says whether one more may be kept, and else counts it.
-func (p *pace) admits(size int, from uint8) bool {
+func (p *pace) admits(size int, from string) bool {
 	if p.kept >= mostInSecond || p.bytes+size > bytesInSecond || p.bySource[from] >= mostOfOne {
 		p.left++
 		return false

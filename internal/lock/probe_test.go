@@ -48,7 +48,7 @@ func TestNoLockWithoutACommandToGiveItBack(t *testing.T) {
 // which one of them is given back gives no lock, and nothing of the probe is left there.
 func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"ZADD", "ZREM", "LRANGE", "GET", "PEXPIRE", "HGET", "LPOP", "HKEYS", "HLEN", "PTTL"} {
+	for _, command := range []string{"ZADD", "ZREM", "LRANGE", "GET", "PEXPIRE", "HGET", "LPOP", "HKEYS", "HLEN", "PTTL", "RPUSH"} {
 		s := testredis.Start(t, `--rename-command `+command+` ""`)
 		m := engine(t, s.URL(), ManagerOptions{})
 		a, _ := client(m)

@@ -42,12 +42,19 @@ type probeStep struct {
 	code int64
 }
 
+// ends lets a key that a step has made end by itself, as Redisson's queues and tokens do not: Redis may refuse all that
+// follows, and this proxy be killed before it can tidy up.
+func ends(key string) probeStep {
+	return probeStep{Call{Keys: []string{key}, Args: []string{"PEXPIRE", "60000"}}, 1}
+}
+
 // trial is what the probe does with one kind of lock: a named owner takes it, with a fencing token where that is given,
 // has it renewed in both ways, and gives it back. Of the fair queue of a plain lock the release has to take somebody out
 // who is there no more, and to call another; of two readers the first shortens nothing for the second;
 // where one may have the lock a second is refused.
 func (s Site) trial(id lockstore.ID, verb string) (all []probeStep) {
 	by, kind := Steps{Publish: verb}, id.Kind.Spec()
+	token, queue := lockstore.TokenKey(id.Key), lockstore.QueueKey(id.Key)
 	a := &lockstore.Acquire{ID: id, Lease: probeLease, Limit: 1, Fence: !kind.Shared && id.Kind != lockstore.Limit}
 	release := probeStep{by.Release(&lockstore.Release{ID: id, Named: true}, ever), lockstore.Freed}
 	other := *a
@@ -55,19 +62,23 @@ func (s Site) trial(id lockstore.ID, verb string) (all []probeStep) {
 	second := probeStep{by.Acquire(&other, ever), lockstore.Granted}
 	if s.Votes {
 		all = append(all, probeStep{by.Vote([]*lockstore.Acquire{a}, ever), lockstore.Granted},
-			probeStep{Raise(id, 1, ever), lockstore.Granted})
+			probeStep{Raise(id, 1, ever), lockstore.Granted}, ends(token))
 	} else {
 		all = append(all, probeStep{by.Acquire(a, ever), lockstore.Granted})
+		if a.Fence {
+			all = append(all, ends(token))
+		}
 		renewal := lockstore.Renewal{Kind: id.Hold().Kind, Holds: []lockstore.Renewed{
 			{ID: id, Counts: lockstore.Counts{}.With(id.Kind, 1), Lease: probeLease}}}
 		all = append(all, probeStep{Renew(renewal, ever), lockstore.StillThere})
 		switch id.Kind {
 		case lockstore.Plain:
 			second.code = lockstore.Refused
-			all = append(all, probeStep{Call{Keys: []string{lockstore.QueueKey(id.Key)}, Args: []string{"RPUSH", "nobody"}}, 1}, second)
+			all = append(all, probeStep{Call{Keys: []string{queue}, Args: []string{"RPUSH", "nobody"}}, 1}, ends(queue),
+				second, ends(queue), ends(lockstore.TimeoutKey(id.Key)))
 		case lockstore.Limit:
 			second.code = lockstore.Refused
-			all = append(all, second)
+			fallthrough
 		case lockstore.Read:
 			all = append(all, second)
 		}

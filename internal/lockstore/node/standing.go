@@ -143,13 +143,14 @@ func refusalIn(err error) string {
 	return ""
 }
 
-// lacking is Redis' line if it refused something because a right or a command is missing.
+// lacking is Redis' line if it refused something because a right or a command is missing: an unknown "Redis command" is one of a script.
 func lacking(err error) (line string, yes bool) {
 	if err == nil { // spares the allocation that errors.AsType needs
 		return "", false
 	}
 	line = refusalIn(err)
-	return line, strings.HasPrefix(line, "NOPERM ") || strings.Contains(strings.ToLower(line), "unknown redis command")
+	return line, strings.HasPrefix(line, "NOPERM ") ||
+		strings.Contains(strings.Replace(strings.ToLower(line), " redis", "", 1), "unknown command")
 }
 
 // aboutKeys says whether a refusal is about keys, or channels, rather than about a command.

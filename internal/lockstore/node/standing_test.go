@@ -108,6 +108,7 @@ func TestLacking(t *testing.T) {
 	for line, yes := range map[string]bool{
 		"NOPERM the service account can't run this command or subcommand":   true,
 		"ERR Unknown Redis command called from script":                      true,
+		"ERR unknown command 'RPUSH', with args beginning with: 'k'":        true,
 		"WRONGTYPE Operation against a key holding the wrong kind of value": false,
 		"OOM command not allowed":                                           false,
 	} {
