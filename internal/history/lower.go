@@ -103,6 +103,8 @@ func (l *lowering) doubtsOf(o *Op) {
 		until = o.Return + l.leaseOf(o)
 	case l.faults && o.Acquires() && o.Outcome == OK: // asked for again when the first reply was cut off
 		until = o.Return
+	case l.faults && o.Outcome == Null && o.Block > 0: // granted, and the reply had not come when its BLOCK ran out
+		until = o.Return + second
 	case o.Acquires() && o.Outcome == Null && o.Return-o.Call >= l.leaseOf(o): // granted too late, and given back
 		until = o.Return + l.leaseOf(o)
 	}

@@ -366,6 +366,13 @@ func TestModelAmongFaults(t *testing.T) {
 			10 11 a RLOCK k PX 900 -> OK
 			12 13 a UNLOCK k READ -> 1
 			9501 9502 #1 UNLOCK k READ -> NOTHELD`},
+		{"a LOCK whose BLOCK ran out before the reply to its grant came, and that is given back then", false, `
+			0 200 #1 LOCK k BLOCK 200 -> nil
+			100 101 a LOCK k -> nil
+			400 401 b LOCK k -> nil`},
+		{"refused long after a LOCK whose BLOCK ran out", true, `
+			0 200 #1 LOCK k BLOCK 200 -> nil
+			3000 3001 b LOCK k -> nil`},
 		{"an UNLOCK whose reply was lost, and that tells of the loss of what another one has had meanwhile", true, `
 			0 1 #1 WLOCK k -> OK
 			4 5000 #1 UNLOCK k WRITE -> LOCKLOST`},
