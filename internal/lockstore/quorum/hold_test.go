@@ -121,16 +121,13 @@ func TestStepsOnOneHoldFollowEachOther(t *testing.T) {
 	}
 	running.Wait()
 	servers[2].Do(t, "DEL", "k")
-	renew := func(want int64) {
-		t.Helper()
+	renewed := func() bool {
 		out, err := q.Renew(t.Context(), lockstore.Renewal{Allow: time.Second, Holds: []lockstore.Renewed{{ID: id, Counts: counts, Lease: 30_000}}})
 		if err != nil || out[0] != lockstore.StillThere {
 			t.Error(out, err)
 		}
 		running.Wait()
-		if there := servers[2].Do(t, "EXISTS", "k").(int64); there != want {
-			t.Errorf("the hold is there: %d", there)
-		}
+		return servers[2].Do(t, "EXISTS", "k").(int64) == 1
 	}
 	until := time.Now().Add(5 * time.Second)
 	h, want := q.holds.of(q.all[2], id)
@@ -139,9 +136,16 @@ func TestStepsOnOneHoldFollowEachOther(t *testing.T) {
 	if !ok {
 		t.Fatal("somebody is at the hold")
 	}
-	renew(0)
+	if renewed() {
+		t.Error("it was renewed beside another step")
+	}
 	end(nil)
-	renew(1)
+	for range 20 { // on a busy machine two nodes may have answered before the third is asked
+		if renewed() {
+			return
+		}
+	}
+	t.Error("it is renewed no more")
 }
 
 // A connection's hold is forgotten once no node is to have any of it.
