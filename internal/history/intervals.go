@@ -109,7 +109,7 @@ func certain(key string, ops []*Op, watchdog int64) (spans []span) {
 type belief struct {
 	holder
 	reused bool  // the owner's name has been used for other sections: an answer may be about one of those
-	doubt  int64 // until then a LOCK of unknown outcome may be done, and replies may be about the hold that it makes
+	doubt  int64 // until then a LOCK that came before may be done, and replies may be about the hold that it makes
 	count  int   // at least
 	spans  []span
 	sure   []int64 // for each span: told at this time, last
@@ -142,6 +142,7 @@ func (b *belief) add(o *Op, watchdog int64) {
 		if o.Call < b.doubt {
 			b.closeSure()
 		}
+		b.doubt = max(b.doubt, o.Return) // a call beside this one may be done before it
 	case o.Verb == "RENEW":
 		if o.Outcome == Failed {
 			if o.Code != "ERR" {

@@ -77,6 +77,16 @@ func TestIntervals(t *testing.T) {
 			201 202 #2 UNLOCK k -> 1
 			50 210 a RENEW k PX 300 -> 1
 			211 212 a UNLOCK k -> 1`},
+		{"a LOCK that came before another one is done after it, and UNLOCK tells of its hold", false, `
+			0 300 a LOCK k PX 500 -> OK
+			1 2 a LOCK k PX 100 -> OK
+			110 111 #2 LOCK k PX 20 -> OK
+			310 311 a UNLOCK k -> 1`},
+		{"a LOCK that was done before another one", true, `
+			0 1 a LOCK k PX 500 -> OK
+			1 2 a LOCK k PX 100 -> OK
+			510 511 #2 LOCK k PX 20 -> OK
+			530 531 a UNLOCK k -> 1`},
 		{"entered again so late that it was a grant of its own", false, `
 			0 1 #1 RLOCK k PX 100 -> OK
 			2 1500 #1 RLOCK k PX 100 -> OK
