@@ -162,7 +162,7 @@ func TestLimitModel(t *testing.T) {
 			limit = 1 + dice.IntN(4)
 		}
 		made, there := has[owner]
-		switch dice.IntN(6) {
+		switch dice.IntN(7) {
 		case 0, 1:
 			count := []any{1, 2, "lengthen", "join"}[dice.IntN(4)]
 			out := numbers(t, limitAcquire(t, s, owner, count, 60000, limit))
@@ -215,6 +215,21 @@ func TestLimitModel(t *testing.T) {
 		case 5: // its lease is over
 			s.Do(t, "ZADD", ends, "XX", 1, owner)
 			delete(has, owner)
+		case 6: // as seldom as it happens that all leases are over
+			if dice.IntN(5) > 0 {
+				break
+			}
+			for _, ended := range []string{owner, strconv.Itoa(dice.IntN(6))} {
+				s.Do(t, "ZADD", ends, "XX", 1, ended)
+				delete(has, ended)
+			}
+			code := "0"
+			if len(has) > 0 {
+				code = "1"
+			}
+			want(t, run(t, s, scripts.LimitForce, limitKeys, "PUBLISH", soon), code)
+			clear(has)
+			want(t, contents(t, s), "")
 		}
 		owners, err := redis.Strings(s.Do(t, "ZRANGEBYSCORE", ends, "2", "+inf"), nil)
 		if slices.Sort(owners); err != nil || !slices.Equal(owners, slices.Sorted(maps.Keys(has))) {
