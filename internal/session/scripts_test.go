@@ -37,7 +37,7 @@ func (w *wire) batchOf(cmds ...[]string) (replies []string) {
 	return replies
 }
 
-// back waits until Redis serves a user again in both protocols, each of which has a connection: nobody, or one with this name and password.
+// back waits until Redis serves a user again in both protocols, each of which has a connection, as have writes: nobody, or one with this name and password.
 func (p *proxy) back(login ...string) {
 	p.t.Helper()
 	eventually(p.t, "Redis is back", func() bool {
@@ -46,7 +46,8 @@ func (p *proxy) back(login ...string) {
 		if len(login) > 0 && w.do(append([]string{"AUTH"}, login...)...) != "+OK\r\n" {
 			return false
 		}
-		return w.do("PING") == "+PONG\r\n" && strings.HasPrefix(w.do("HELLO", "3"), "%") && w.do("PING") == "+PONG\r\n"
+		here := w.do("PING") == "+PONG\r\n" && strings.HasPrefix(w.do("HELLO", "3"), "%") && w.do("PING") == "+PONG\r\n"
+		return here && !strings.HasPrefix(w.do("DEL", "nothing"), "-ERR upstream ")
 	})
 }
 
