@@ -39,8 +39,8 @@ type gen struct {
 // placeKept is for how long a FAIRLOCK whose BLOCK has run out may have its place still.
 const placeKept = 3 * second
 
-// clockDoubt is how much too early a proxy may tell a connection that its lease is over: after a failover the new master's clock is known only as well
-// as its answer was quick.
+// clockDoubt is how much too early a proxy may tell a connection that its lease is over: after a failover the new master's
+// clock is known only as well as its answer was quick.
 const clockDoubt = second
 
 const doubtLasts = 5 * second // longer than a proxy needs to give back what nobody heard of, on a busy machine

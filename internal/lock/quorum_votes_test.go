@@ -142,7 +142,7 @@ func TestQuorumLeaseEndsWhatCannotBeTakenBack(t *testing.T) {
 		c, _ := client(m)
 		mustLock(t, c, Request{Key: "warm"})
 		heldOn(t, ns, "warm", 3, "the script is known to all nodes")
-		time.Sleep(time.Second) // the trial lock of each has been given back, too
+		time.Sleep(time.Second) // of simulated time: the trial lock of each node has been given back, too
 		for _, owner := range []string{"", "job"} {
 			key := "k" + owner
 			for _, s := range ns.servers[:2] {

@@ -37,7 +37,8 @@ func (w *wire) batchOf(cmds ...[]string) (replies []string) {
 	return replies
 }
 
-// back waits until Redis serves a user again in both protocols, each of which has a connection, as have writes: nobody, or one with this name and password.
+// back waits until Redis serves a user again, nobody or one with this name and password: reads and writes in both protocols,
+// each of which have a connection of their own.
 func (p *proxy) back(login ...string) {
 	p.t.Helper()
 	eventually(p.t, "Redis is back", func() bool {
@@ -46,8 +47,10 @@ func (p *proxy) back(login ...string) {
 		if len(login) > 0 && w.do(append([]string{"AUTH"}, login...)...) != "+OK\r\n" {
 			return false
 		}
-		here := w.do("PING") == "+PONG\r\n" && strings.HasPrefix(w.do("HELLO", "3"), "%") && w.do("PING") == "+PONG\r\n"
-		return here && !strings.HasPrefix(w.do("DEL", "nothing"), "-ERR upstream ")
+		served := func() bool {
+			return w.do("PING") == "+PONG\r\n" && w.do("DEL", "nothing") == ":0\r\n"
+		}
+		return served() && strings.HasPrefix(w.do("HELLO", "3"), "%") && served()
 	})
 }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// TestProbeThatIsCutShort: Redis may refuse the rest of the probe after any of its steps, and the proxy be killed then. After
-// no more steps than make a key that ends by itself, and those that follow at once, is one there that stays for ever.
+// TestProbeThatIsCutShort: Redis may refuse the rest of the probe after any of its steps, and the proxy be killed then. A key
+// without a TTL is there after five steps at most: those that make such a key, before the PEXPIRE that follows them.
 func TestProbeThatIsCutShort(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	const name = "{lockproxy}:probe"
 	for _, votes := range []bool{false, true} {
 		site := Site{UUID: "proxy", Votes: votes}
-		var short []string
+		var endless []string
 		for _, kind := range lockstore.Kinds {
 			if votes && kind == lockstore.Limit {
 				continue
@@ -41,14 +41,14 @@ func TestProbeThatIsCutShort(t *testing.T) {
 				}
 				for _, key := range s.Do(t, "KEYS", "*").([]any) {
 					if s.Do(t, "PTTL", key).(int64) == -1 {
-						short = append(short, kind.String()+" "+strconv.Itoa(n)+" "+string(key.([]byte)))
+						endless = append(endless, kind.String()+" "+strconv.Itoa(n)+" "+string(key.([]byte)))
 					}
 				}
 			}
 		}
-		t.Log(short)
-		if len(short) > 5 {
-			t.Errorf("votes %v: after so many steps a key stays for ever: %q", votes, short)
+		t.Log(endless)
+		if len(endless) > 5 {
+			t.Errorf("votes %v: after these steps a key has no TTL: %q", votes, endless)
 		}
 	}
 }

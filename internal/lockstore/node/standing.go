@@ -143,7 +143,8 @@ func refusalIn(err error) string {
 	return ""
 }
 
-// lacking is Redis' line if it refused something because a right or a command is missing: an unknown "Redis command" is one of a script.
+// lacking is Redis' line if it refused something because a right or a command is missing. Redis calls a missing command
+// "unknown command", and in a script "unknown Redis command".
 func lacking(err error) (line string, yes bool) {
 	if err == nil { // spares the allocation that errors.AsType needs
 		return "", false

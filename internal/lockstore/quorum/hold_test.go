@@ -137,7 +137,7 @@ func TestStepsOnOneHoldFollowEachOther(t *testing.T) {
 		t.Fatal("somebody is at the hold")
 	}
 	if renewed() {
-		t.Error("it was renewed beside another step")
+		t.Error("the hold was renewed beside another step")
 	}
 	end(nil)
 	for range 20 { // on a busy machine two nodes may have answered before the third is asked
@@ -145,7 +145,7 @@ func TestStepsOnOneHoldFollowEachOther(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it is renewed no more")
+	t.Error("the hold is renewed no more")
 }
 
 // A connection's hold is forgotten once no node is to have any of it.
