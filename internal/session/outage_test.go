@@ -20,7 +20,8 @@ func TestClientsOutliveRedis(t *testing.T) {
 	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
 	p := startProxy(t, server.URL(), nil)
 	forRedis := [][]string{{"GET", "k"}, {"SET", "k", "w"}, {"HELLO"}, {"INFO"}, {"SELECT", "1"}, {"BLPOP", "q", "0"}, {"SUBSCRIBE", "c"}, {"EVAL", "return 1", "0"}}
-	holders, bare := make([]*wire, 10), make([]*wire, len(forRedis))
+	first, holders, bare := dialWire(t, p.addr), make([]*wire, 10), make([]*wire, len(forRedis))
+	first.expect("+OK\r\n", "LOCK", "first", "PX", "600000")
 	for i := range holders {
 		holders[i] = dialWire(t, p.addr)
 		holders[i].expect("+OK\r\n", "LOCK", fmt.Sprint("held", i), "PX", "600000")
@@ -34,6 +35,11 @@ func TestClientsOutliveRedis(t *testing.T) {
 		}
 	}
 	server.Kill()
+	// What is sent before the proxy has noticed that has an unknown outcome. The lock of its client would run out, and
+	// could not be given back below.
+	for _, args := range forRedis[:2] {
+		eventually(t, "noticed", func() bool { return strings.HasPrefix(first.do(args...), "-ERR upstream unavailable: ") })
+	}
 	for _, w := range holders {
 		for _, args := range append(forRedis, []string{"LOCK", "l"}) {
 			if got := w.do(args...); !strings.HasPrefix(got, "-ERR upstream ") && (args[0] != "LOCK" || got[0] != '-') {

@@ -104,15 +104,13 @@ func (s *Server) Addr() net.Addr {
 func (s *Server) Unlisten() {
 	if s.listener != nil {
 		s.listener.Close()
+		s.serving.Wait() // else Shutdown may find the listener still open, and return that it cannot be closed again
 		s.http.SetKeepAlivesEnabled(false)
 	}
 }
 
 // Shutdown lets answers under way finish within ctx, and then cuts them; the error says so.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if s.listener == nil {
-		return nil
-	}
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())

@@ -178,3 +178,14 @@ func TestManyAtOnce(t *testing.T) {
 	defer cancel()
 	_ = s.Shutdown(ctx)
 }
+
+// A server whose address is another process' already has an end without an error, however soon that comes.
+func TestShutdownAfterUnlisten(t *testing.T) {
+	for range 1000 {
+		s, _ := serve(t, nil, ok)
+		s.Unlisten()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
