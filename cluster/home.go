@@ -62,22 +62,23 @@ func failureOf(err error) failure {
 // outOfReach says that the node cannot be reached. One that has only not answered yet is slow.
 func (f failure) outOfReach() bool { return f == unsent || f == lost || f == ended }
 
-// pass is the rule for a command that any of so many masters can answer, and that has passed over some of them: how
-// many it has passed over when one has failed it so, and whether it is sent to the next for that alone. Home's
-// refusal stands when all others have been asked. If there may be no connection to another node, it goes back to
-// home, and waits there.
-func (f failure) pass(passed, masters int) (now int, again bool) {
-	away := passed % masters // how many nodes behind home it was
+// behindAll is to pass over all masters, of which there are no more: then comes home itself, in trouble or not.
+const behindAll = Slots
+
+// pass is the rule for a command that any master can answer, and that has passed over some: how many it has passed
+// over when one has failed it so, home itself or not, and whether it is sent to the next for that alone. Home's refusal
+// stands when all others have been asked. If there may be no connection to another node, it goes back to home, and
+// waits there.
+func (f failure) pass(passed int, home bool) (now int, again bool) {
 	switch {
 	case f == slow:
 		return passed + 1, true
-	case away == 0 && f == ranNothing:
-		first := passed == 0 && masters > 1
-		return passed + 1, first
-	case away == 0:
+	case home && f == ranNothing:
+		return passed + 1, passed == 0
+	case home:
 		return passed, false
 	case f == full:
-		return passed + masters - away, true
+		return behindAll, true
 	}
 	return passed + 1, f == refused || f == ranNothing
 }
@@ -89,13 +90,13 @@ func (e *Executor) leaveHome(n *Node, err error) {
 	}
 }
 
-// passOn chooses where a unit is sent next that has failed so. True: it is sent there even where that would be its
-// outcome otherwise.
-func (e *Executor) passOn(u *unit, f failure) (again bool) {
+// passOn chooses where a unit is sent next that has failed so at n. True: it is sent there even where that would be
+// its outcome otherwise.
+func (e *Executor) passOn(u *unit, n *Node, f failure) (again bool) {
 	if !u.goesHome() {
 		return false
 	}
-	u.passed, again = f.pass(u.passed, len(e.seen.Masters))
+	u.passed, again = f.pass(u.passed, n == e.seen.Any(e.home.at, behindAll))
 	return again
 }
 

@@ -59,22 +59,33 @@ func TestHomeIsLeft(t *testing.T) {
 	}
 }
 
-// A home that is slow is waited for if there may be no connection to another node.
+// A home that is slow is waited for if there may be no connection to another node: by a command that it has got, and by one
+// that comes when it is known to be in trouble, and another node would stand in for it.
 func TestSlowHomeAtTheBound(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{Node: upstream.NodeOptions{Budget: upstream.NewBudget(1, 1)}})
-	cl := newClient(t, c, learn(t, c), 2)
-	cl.e.home.at = 0
-	cl.expect("PING", "+PONG\r\n")
+	clients, all := make([]*client, 2), learn(t, c)
+	for i := range clients {
+		clients[i] = newClient(t, c, all, 2)
+		clients[i].e.home.at = 0
+		clients[i].expect("PING", "+PONG\r\n")
+	}
 	tc.Servers[0].Stop()
 	t.Cleanup(tc.Servers[0].Cont)
-	got := make(chan string, 1)
-	go func() { got <- cl.do("PING")[0] }()
+	got := make(chan string, 2)
+	ping := func(cl *client) { got <- cl.do("PING")[0] }
+	go ping(clients[0])
 	eventually(t, "it is asked elsewhere, and goes back", func() bool { return c.count.retried.Load() >= 2 || len(got) > 0 })
+	eventually(t, "home is in trouble", c.Snapshot().Masters[0].InTrouble)
+	go ping(clients[1])
+	eventually(t, "so is the other one", func() bool { return c.count.retried.Load() >= 3 || len(got) > 0 })
+	time.Sleep(5 * longPause)
 	tc.Servers[0].Cont()
-	if reply := <-got; reply != "+PONG\r\n" {
-		t.Errorf("got %q", reply)
+	for range clients {
+		if reply := <-got; reply != "+PONG\r\n" {
+			t.Errorf("got %q", reply)
+		}
 	}
 }
 
@@ -262,30 +273,33 @@ func TestHomeCostsAnsweredCommandsNothing(t *testing.T) {
 	}
 }
 
-// Where a command goes that any of three nodes can answer, by how it has failed at home and at the next nodes.
+// Where a command goes that any node can answer, by how it has failed at home and at the next nodes.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	type step struct {
-		passed, masters int
-		f               failure
+		passed int
+		home   bool
+		f      failure
 	}
 	for s, want := range map[step]string{
-		{0, 3, unsent}:     "0 false", // it is sent again, and home is left
-		{0, 3, lost}:       "0 false",
-		{0, 3, refused}:    "0 false", // home's word stands
-		{0, 3, full}:       "0 false",
-		{0, 3, slow}:       "1 true",
-		{0, 3, ranNothing}: "1 true",
-		{0, 1, ranNothing}: "1 false", // there is no other
-		{3, 3, ranNothing}: "4 false", // all others have been asked
-		{1, 3, ranNothing}: "2 true",
-		{1, 3, refused}:    "2 true",
-		{2, 3, refused}:    "3 true", // back to home
-		{1, 3, full}:       "3 true",
-		{1, 3, unsent}:     "2 false",
-		{1, 3, ended}:      "2 false",
+		{0, true, unsent}:       "0 false", // it is sent again, and home is left
+		{0, true, lost}:         "0 false",
+		{0, true, refused}:      "0 false", // home's word stands
+		{0, true, full}:         "0 false",
+		{0, true, slow}:         "1 true",
+		{0, true, ranNothing}:   "1 true",
+		{3, true, ranNothing}:   "4 false", // all others have been asked
+		{0, false, ranNothing}:  "1 true",  // one that stands in for home
+		{0, false, refused}:     "1 true",
+		{0, false, full}:        fmt.Sprint(behindAll, " true"),
+		{1, false, ranNothing}:  "2 true",
+		{1, false, refused}:     "2 true",
+		{1, false, full}:        fmt.Sprint(behindAll, " true"),
+		{behindAll, true, full}: fmt.Sprint(behindAll, " false"),
+		{1, false, unsent}:      "2 false",
+		{1, false, ended}:       "2 false",
 	} {
-		if now, again := s.f.pass(s.passed, s.masters); fmt.Sprint(now, again) != want {
+		if now, again := s.f.pass(s.passed, s.home); fmt.Sprint(now, again) != want {
 			t.Errorf("%+v: got %d %v, want %s", s, now, again, want)
 		}
 	}

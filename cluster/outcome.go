@@ -51,7 +51,7 @@ func (e *Executor) settle(ctx context.Context) {
 func (e *Executor) unanswered(u *unit, b *batch) {
 	switch {
 	case b.err != nil:
-		e.failed(u, b.err)
+		e.failed(u, b.link.node, b.err)
 	case b.sink.refuse:
 		u.err, u.done = ErrTooMuch, true
 	default:
@@ -59,11 +59,11 @@ func (e *Executor) unanswered(u *unit, b *batch) {
 	}
 }
 
-// failed decides what happens to a unit whose request has ended with err.
-func (e *Executor) failed(u *unit, err error) {
+// failed decides what happens to a unit whose request to n has ended with err.
+func (e *Executor) failed(u *unit, n *Node, err error) {
 	next := upstream.Attempt{Err: err, Repeatable: u.plan.repeatable(), Left: e.c.opts.RetryFor}.Outcome()
 	u.reply, u.pieces = nil, nil
-	if e.passOn(u, failureOf(err)) || next == upstream.SendAgain {
+	if e.passOn(u, n, failureOf(err)) || next == upstream.SendAgain {
 		u.to, u.ask = nil, false
 		e.c.Refresh()
 		if !u.optional && e.later(u, longPause) {
@@ -93,7 +93,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	case u.fixed != nil: // a master of a command for all of them, which it may be no longer
 		u.done = u.optional || r.kind != demoted || !e.follow(ctx, u, node, r)
 	case u.slot == noSlot: // what a script says may be its own word, and it may have run
-		u.done = r.kind != runsNothing || !u.plan.repeatable() || !e.passOn(u, ranNothing)
+		u.done = r.kind != runsNothing || !u.plan.repeatable() || !e.passOn(u, node, ranNothing)
 	case r.OfSlot():
 		u.done = !e.slotRefused(ctx, u, node, r)
 	}

@@ -104,8 +104,8 @@ func (c *Cluster) watchNode(n *Node) {
 
 // Any is a node for what any node can answer, for somebody with number n who has passed over so many others: a
 // master, the same for equal numbers while the topology stays and the same nodes answer. Those in trouble come last.
+// Behind all of them comes the one that has the number, whether it answers or not.
 func (s *Snapshot) Any(n, passed int) *Node {
-	passed %= len(s.Masters)
 	for _, inTrouble := range [...]bool{false, true} {
 		for i := range s.Masters {
 			m := s.Masters[(n+i)%len(s.Masters)]
@@ -118,7 +118,7 @@ func (s *Snapshot) Any(n, passed int) *Node {
 			passed--
 		}
 	}
-	return s.Masters[n%len(s.Masters)] // one has changed meanwhile
+	return s.Masters[n%len(s.Masters)]
 }
 
 // otherWell says that a master answers that is not n.
