@@ -62,7 +62,8 @@ func failureOf(err error) failure {
 // outOfReach says that the node cannot be reached. One that has only not answered yet is slow.
 func (f failure) outOfReach() bool { return f == unsent || f == lost || f == ended }
 
-// behindAll is to pass over all masters, of which there are no more: then comes home itself, in trouble or not.
+// behindAll is how many masters a command has passed over that goes back to home itself, in trouble or not. A cluster has
+// no more masters than slots.
 const behindAll = Slots
 
 // pass is the rule for a command that any master can answer, and that has passed over some: how many it has passed

@@ -59,8 +59,8 @@ func TestHomeIsLeft(t *testing.T) {
 	}
 }
 
-// A home that is slow is waited for if there may be no connection to another node: by a command that it has got, and by one
-// that comes when it is known to be in trouble, and another node would stand in for it.
+// A home that is slow is waited for if there may be no connection to another node: by a command that was sent there before,
+// and by one that comes when home is known to be in trouble, and another node would stand in for home.
 func TestSlowHomeAtTheBound(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
@@ -80,7 +80,7 @@ func TestSlowHomeAtTheBound(t *testing.T) {
 	eventually(t, "home is in trouble", c.Snapshot().Masters[0].InTrouble)
 	go ping(clients[1])
 	eventually(t, "so is the other one", func() bool { return c.count.retried.Load() >= 3 || len(got) > 0 })
-	time.Sleep(5 * longPause)
+	time.Sleep(5 * longPause) // both commands have been sent to home again by then, and still wait
 	tc.Servers[0].Cont()
 	for range clients {
 		if reply := <-got; reply != "+PONG\r\n" {

@@ -104,7 +104,7 @@ func (c *Cluster) watchNode(n *Node) {
 
 // Any is a node for what any node can answer, for somebody with number n who has passed over so many others: a
 // master, the same for equal numbers while the topology stays and the same nodes answer. Those in trouble come last.
-// Behind all of them comes the one that has the number, whether it answers or not.
+// After all of them comes the node that has the number, whether it answers or not.
 func (s *Snapshot) Any(n, passed int) *Node {
 	for _, inTrouble := range [...]bool{false, true} {
 		for i := range s.Masters {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// Nodes in trouble are the last that are tried, each node is tried once, and who has a node that answers keeps it. Behind all
-// of them comes the one that has the number.
+// Nodes in trouble are the last that are tried, each node is tried once, and who has a node that answers keeps it. After all
+// of them comes the node that has the number.
 func TestAnyPassesOverTrouble(t *testing.T) {
 	t.Parallel()
 	a, b, c := &Node{ID: "a"}, &Node{ID: "b"}, &Node{ID: "c"}

@@ -131,7 +131,7 @@ func eventsAreLogged(t *testing.T, quorum bool, upstream []string) {
 	expect(t, a, "OK", "RLOCK", "r")
 	expect(t, a, "OK", "WLOCK", "w")
 	expect(t, a, "OK", "MULTILOCK", "2", "m1", "m2")
-	expect(t, a, "OK", "LOCK", "n", "OWNER", "job", "PX", "2000") // the end of one shorter than a second is not told
+	expect(t, a, "OK", "LOCK", "n", "OWNER", "job", "PX", "2000") // the end of a lease below a second is not told
 	expect(t, a, "OK", "LOCK", "odd\xff\n<b>")
 	if !quorum {
 		expect(t, a, "OK", "FAIRLOCK", "f")

@@ -82,7 +82,8 @@ func TestClusterRandomCommands(t *testing.T) {
 			}
 			want := w.Do(args...)
 			p.check(t, n, args, want, got, alike(args, want, got))
-			if len(args) > 2 && args[2] == "0" { // an EVAL without keys has run at any node, and the others do not know its script
+			// An EVAL without keys has run at one of the nodes, and the other nodes do not know its script.
+			if len(args) > 2 && args[2] == "0" {
 				loadScript(w, args)
 				loadScript(v, args)
 			}

@@ -22,7 +22,7 @@ func TestHolderLosesHello(t *testing.T) {
 		other := map[string]string{"2": "3", "3": "2"}[proto]
 		dialWire(t, p.addr).do("HELLO", other) // there is a shared connection of that protocol
 		holder.expect("+OK\r\n", "WATCH", "w")
-		// The answer on its own connection has that one's ID. Other connections that are made again ask HELLO, too.
+		// The answer on the client's own connection names the ID of that. HELLO is asked on other connections, too.
 		own := fmt.Appendf(nil, "$2\r\nid\r\n:%d\r\n", p.sessionOf(holder).own.View.RedisID.Load())
 		cut := make(chan struct{})
 		link.Filter(func(toServer bool, b []byte) bool {
@@ -37,7 +37,7 @@ func TestHolderLosesHello(t *testing.T) {
 		if got := holder.do("HELLO", other); !strings.HasPrefix(got, "-ERR upstream") {
 			t.Fatalf("RESP%s, HELLO: %q", proto, got)
 		}
-		<-cut // all of it
+		<-cut // else back may be answered by a connection that is cut after it
 		p.back()
 		holder.expect(empty, "HGETALL", "none")
 	}
